@@ -7,9 +7,9 @@ from corral.domain.cluster_warning import WarningCode
 from corral.domain.coded import Coded
 from corral.domain.event_kind import EventKind
 from corral.domain.job_states import StopWhy
-from corral.domain.observed_state import TroubleKind
 from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import ReceiptKind
+from corral.domain.trouble_kind import TroubleKind
 
 ABOUT = """# Codes
 

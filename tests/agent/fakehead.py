@@ -134,7 +134,7 @@ class FakeHead:
         )
         for connection in list(self.connections):
             if connection.request is not None and connection.request.path.endswith(
-                "/beats"
+                "/heartbeats"
             ):
                 await self._say_wanted(connection)
 
@@ -192,7 +192,7 @@ class FakeHead:
         self.connections.add(connection)
         try:
             assert connection.request is not None
-            if connection.request.path.endswith("/beats"):
+            if connection.request.path.endswith("/heartbeats"):
                 await self._beats(connection)
             elif connection.request.path.endswith("/logs"):
                 await self._logs(connection)

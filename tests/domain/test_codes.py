@@ -18,9 +18,9 @@ from corral.domain.event_kind import (
 from corral.domain.job_states import JobEvent, StopWhy
 from corral.domain.node import Liveness
 from corral.domain.node_signal import SignalKind
-from corral.domain.observed_state import TroubleKind
 from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
 from corral.domain.receipt import ReceiptKind
+from corral.domain.trouble_kind import TroubleKind
 
 ENUMS = (Cause, EventKind, ReasonCode, ReceiptKind, StopWhy, TroubleKind, WarningCode)
 CODES = [code for enum in ENUMS for code in enum]

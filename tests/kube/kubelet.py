@@ -274,7 +274,8 @@ class Kubelet:
     def _kill(self, running: Running) -> None:
         if running.process is not None and running.process.returncode is None:
             main = _main_process(running.process.pid)
-            os.kill(main or running.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end by itself meanwhile
+                os.kill(main or running.process.pid, signal.SIGKILL)
 
     def _gone(self, pod: Json) -> None:
         found = self._find(pod)

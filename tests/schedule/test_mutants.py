@@ -64,7 +64,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "what is promised later is free all the time",
             "schedule.placement.availability:Availability.least",
-            "start < at < stop",
+            "start < promise_start < stop",
             "False",
             "",
         ),
@@ -154,8 +154,8 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "who comes later goes first",
             "schedule.order.queue_order:_Run.key",
-            "-first.priority, rank, first.order, number)",
-            "-first.priority, rank, (-first.order[0], 0), number)",
+            "first_gang.order,",
+            "(-first_gang.order[0], 0),",
             "",
         ),
         LATER,
@@ -274,7 +274,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "nobody is spared",
             "schedule.preemption.victim_search:Search._in",
-            "if other:",
+            "if other_seats:",
             "if False:",
             "",
         ),
@@ -324,7 +324,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
         Mutant(
             "what is borrowed stays borrowed",
             "schedule.preemption.rights:PreemptionRights._can_reclaim",
-            "standing.gives_back(their_path[parts])",
+            "standing.gives_back(their_path[shared_depth])",
             "False",
             "",
         ),

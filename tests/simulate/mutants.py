@@ -52,7 +52,7 @@ LEDGER = [
     Mutant(
         "what was out of reach is written down once more when it is let go",
         "reconcile.accounting:_charge_allocations",
-        "before.charged or ",
+        "or previous_allocation.charged",
         "",
         "ledger",
         seed=3,
@@ -182,7 +182,7 @@ RECONCILE = [
     Mutant(
         "GPUs return at once",
         "reconcile.attempts:_update_ending_job",
-        "if part.is_over:",
+        "if seat_report.is_over:",
         "if True:",
         "I8",
         seed=3,
@@ -190,8 +190,8 @@ RECONCILE = [
     Mutant(
         "GPUs of a replaced attempt return when nobody speaks of it",
         "reconcile.stale_allocations:see_stale",
-        "if seen is not None and",
-        "if seen is None or",
+        "if attempt_report is not None and",
+        "if attempt_report is None or",
         "I8 I17",
         seed=79,
     ),
@@ -245,7 +245,7 @@ RECONCILE = [
     Mutant(
         "a job does not wait for another",
         "reconcile.apply_requests:_submit_jobs",
-        "JobState.HELD if after or later else JobState.QUEUED",
+        "JobState.HELD if dependencies or later else JobState.QUEUED",
         "JobState.QUEUED",
         "after",
         seed=4,
@@ -253,7 +253,7 @@ RECONCILE = [
     Mutant(
         "a job waits for what can no longer happen",
         "reconcile.dependencies:never",
-        "return after",
+        "return dependency",
         "continue",
         "I10",
         seed=3,
@@ -269,7 +269,7 @@ RECONCILE = [
     Mutant(
         "an end is settled before it is recorded",
         "reconcile.desired_state:wanted_of",
-        "if seen.key in attempt_keys or",
+        "if attempt_report.key in attempt_keys or",
         "if",
         "I7 I17 I5 I10 I14",
     ),
@@ -447,7 +447,7 @@ AGENT = [
     Mutant(
         "an agent that returns does not find lost shims",
         "simulate.shims:Shims.find_lost",
-        "if not part.shim_lives:",
+        "if not node_attempt.shim_lives:",
         "if False:",
         "I10",
         seed=6,
@@ -490,8 +490,8 @@ FORGETTING = [
     Mutant(
         "more are forgotten than are too many",
         "reconcile.job_retention:forget",
-        "place < too_many",
-        "place <= too_many",
+        "age_rank < too_many",
+        "age_rank <= too_many",
         "forget",
         seed=1,
     ),

@@ -6,15 +6,15 @@ GIVING = [
     Mutant(
         "a job is stopped within its minimum run time",
         "reconcile.preemption.reservations:_tell_due",
-        "any(left_seconds(draft, victim) > 0 for victim in untold)",
-        "False",
+        "left_seconds(draft, victim) > 0 for",
+        "False for",
         "min_runtime",
         seed=3,
     ),
     Mutant(
         "a queue takes from one that is within its own",
         "schedule.preemption.rights:PreemptionRights._can_reclaim",
-        "return standing.gives_back(their_path[parts])",
+        "return standing.gives_back(their_path[shared_depth])",
         "return True",
         "right",
         seed=15,
@@ -60,7 +60,7 @@ GIVING = [
     Mutant(
         "who gave way is told by no receipt for whom",
         "reconcile.attempt_end:_build_receipt",
-        "others=(other,) if other else (),",
+        "others=(preempting_job,) if preempting_job else (),",
         "others=(),",
         "receipt",
         seed=3,
@@ -84,8 +84,9 @@ GIVING = [
     Mutant(
         "who gave way pays for it",
         "reconcile.attempt_end:_conclude_stopped",
-        "draft.put(_with_best_step(job, ended))",
-        "draft.put(replace(_with_best_step(job, ended), infra_retries=job.infra_retries + 1))",
+        "draft.put(_with_best_step(job, ended_attempt))",
+        "draft.put(replace(_with_best_step(job, ended_attempt), "
+        "infra_retries=job.infra_retries + 1))",
         "I17",
     ),
     Mutant(

@@ -22,7 +22,7 @@ MOVING = [
     Mutant(
         "a job is moved again and again",
         "reconcile.defragmentation:movables_of",
-        "if receipt.seen_at > after",
+        "if receipt.seen_at > pause_start",
         "if False",
         "pause",
         seed=92,

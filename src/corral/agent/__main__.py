@@ -18,8 +18,8 @@ EXIT_REFUSED: Final = 3
 
 
 def main(words: list[str]) -> int:
-    options = [word for word in words if word in ("--kill", "--part")]
-    folders = [word for word in words if word not in options]
+    options = [argument for argument in words if argument in ("--kill", "--part")]
+    folders = [argument for argument in words if argument not in options]
     if len(folders) != 1 or len(options) > 1 or folders[0].startswith("-"):
         print(USAGE, file=sys.stderr)
         return EXIT_USAGE

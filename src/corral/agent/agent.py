@@ -138,11 +138,11 @@ class Agent:
 
     def _observe_attempts(self) -> None:
         self._observes = False
-        seen = self.obedience.seen()
-        self.shipper.observe(seen)
+        observed_attempts = self.obedience.seen()
+        self.shipper.observe(observed_attempts)
         failed = {
             attempt.key
-            for attempt in seen
+            for attempt in observed_attempts
             if any(not exit.clean for _, exit in attempt.exits)
         }
         if failed - self._failed:
@@ -156,25 +156,25 @@ class Agent:
         self.changed()
         try:
             await self.look_now()
-            async with asyncio.TaskGroup() as parts:
-                parts.create_task(self.dialler.keep(HEARTBEATS, self.beats.talk))
-                parts.create_task(self.dialler.keep(LOGS, self.shipper.talk))
-                parts.create_task(self.obedience.run())
-                parts.create_task(self._watch_leases())
-                parts.create_task(self._look_again())
-                parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
+            async with asyncio.TaskGroup() as task_group:
+                task_group.create_task(self.dialler.keep(HEARTBEATS, self.beats.talk))
+                task_group.create_task(self.dialler.keep(LOGS, self.shipper.talk))
+                task_group.create_task(self.obedience.run())
+                task_group.create_task(self._watch_leases())
+                task_group.create_task(self._look_again())
+                task_group.create_task(self.senses.keep(self.ranks, self.beats.wake))
                 # whose token lasts as long as its attempt
                 if not is_part(self.settings.node):
-                    parts.create_task(self.renewal.keep())
-                    parts.create_task(self._watch_disk())
+                    task_group.create_task(self.renewal.keep())
+                    task_group.create_task(self._watch_disk())
                 if os.geteuid() == 0:  # else all attempts have one account
                     policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
-                    parts.create_task(keep_bounded(self.node_dir, policy, overrun))
-                parts.create_task(
+                    task_group.create_task(keep_bounded(self.node_dir, policy, overrun))
+                task_group.create_task(
                     keep_swept(self.node_dir / "attempts", self._ask_forgotten)
                 )
                 if not is_part(self.settings.node):  # whose folders go with it
-                    parts.create_task(self.kept_works.keep())
+                    task_group.create_task(self.kept_works.keep())
         finally:
             await self.obedience.close()
             await self.checks.close()
@@ -189,10 +189,14 @@ class Agent:
             launch.master_port for launch in launches if launch.node_rank == 0
         )
         accounts = self.prepare.accounts
-        newest, _ = await asyncio.gather(self.look(master_ports), accounts.look())
-        newest = replace(with_accounts(newest, accounts), closed=self._closed)
-        if newest != self.inventory_now:
-            self.inventory_now = newest
+        new_inventory, _ = await asyncio.gather(
+            self.look(master_ports), accounts.look()
+        )
+        new_inventory = replace(
+            with_accounts(new_inventory, accounts), closed=self._closed
+        )
+        if new_inventory != self.inventory_now:
+            self.inventory_now = new_inventory
             self.beats.wake()
 
     async def _ask_forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:

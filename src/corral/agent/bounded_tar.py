@@ -210,13 +210,13 @@ def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
 
     Raises: BadArchive when it leads outside or is too long.
     """
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts or "\0" in name:
+    path_segments = [segment for segment in name.split("/") if segment not in ("", ".")]
+    if ".." in path_segments or "\0" in name:
         raise BadArchive(f"{name[:200]!r} leads outside")
-    if len(os.fsencode(name)) > bounds.path_bytes or len(parts) > bounds.depth:
+    if len(os.fsencode(name)) > bounds.path_bytes or len(path_segments) > bounds.depth:
         raise BadArchive(
             f"{name[:200]!r} is longer than {bounds.path_bytes} bytes or too deep"
         )
-    if any(len(os.fsencode(part)) > 255 for part in parts):
+    if any(len(os.fsencode(segment)) > 255 for segment in path_segments):
         raise BadArchive(f"a name of {name[:200]!r} is longer than 255 bytes")
-    return parts
+    return path_segments

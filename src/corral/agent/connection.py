@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 async def first_of(*ways: Coroutine[None, None, None]) -> None:
     """Run all until one of them ends, and raise what it raised; the others are
     cancelled."""
-    tasks = [asyncio.ensure_future(way) for way in ways]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -44,10 +44,10 @@ def delay_seconds(failures: int, chance: Random) -> float:
     s."""
     if failures <= 1:
         return 0.0
-    whole = min(
+    full_delay_seconds = min(
         FIRST_DELAY_SECONDS * 2.0 ** min(failures - 2, 16), LONGEST_DELAY_SECONDS
     )
-    return whole * chance.uniform(0.5, 1.0)
+    return full_delay_seconds * chance.uniform(0.5, 1.0)
 
 
 @dataclass(slots=True, kw_only=True)

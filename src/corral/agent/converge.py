@@ -97,15 +97,17 @@ class Obedience:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            wanted = self._newest
-            if wanted is None:
+            desired_state = self._newest
+            if desired_state is None:
                 continue
-            if why := self.known.why_not(wanted) or self._other_boot(wanted):
-                log.error("a word of the head is refused: %s", why)
+            if refusal_reason := self.known.why_not(desired_state) or self._other_boot(
+                desired_state
+            ):
+                log.error("a word of the head is refused: %s", refusal_reason)
                 continue
-            self.known.keep(wanted)
-            self.obey(wanted)
-            self.version = wanted.version
+            self.known.keep(desired_state)
+            self.obey(desired_state)
+            self.version = desired_state.version
             self.changed()
 
     def _other_boot(self, wanted: DesiredState) -> str:
@@ -154,8 +156,8 @@ class Obedience:
     def settle_drained(self) -> None:
         """Forget what the head has recorded, as soon as it keeps the logs too."""
         now = asyncio.get_running_loop().time()
-        for key, since in list(self._settling.items()):
-            late = now - since > LOG_SECONDS
+        for key, settling_since in list(self._settling.items()):
+            late = now - settling_since > LOG_SECONDS
             if late:
                 log.warning(
                     "the last of the logs of %s.%s did not reach the head", *key

@@ -61,9 +61,9 @@ def gpu_devices(
 def _major_of(name: str, majors: Path) -> int | None:
     """The number that the kernel has given to this kind of character device."""
     for line in majors.read_text().splitlines():
-        words = line.split()
-        if words[1:] == [name]:
-            return int(words[0])
+        line_fields = line.split()
+        if line_fields[1:] == [name]:
+            return int(line_fields[0])
         if line.startswith("Block devices"):
             break
     return None

@@ -39,8 +39,8 @@ async def keep_bounded(
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
-            for key, why in (await overruns(node_dir, policy())).items():
-                overrun(key, why)
+            for key, reason in (await overruns(node_dir, policy())).items():
+                overrun(key, reason)
         except (OSError, ValueError, SettingsInvalid) as trouble:
             log.warning("the disk that attempts take is looked at later: %s", trouble)
 
@@ -53,8 +53,8 @@ async def overruns(
     attempts = node_dir / "attempts"
     disk = os.statvfs(attempts)
     limit = policy.disk_limit_bytes(disk.f_blocks * disk.f_frsize)
-    used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-    if limit is None or used <= limit:  # no folder can be above it
+    used_bytes = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    if limit is None or used_bytes <= limit:  # no folder can be above it
         return {}
     folders = await asyncio.to_thread(folders_of_users, attempts)
     bytes_by_folder = (
@@ -65,8 +65,8 @@ async def overruns(
             f"disk: its files on the node take more than {size_text(limit)}, the limit of the "
             "node's policy (disk in policy.json)"
         )
-        for folder, taken in bytes_by_folder.items()
-        if taken > limit and folder in folders
+        for folder, usage_bytes in bytes_by_folder.items()
+        if usage_bytes > limit and folder in folders
     }
 
 
@@ -103,7 +103,7 @@ async def _count_folder_bytes(
         with contextlib.suppress(ProcessLookupError):
             helper.kill()
         await helper.communicate()  # `wait` alone hangs where the stream is paused
-    return {str(folder): int(taken) for folder, taken in answer.items()}
+    return {str(folder): int(usage_bytes) for folder, usage_bytes in answer.items()}
 
 
 def folder_bytes(folder: str, most: int) -> int:
@@ -114,21 +114,21 @@ def folder_bytes(folder: str, most: int) -> int:
     entered.
     """
     total = 0
-    seen: set[int] = set()
-    waiting = [folder]
+    seen_inodes: set[int] = set()
+    pending_folders = [folder]
     device = os.lstat(folder).st_dev
-    while waiting and total <= most:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+    while pending_folders and total <= most:
+        with contextlib.suppress(OSError), os.scandir(pending_folders.pop()) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     entry_stat = entry.stat(follow_symlinks=False)
-                    if entry_stat.st_dev != device or entry_stat.st_ino in seen:
+                    if entry_stat.st_dev != device or entry_stat.st_ino in seen_inodes:
                         continue
                     if entry_stat.st_nlink > 1:
-                        seen.add(entry_stat.st_ino)
+                        seen_inodes.add(entry_stat.st_ino)
                     total += entry_stat.st_blocks * BLOCK_BYTES
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
+                        pending_folders.append(entry.path)
     return total
 
 

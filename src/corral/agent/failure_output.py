@@ -79,24 +79,26 @@ def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
     Where the last error is not in what is left, it comes first, and GAP stands behind
     it.
     """
-    state, before = _state_of(file), _state_of(_rotated_file(file))
-    return _tail_of(file, state, before, search_bytes) if state is not None else ""
+    state, rotated_state = _state_of(file), _state_of(_rotated_file(file))
+    return (
+        _tail_of(file, state, rotated_state, search_bytes) if state is not None else ""
+    )
 
 
 @lru_cache(maxsize=64)  # a state is made again at each change of another rank
 def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) -> str:
     size, _ = state
-    end = _end_of(file, size, before, READ_BYTES)
-    if any(len(row) > LONG_BYTES for row in end.split(b"\n")):
-        end = _end_of(file, size, before, LONG_READ_BYTES)
-        end = b"\n".join(cut(row) for row in split(end))[-READ_BYTES:]
-    whole = _substance(end)
-    tail, begin = whole, _begin_of_error(whole)
+    log_end = _end_of(file, size, before, READ_BYTES)
+    if any(len(row) > LONG_BYTES for row in log_end.split(b"\n")):
+        log_end = _end_of(file, size, before, LONG_READ_BYTES)
+        log_end = b"\n".join(cut(row) for row in split(log_end))[-READ_BYTES:]
+    relevant_output = _substance(log_end)
+    tail, begin = relevant_output, _begin_of_error(relevant_output)
     error = b""
     if begin is None:
-        error = _error_in(end) or _error_far(file, size - READ_BYTES, search_bytes)
-    elif begin < len(whole) - TAIL_BYTES:
-        error, tail = _error_in(whole), _after_error(whole)
+        error = _error_in(log_end) or _error_far(file, size - READ_BYTES, search_bytes)
+    elif begin < len(relevant_output) - TAIL_BYTES:
+        error, tail = _error_in(relevant_output), _after_error(relevant_output)
     if error:
         tail = error + GAP.encode() + tail[-(TAIL_BYTES - len(error) - len(GAP)) :]
     return printed(tail[-TAIL_BYTES:].decode("utf-8", "replace"))
@@ -104,15 +106,20 @@ def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) 
 
 def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
     """Return at most `most` bytes from the end of a file and of its predecessor."""
-    end = _read_before_offset(file, size, most)
-    if len(end) < most and before is not None:
-        end = _read_before_offset(_rotated_file(file), before[0], most - len(end)) + end
-    return end
+    log_end = _read_before_offset(file, size, most)
+    if len(log_end) < most and before is not None:
+        log_end = (
+            _read_before_offset(_rotated_file(file), before[0], most - len(log_end))
+            + log_end
+        )
+    return log_end
 
 
 def _after_error(text: bytes) -> bytes:
     """Return what was printed after the last error."""
-    rows = text[max(text.rfind(words) for words in _ERRORS) + 1 :].split(b"\n")
+    rows = text[max(text.rfind(error_marker) for error_marker in _ERRORS) + 1 :].split(
+        b"\n"
+    )
     return b"\n".join(rows[_rows_of_error(rows) :])
 
 
@@ -144,34 +151,36 @@ def _substance(text: bytes) -> bytes:
 def _begin_of_error(text: bytes) -> int | None:
     """Return where the last error begins; of errors that were raised of each other the
     first."""
-    at = max(text.rfind(words) for words in _ERRORS)
-    if at < 0:
+    error_offset = max(text.rfind(error_marker) for error_marker in _ERRORS)
+    if error_offset < 0:
         return None
-    while (link := _LINK.search(text, max(0, at - _LINK_BYTES), at)) is not None:
-        before = text.rfind(TRACEBACK, 0, link.start())
-        if before < 0:
+    while (
+        link := _LINK.search(text, max(0, error_offset - _LINK_BYTES), error_offset)
+    ) is not None:
+        traceback_start = text.rfind(TRACEBACK, 0, link.start())
+        if traceback_start < 0:
             break
-        at = before
-    return at
+        error_offset = traceback_start
+    return error_offset
 
 
 def _error_in(text: bytes) -> bytes:
     """Return the last error: its first lines, and the end of it; of a chain its first
     error and its last; b"" for none."""
-    at = _begin_of_error(text)
-    if at is None:
+    error_offset = _begin_of_error(text)
+    if error_offset is None:
         return b""
-    begin = text.rfind(b"\n", 0, at + 1) + 1
-    whole = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
-    links = _LINK.split(whole[:_ERROR_LOOKED_AT])
+    begin = text.rfind(b"\n", 0, error_offset + 1) + 1
+    full_error = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
+    links = _LINK.split(full_error[:_ERROR_LOOKED_AT])
     if len(links) == 1:
         return _shorten_error(links[0], ERROR_BYTES)
-    words: bytes = _LINK.findall(whole)[0]
-    first, last = (
+    chain_phrase: bytes = _LINK.findall(full_error)[0]
+    first_error, last_error = (
         _shorten_error(links[0], ERROR_BYTES // 2),
         _shorten_error(links[-1].lstrip(), ERROR_BYTES // 2),
     )
-    return first + b"\n" + words + b":\n\n" + last
+    return first_error + b"\n" + chain_phrase + b":\n\n" + last_error
 
 
 def _shorten_error(error: bytes, most: int) -> bytes:
@@ -202,8 +211,10 @@ def _error_far(file: Path, end: int, most: int) -> bytes:
     while end > stop:
         size = min(CHUNK_BYTES, end - stop)
         # an error may go on in what was searched before
-        whole = size + _ERROR_LOOKED_AT
-        if error := _error_in(_read_before_offset(file, end + _ERROR_LOOKED_AT, whole)):
+        window_bytes = size + _ERROR_LOOKED_AT
+        if error := _error_in(
+            _read_before_offset(file, end + _ERROR_LOOKED_AT, window_bytes)
+        ):
             return error
         end -= size
     return b""

@@ -181,8 +181,8 @@ class Prepare:
             message = f"{refused.message}; {refused.hint}"
             raise NotStarted(message, infra=True, of=POLICY) from refused
         except (CorralError, OSError) as trouble:
-            why = f"the account of its ranks cannot be had: {trouble}"
-            raise NotStarted(why, infra=True) from trouble
+            reason = f"the account of its ranks cannot be had: {trouble}"
+            raise NotStarted(reason, infra=True) from trouble
 
     async def secrets(self, launch: Launch) -> Mapping[str, str]:
         """The values of the job's secrets by name. Raises: NotStarted."""
@@ -223,11 +223,13 @@ class Prepare:
 
         def ready() -> ImageRoot:
             policy = self.accounts.policy()
-            shared = (path for path in self.shared if not policy.refuses_path(path))
-            seen = (str(attempt), *shared)
+            shared_paths = (
+                path for path in self.shared if not policy.refuses_path(path)
+            )
+            visible_paths = (str(attempt), *shared_paths)
             return self.images.ready(
                 name,
-                seen=seen,
+                seen=visible_paths,
                 work=work,
                 gpu=gpu,
                 user=attempt / USED,
@@ -321,29 +323,29 @@ class Prepare:
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             _make_room(path.parent)
-            fresh = path.with_suffix(f".{os.getpid()}")
+            partial_path = path.with_suffix(f".{os.getpid()}")
             try:
-                with fresh.open("wb") as target:
+                with partial_path.open("wb") as target:
                     snapshot_path = self._download_body(f"{SNAPSHOT}{digest}", target)
                     os.fsync(target.fileno())
                 if snapshot_path != digest:
                     raise HeadAway(f"the snapshot {digest[:12]} came damaged")
-                fresh.rename(path)
+                partial_path.rename(path)
             finally:
-                fresh.unlink(missing_ok=True)
+                partial_path.unlink(missing_ok=True)
         os.utime(path)  # the least used ones go first
         return path
 
     def post(self, path: str, body: bytes) -> bytes:
         """The answer's body. Raises: HeadRefuses, HeadAway."""
-        whole = io.BytesIO()
-        self._download_body(path, whole, body)
-        return whole.getvalue()
+        response_buffer = io.BytesIO()
+        self._download_body(path, response_buffer, body)
+        return response_buffer.getvalue()
 
     def _fetch_bytes(self, path: str) -> bytes:
-        whole = io.BytesIO()
-        self._download_body(path, whole)
-        return whole.getvalue()
+        response_buffer = io.BytesIO()
+        self._download_body(path, response_buffer)
+        return response_buffer.getvalue()
 
     def _download_body(
         self, path: str, target: BinaryIO, body: bytes | None = None
@@ -400,14 +402,14 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
         if helper.returncode is None:
             helper.kill()
             await helper.wait()
-    why = (
+    failure_reason = (
         stderr.decode(errors="replace").strip()
         or f"its helper ended with {helper.returncode}"
     )
     if helper.returncode == EXIT_UNSAFE:
-        raise SnapshotUnsafe(why)
+        raise SnapshotUnsafe(failure_reason)
     if helper.returncode != 0:
-        raise OSError(why)
+        raise OSError(failure_reason)
 
 
 def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
@@ -416,10 +418,10 @@ def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
         refusal = msgspec.json.decode(body, type=_ErrorAnswer).error
     except ValueError:
         refusal = _Said()
-    words = refusal.message or f"HTTP {status} for {path}"
+    error_text = refusal.message or f"HTTP {status} for {path}"
     if status >= 500 or status == 429:
-        return HeadAway(words)
-    return HeadRefuses(words, its_code=refusal.code)
+        return HeadAway(error_text)
+    return HeadRefuses(error_text, its_code=refusal.code)
 
 
 def _make_room(cache: Path) -> None:

@@ -42,16 +42,16 @@ class HeadAddresses:
     def named(self, urls: Sequence[str]) -> None:
         """The head says which there are, the one that leads first. It is remembered,
         for a head that is gone writes no more into its head.json."""
-        fresh = [
+        new_urls = [
             url.rstrip("/") for url in urls[:LONGEST_LIST] if url.startswith("http")
         ]
-        if fresh != self._named:
-            self._named = fresh
+        if new_urls != self._named:
+            self._named = new_urls
             if self._kept is not None:
                 with contextlib.suppress(OSError):  # this agent knows them all the same
-                    part = self._kept.with_suffix(".part")
-                    part.write_text(json.dumps(fresh))
-                    part.rename(self._kept)
+                    partial_file = self._kept.with_suffix(".part")
+                    partial_file.write_text(json.dumps(new_urls))
+                    partial_file.rename(self._kept)
 
     def failed(self, url: str, trouble: Exception) -> None:
         """No talk came of it, or it ended: at once, or once it has answered no for long
@@ -82,12 +82,12 @@ class HeadAddresses:
 
     def _known(self) -> list[str]:
         try:
-            here = [head_url(self.head_file)]
+            local_urls = [head_url(self.head_file)]
         except (OSError, ValueError):
             if not self._named:
                 raise
-            here = []
-        return list(dict.fromkeys([*self._named, *here]))
+            local_urls = []
+        return list(dict.fromkeys([*self._named, *local_urls]))
 
 
 def _has_answered(trouble: Exception) -> bool:

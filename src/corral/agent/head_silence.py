@@ -25,8 +25,8 @@ def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
             continue
         grace_seconds = min(launch.grace_seconds, limit_seconds / 2)
         if silent_seconds >= limit_seconds - grace_seconds - MARGIN_SECONDS:
-            why = f"the head was silent for {silent_seconds:.0f} s (self_stop)"
+            reason = f"the head was silent for {silent_seconds:.0f} s (self_stop)"
             stops.append(
-                Stop(key=launch.key, grace_seconds=grace_seconds, save=True, why=why)
+                Stop(key=launch.key, grace_seconds=grace_seconds, save=True, why=reason)
             )
     return stops

@@ -21,19 +21,19 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
     if frame is not None and len(frame) <= HEARTBEAT_BYTES:
         return frame, ()
     left_out: list[str] = []
-    seen: list[Seen] = []
+    fitted_attempts: list[Seen] = []
     room = HEARTBEAT_BYTES
     for attempt in beat.seen:
         fitted, size = _fit_attempt(attempt, min(SEEN_BYTES, room))
-        seen.append(fitted)
+        fitted_attempts.append(fitted)
         room -= size
         if fitted != attempt:
             left_out.append(
                 f"attempt {attempt.key[1]} of {attempt.key[0]}: some of what it reports"
             )
-    short = msgspec.structs.replace(
+    shortened_beat = msgspec.structs.replace(
         beat,
-        seen=tuple(seen),
+        seen=tuple(fitted_attempts),
         inventory=_encodable_part(beat.inventory, "the inventory", left_out),
         sample=_encodable_part(beat.sample, "the sample of the sensors", left_out),
         signals=tuple(
@@ -42,7 +42,7 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
             if _encodable_part(signal, "a signal", left_out) is not None
         ),
     )
-    return encode(short), tuple(left_out)
+    return encode(shortened_beat), tuple(left_out)
 
 
 def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:

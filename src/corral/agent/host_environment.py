@@ -53,15 +53,15 @@ def with_active_environment(
     name = next((variable for variable in ENVIRONMENTS if variable in own), None)
     if name is None or "PATH" in own or has_image:
         return dict(env)
-    others = {
+    other_variables = {
         variable: value
         for variable, value in env.items()
         if variable not in ENVIRONMENTS
     }
     if not os.access(f"{own[name]}/bin/python", os.X_OK):
-        return others
+        return other_variables
     path = f"{own[name]}/bin:{env.get('PATH', os.defpath)}"
-    return {**others, name: own[name], "PATH": path}
+    return {**other_variables, name: own[name], "PATH": path}
 
 
 def interpreter() -> dict[str, str]:

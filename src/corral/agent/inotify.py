@@ -72,10 +72,10 @@ class Inotify:
 
     def _changed_in(self, news: bytes) -> set[Path | None]:
         changed: set[Path | None] = set()
-        at = 0
-        while at < len(news):
-            watch, mask, _, name_bytes = _EVENT.unpack_from(news, at)
-            at += _EVENT.size + name_bytes
+        offset = 0
+        while offset < len(news):
+            watch, mask, _, name_bytes = _EVENT.unpack_from(news, offset)
+            offset += _EVENT.size + name_bytes
             if mask & _OVERFLOW:
                 changed.add(None)
             elif watch in self._folders:

@@ -96,13 +96,13 @@ def read(file: Path) -> list[Record] | None:
 
 
 def _whole_lines(content: bytes) -> Sequence[bytes]:
-    whole = []
+    valid_lines = []
     for line in content.splitlines(keepends=True):
         text, tab, check = line.rpartition(b"\t")
         if not tab or check != b"%08x\n" % zlib.crc32(text):
             break
-        whole.append(line)
-    return whole
+        valid_lines.append(line)
+    return valid_lines
 
 
 def _sync_folder(folder: Path) -> None:

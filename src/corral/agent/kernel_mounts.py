@@ -108,9 +108,11 @@ def overlay(
         folder.mkdir(parents=True, exist_ok=True)
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
     try:
-        low, high, work = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
+        lower_path, upper_path, work = (
+            f"/proc/self/fd/{descriptor}" for descriptor in opened
+        )
         overlay_option = "userxattr" if user else "redirect_dir=on"
-        layers = f"lowerdir={low},upperdir={high},workdir={work},{overlay_option}"
+        layers = f"lowerdir={lower_path},upperdir={upper_path},workdir={work},{overlay_option}"
         mount("overlay", target, "overlay", flags, layers)
     finally:
         for descriptor in opened:

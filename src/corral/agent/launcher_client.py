@@ -121,7 +121,7 @@ class LauncherClient:
         return connection
 
     async def _connect_anew(self) -> socket.socket:
-        words = [
+        launcher_command = [
             sys.executable,
             "-P",
             "-m",
@@ -130,7 +130,9 @@ class LauncherClient:
         ]
         shim = self._find_shim()
         helper = await asyncio.create_subprocess_exec(
-            *words, *([str(shim)] if shim else []), stdin=asyncio.subprocess.DEVNULL
+            *launcher_command,
+            *([str(shim)] if shim else []),
+            stdin=asyncio.subprocess.DEVNULL,
         )
         try:
             async with asyncio.timeout(START_SECONDS):

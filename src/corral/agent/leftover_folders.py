@@ -42,8 +42,8 @@ async def sweep(attempts: Path, ask: Ask) -> None:
     """
     paths_by_job = await asyncio.to_thread(left_in, attempts)
     jobs = iter(paths_by_job)
-    while some := list(islice(jobs, MOST_ASKED)):
-        for job in await ask(some):
+    while job_batch := list(islice(jobs, MOST_ASKED)):
+        for job in await ask(job_batch):
             for folder in paths_by_job.get(job, ()):
                 await asyncio.to_thread(shutil.rmtree, folder, True)
 

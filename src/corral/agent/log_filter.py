@@ -37,9 +37,9 @@ def cut(row: bytes) -> bytes:
     """Return the row; of a very long one its beginning and its end."""
     if len(row) <= HEAD_BYTES + END_BYTES:
         return row
-    at = row.find(_ESCAPED)
-    if at >= 0:
-        return row[at : at + ESCAPED_BYTES]
+    escape_offset = row.find(_ESCAPED)
+    if escape_offset >= 0:
+        return row[escape_offset : escape_offset + ESCAPED_BYTES]
     return row[:HEAD_BYTES] + _LEFT_OUT + row[-END_BYTES:]
 
 
@@ -59,11 +59,15 @@ def without_sources(rows: list[bytes]) -> list[bytes]:
 def without_repeats(rows: list[bytes]) -> list[bytes]:
     """Return of many rows of one shape the first and the last."""
     shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
-    remaining_counts, seen = Counter(shapes), Counter[bytes]()
+    remaining_counts, seen_counts = Counter(shapes), Counter[bytes]()
     kept_lines = []
     for row, shape in zip(rows, shapes, strict=True):
         alike = remaining_counts[shape] if shape.strip() else 0
-        seen[shape] += 1
-        if alike <= ALIKE_LINES or seen[shape] in (1, alike) or _FRAME.match(row):
+        seen_counts[shape] += 1
+        if (
+            alike <= ALIKE_LINES
+            or seen_counts[shape] in (1, alike)
+            or _FRAME.match(row)
+        ):
             kept_lines.append(row)
     return kept_lines

@@ -78,7 +78,7 @@ class LogShipper:
         present = {attempt.key: attempt.phase not in _OPEN for attempt in seen}
         for key in self._followed.keys() - present.keys():
             self._unfollow_attempt(key)
-        for key, ended in present.items():
+        for key, has_ended in present.items():
             followed = self._followed.get(key)
             if followed is None:
                 followed = Followed(
@@ -86,9 +86,9 @@ class LogShipper:
                 )
                 self._followed[key] = followed
                 self._turn(key)
-            if ended and not followed.ended:
+            if has_ended and not followed.ended:
                 self._turn(key)
-            followed.ended = ended
+            followed.ended = has_ended
 
     def is_drained(self, key: AttemptKey) -> bool:
         """Whether the attempt has ended and the head keeps all that it wrote."""
@@ -175,10 +175,10 @@ class LogShipper:
         followed = self._followed.get(key)
         if followed is None:
             return
-        ended = followed.ended
+        has_ended = followed.ended
         for log in self._discover_logs(key, followed):
             await self._ask(connection, log)
-        followed.looked = ended
+        followed.looked = has_ended
         for log in list(followed.logs.values()):
             if await self._send(connection, log):
                 self._turn(key)
@@ -208,7 +208,7 @@ class LogShipper:
         """Logs that have appeared since the last look."""
         if not followed.watched and self._inotify is not None:
             followed.watched = self._inotify.watch(followed.folder)
-        fresh = []
+        new_logs = []
         with contextlib.suppress(FileNotFoundError):
             for name in os.listdir(followed.folder):
                 rank = _rank_of(name)
@@ -216,8 +216,8 @@ class LogShipper:
                     followed.logs[rank] = ShippedLog(
                         key=key, rank=rank, file=followed.folder / name
                     )
-                    fresh.append(followed.logs[rank])
-        return fresh
+                    new_logs.append(followed.logs[rank])
+        return new_logs
 
     def _unfollow_attempt(self, key: AttemptKey) -> None:
         followed = self._followed.pop(key)

@@ -45,10 +45,13 @@ def error_before(text: bytes, *, goes_on: bool) -> str:
     """
     rows = text.split(b"\n")
     begin = max(
-        (at for at, row in enumerate(rows) if row.startswith(TRACEBACK)), default=None
+        (row_index for row_index, row in enumerate(rows) if row.startswith(TRACEBACK)),
+        default=None,
     )
     if begin is None:
-        begin = next((at for at, row in enumerate(rows) if TRACEBACK in row), None)
+        begin = next(
+            (row_index for row_index, row in enumerate(rows) if TRACEBACK in row), None
+        )
     if begin is None:
         return ""
     below = [row for row in rows[begin + 1 :] if row.strip() and not row[:1].isspace()]
@@ -65,7 +68,9 @@ def _is_uncaught(rows: list[bytes], begin: int) -> bool:
     if begin + 1 >= len(rows) or _OUTERMOST.match(rows[begin + 1]) is None:
         return False
     heads = [
-        at for at, row in enumerate(rows[: begin + 1]) if row.startswith(TRACEBACK)
+        row_index
+        for row_index, row in enumerate(rows[: begin + 1])
+        if row.startswith(TRACEBACK)
     ]
     # of errors that were raised of each other, above the first
     for head in reversed(heads):

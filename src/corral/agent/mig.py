@@ -36,9 +36,9 @@ def write_parts(node_dir: Path, parts: Mapping[str, MigPart]) -> None:
     with suppress(FileNotFoundError):
         if file.read_bytes() == content:
             return
-    fresh = file.with_suffix(".fresh")
-    fresh.write_bytes(content)
-    fresh.replace(file)
+    temporary_file = file.with_suffix(".fresh")
+    temporary_file.write_bytes(content)
+    temporary_file.replace(file)
 
 
 def read_parts(node_dir: Path) -> dict[str, MigPart]:
@@ -58,11 +58,15 @@ def capability_minors(
     minors: set[int] = set()
     try:
         for name in names:
-            part = parts[name]
-            instance = root / f"gpu{part.gpu}" / "mig" / f"gi{part.gpu_instance}"
+            mig_device = parts[name]
+            instance = (
+                root / f"gpu{mig_device.gpu}" / "mig" / f"gi{mig_device.gpu_instance}"
+            )
             minors.add(_read_device_minor(instance / "access"))
             minors.add(
-                _read_device_minor(instance / f"ci{part.compute_instance}" / "access")
+                _read_device_minor(
+                    instance / f"ci{mig_device.compute_instance}" / "access"
+                )
             )
     except (KeyError, OSError, ValueError):
         return None

@@ -22,7 +22,7 @@ def boot_id(node_dir: Path) -> BootId:
         known_machine, known_boot = "", ""
     if known_machine != machine:
         known_boot = os.urandom(8).hex()
-        fresh = node_dir / f"{FILE}.new"
-        fresh.write_text(f"{machine} {known_boot}\n")
-        fresh.rename(file)
+        temporary_file = node_dir / f"{FILE}.new"
+        temporary_file.write_text(f"{machine} {known_boot}\n")
+        temporary_file.rename(file)
     return BootId(known_boot)

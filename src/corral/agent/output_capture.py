@@ -100,9 +100,9 @@ class RankLog:
                 return self._count_dropped_bytes(
                     len(data), "the log could not be rotated"
                 )
-            part = data[: self._segment_bytes - self._size_bytes]
+            chunk = data[: self._segment_bytes - self._size_bytes]
             try:
-                written = os.write(self._descriptor, part)
+                written = os.write(self._descriptor, chunk)
             except OSError as trouble:
                 return self._count_dropped_bytes(len(data), f"{trouble.strerror}")
             self._size_bytes += written
@@ -111,11 +111,11 @@ class RankLog:
     def _rotate_file(self) -> bool:
         """Begin a new file. A reader finds every file's offset at each moment, by its
         inode."""
-        fresh = self._file.with_suffix(".log.new")
+        new_log = self._file.with_suffix(".log.new")
         begin = self._begin + self._size_bytes
         try:
-            fresh.unlink(missing_ok=True)
-            descriptor = _open_for_append(fresh)
+            new_log.unlink(missing_ok=True)
+            descriptor = _open_for_append(new_log)
             begins = {
                 str(os.fstat(descriptor).st_ino): begin,
                 str(os.fstat(self._descriptor).st_ino): self._begin,
@@ -124,7 +124,7 @@ class RankLog:
             marks.write_text(json.dumps(begins))
             marks.rename(_offsets_file(self._file))
             self._file.rename(_rotated_file(self._file))
-            fresh.rename(self._file)
+            new_log.rename(self._file)
         except OSError:
             return False
         os.close(self._descriptor)
@@ -172,8 +172,8 @@ def _read_from(
         begin = _begin(file, os.fstat(descriptor).st_ino)
         if begin is None:
             return offset, b""
-        at = max(begin, offset)
-        return at, os.pread(descriptor, max_bytes, at - begin)
+        read_offset = max(begin, offset)
+        return read_offset, os.pread(descriptor, max_bytes, read_offset - begin)
     finally:
         os.close(descriptor)
 

@@ -23,9 +23,9 @@ def address_towards(url: str) -> str:
 
     Raises: OSError when there is no way there.
     """
-    parts = urlsplit(url)
+    parsed_url = urlsplit(url)
     addresses = socket.getaddrinfo(
-        parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM
+        parsed_url.hostname, parsed_url.port or 443, type=socket.SOCK_DGRAM
     )
     family, kind, protocol, _, target = addresses[0]
     with socket.socket(family, kind, protocol) as trial:
@@ -39,8 +39,10 @@ def own_addresses() -> list[str]:
     with suppress(OSError):
         addresses += _LOCAL.findall(_FIB.read_text())
     with suppress(OSError):
-        words = (line.split()[0] for line in _IPV6.read_text().splitlines())
-        addresses += [str(ip_address(bytes.fromhex(word))) for word in words]
+        hex_addresses = (line.split()[0] for line in _IPV6.read_text().splitlines())
+        addresses += [
+            str(ip_address(bytes.fromhex(hex_address))) for hex_address in hex_addresses
+        ]
     routable = (
         address
         for address in map(ip_address, addresses)

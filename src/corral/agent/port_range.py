@@ -42,9 +42,9 @@ class PortBlock:
 
     def _reserve_block(self, remembered: int | None, index: int) -> range:
         starts = list(_block_starts())
-        first = (os.getuid() * 16 + index) % len(starts)
+        start_index = (os.getuid() * 16 + index) % len(starts)
         preferred = [start for start in starts if start == remembered]
-        for start in (*preferred, *starts[first:], *starts[:first]):
+        for start in (*preferred, *starts[start_index:], *starts[:start_index]):
             try:
                 self._lock.bind(f"\0corral-ports-{start}")
             except OSError:
@@ -58,11 +58,13 @@ def _block_starts() -> Iterator[int]:
     """The first ports of all blocks outside the range that outgoing connections draw
     from."""
     try:
-        low, high = (int(word) for word in _EPHEMERAL.read_text().split())
+        lowest_port, highest_port = (
+            int(port_text) for port_text in _EPHEMERAL.read_text().split()
+        )
     except (OSError, ValueError):
-        low, high = 32_768, 60_999
-    below = range(_LOWEST, low - BLOCK + 1, BLOCK)
-    above = range(high + 1, 65_536 - BLOCK + 1, BLOCK)
+        lowest_port, highest_port = 32_768, 60_999
+    below = range(_LOWEST, lowest_port - BLOCK + 1, BLOCK)
+    above = range(highest_port + 1, 65_536 - BLOCK + 1, BLOCK)
     blocks = [*below, *above]
     # nothing is outside: a busy port is skipped
     yield from blocks or range(_LOWEST, 32_768, BLOCK)

@@ -94,8 +94,8 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
     hidden = _outermost(settings.hidden)
     hosts = write_hosts(node_dir, settings)
     with (
-        _open_stable_paths(_seen_inside(node_dir, settings)) as seen,
-        _open_stable_paths(hosts) as named,
+        _open_stable_paths(_seen_inside(node_dir, settings)) as visible_paths,
+        _open_stable_paths(hosts) as hosts_files,
     ):
         plain = (
             _compose_as_user(disk, root)
@@ -104,14 +104,22 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
         )
         _bind_paths(
             str(root),
-            {path: at for path, at in seen.items() if not _is_within_any(path, hidden)},
+            {
+                path: source_path
+                for path, source_path in visible_paths.items()
+                if not _is_within_any(path, hidden)
+            },
         )
         with _hide_folders(str(root), hidden):
             _bind_paths(
                 str(root),
-                {path: at for path, at in seen.items() if _is_within_any(path, hidden)},
+                {
+                    path: source_path
+                    for path, source_path in visible_paths.items()
+                    if _is_within_any(path, hidden)
+                },
             )
-        name_node(str(root), settings, named)
+        name_node(str(root), settings, hosts_files)
     kernel_mounts.pivot(str(root))
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
 
@@ -120,15 +128,19 @@ def _hide_only(node_dir: Path, settings: NodeSight) -> None:
     hidden = _outermost(settings.hidden)
     hosts = write_hosts(node_dir, settings)
     with (
-        _open_stable_paths(_seen_inside(node_dir, settings)) as seen,
-        _open_stable_paths(hosts) as named,
+        _open_stable_paths(_seen_inside(node_dir, settings)) as visible_paths,
+        _open_stable_paths(hosts) as hosts_files,
     ):
         with _hide_folders("", hidden):
             _bind_paths(
                 "",
-                {path: at for path, at in seen.items() if _is_within_any(path, hidden)},
+                {
+                    path: source_path
+                    for path, source_path in visible_paths.items()
+                    if _is_within_any(path, hidden)
+                },
             )
-        name_node("", settings, named)
+        name_node("", settings, hosts_files)
 
 
 def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
@@ -141,9 +153,10 @@ def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
     """
     if settings.node not in settings.neighbours:
         return []
-    at = enumerate(settings.neighbours)
+    numbered_nodes = enumerate(settings.neighbours)
     own_lines = [
-        f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at
+        f"127.1.{node_index // 250}.{node_index % 250 + 1} {name}\n"
+        for node_index, name in numbered_nodes
     ]
     file = node_dir / HOSTS
     file.write_text("".join(own_lines) + MACHINE_HOSTS.read_text())
@@ -222,8 +235,10 @@ def _written_without_root() -> list[str]:
     unprivileged user cannot copy a folder that another user owns, so no such folder may
     be on the path of a copy.
     """
-    wanted = {os.path.realpath(path) for path in ("/tmp", "/var/tmp", str(Path.home()))}
-    return sorted((path for path in wanted if os.path.isdir(path)), key=len)
+    candidate_paths = {
+        os.path.realpath(path) for path in ("/tmp", "/var/tmp", str(Path.home()))
+    }
+    return sorted((path for path in candidate_paths if os.path.isdir(path)), key=len)
 
 
 def _fresh_memory_folder(root: Path) -> None:

@@ -99,13 +99,15 @@ def _scan_reliably(look: Callable[[], _Look]) -> list[int]:
     started none in this one. A child whose number is below those listed when its parent
     ended is not in the list either. Process numbers rise until they wrap around.
     """
-    ended: _Ended = set()
+    ended_processes: _Ended = set()
     for _ in range(WHOLE_LOOKS):
-        newest = _newest_pid()
+        highest_pid = _newest_pid()
         live_pids, now_ended = look()
-        if live_pids or (now_ended <= ended and _newest_pid() >= newest):
+        if live_pids or (now_ended <= ended_processes and _newest_pid() >= highest_pid):
             return live_pids
-        ended = {(pid, started) for pid, started in now_ended if started is not None}
+        ended_processes = {
+            (pid, started) for pid, started in now_ended if started is not None
+        }
     return []
 
 
@@ -116,24 +118,24 @@ def _newest_pid() -> int:
 
 def _look_below(ancestor: int) -> _Look:
     children: dict[int, list[int]] = {}
-    ended: _Ended = set()
+    ended_processes: _Ended = set()
     for pid in every():
         stat = stat_of(pid)
         if stat is not None:
             children.setdefault(int(stat[1]), []).append(pid)
         if stat is None or stat[0] in "ZX":
-            ended.add((pid, None if stat is None else int(stat[19])))
+            ended_processes.add((pid, None if stat is None else int(stat[19])))
     pids_below, ancestors = [], [ancestor]
     while ancestors:
         below = children.get(ancestors.pop(), [])
         pids_below += below
         ancestors += below
-    gone = {pid for pid, _ in ended}
-    return [pid for pid in pids_below if pid not in gone], ended
+    ended_pids = {pid for pid, _ in ended_processes}
+    return [pid for pid in pids_below if pid not in ended_pids], ended_processes
 
 
 def _look_for(mark: bytes) -> _Look:
-    pids, ended = [], set()
+    pids, ended_processes = [], set()
     for pid in every():
         with suppress(OSError):
             if mark in _environment(pid) and lives(pid):
@@ -141,8 +143,8 @@ def _look_for(mark: bytes) -> _Look:
                 continue
         stat = stat_of(pid)
         if stat is None or stat[0] in "ZX" or int(stat[6]) & EXITING:
-            ended.add((pid, None if stat is None else int(stat[19])))
-    return pids, ended
+            ended_processes.add((pid, None if stat is None else int(stat[19])))
+    return pids, ended_processes
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -182,12 +184,12 @@ def children(pid: int) -> list[int]:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
         child_pids = [
-            other
-            for other in every()
-            if (stat := stat_of(other)) and int(stat[1]) == pid
+            candidate_pid
+            for candidate_pid in every()
+            if (stat := stat_of(candidate_pid)) and int(stat[1]) == pid
         ]
     else:
-        child_pids = [int(word) for word in text.split()]
+        child_pids = [int(pid_text) for pid_text in text.split()]
     return [child for child in child_pids if lives(child)]
 
 

@@ -135,11 +135,11 @@ def _copy_needed(file: Path, native: Path) -> None:
     done = subprocess.run(
         ["ldd", str(file)], capture_output=True, text=True, check=False
     )
-    for at in _NEEDS.findall(done.stdout):
-        name = Path(at).name
+    for library_path in _NEEDS.findall(done.stdout):
+        name = Path(library_path).name
         target = native / ("ld.so" if name.startswith("ld-") else name)
         if not target.exists():
-            shutil.copy(os.path.realpath(at), target)
+            shutil.copy(os.path.realpath(library_path), target)
             target.chmod(0o755)
 
 

@@ -65,11 +65,11 @@ class IdleShims:
 
     def expire(self) -> None:
         """Let those end that have waited for too long."""
-        before = time.monotonic() - IDLE_SECONDS
+        idle_cutoff = time.monotonic() - IDLE_SECONDS
         for descriptor in [
             descriptor_idle
-            for descriptor_idle, since in self._idle.items()
-            if since <= before
+            for descriptor_idle, idle_since in self._idle.items()
+            if idle_since <= idle_cutoff
         ]:
             self._let_go(descriptor)
 

@@ -99,13 +99,13 @@ class Renewal:
         """The head records the fresh token first. Until it lies in the folder the
         earlier one counts, and can be renewed again. Raises: HeadRefuses, HeadAway,
         OSError."""
-        fresh = secrets.token_urlsafe(32)
+        new_token = secrets.token_urlsafe(32)
         body = json.dumps(
-            {"sha256": hashlib.sha256(fresh.encode()).hexdigest()}
+            {"sha256": hashlib.sha256(new_token.encode()).hexdigest()}
         ).encode()
         await asyncio.to_thread(self.post, RENEW, body)
-        _write_token_file(self.node_dir / TOKEN, fresh)
-        self._switch_token(fresh)
+        _write_token_file(self.node_dir / TOKEN, new_token)
+        self._switch_token(new_token)
         log.info("the node's token is renewed")
 
     def _switch_token(self, token: str) -> None:
@@ -115,15 +115,15 @@ class Renewal:
 
 def _write_token_file(path: Path, token: str) -> None:
     """Replace the file as a whole, durably, readable by its owner alone."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary_path.unlink(missing_ok=True)
     with os.fdopen(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
     ) as file:
         file.write(token + "\n")
         file.flush()
         os.fsync(file.fileno())
-    fresh.rename(path)
+    temporary_path.rename(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -56,10 +56,10 @@ def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
         shutil.rmtree(into)
     into.mkdir(parents=True, mode=0o755)
     root = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
-    place = _Workdir(root, bounds)
+    workdir = _Workdir(root, bounds)
     try:
         with gzip.open(archive) as stream:
-            unpack_members(stream, bounds, place.place, disk=root)
+            unpack_members(stream, bounds, workdir.place, disk=root)
     except BoundsExceeded as wrong:
         raise SnapshotTooLarge(
             f"{archive.name}: {wrong}, more than a workdir may hold"
@@ -146,20 +146,20 @@ def _open_folder_below(
 ) -> int:
     """A descriptor of the folder, made where it is missing; a link on the way is
     refused."""
-    here = os.dup(start)
+    current_descriptor = os.dup(start)
     for folder in folders:
         try:
             if make:
-                _make_folder(folder, here)
+                _make_folder(folder, current_descriptor)
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            below = os.open(folder, flags, dir_fd=here)
+            below = os.open(folder, flags, dir_fd=current_descriptor)
         except NotADirectoryError as link:
             name = member.name[:200]
             raise BadArchive(f"{name!r} would be written through {folder!r}") from link
         finally:
-            os.close(here)
-        here = below
-    return here
+            os.close(current_descriptor)
+        current_descriptor = below
+    return current_descriptor
 
 
 def _make_folder(name: str, parent: int) -> None:
@@ -187,8 +187,8 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
     """A link may point at anything inside, counted from where it lies."""
     path = PurePosixPath(member.linkname)
     depth = len(folders)
-    for part in path.parts:
-        depth += -1 if part == ".." else 1
+    for segment in path.parts:
+        depth += -1 if segment == ".." else 1
         if depth < 0:
             break
     if (

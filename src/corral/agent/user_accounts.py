@@ -118,13 +118,13 @@ class Accounts:
     async def watch(self, users: Collection[str]) -> None:
         """Look up the account of each of these users who was not in the last list, so
         that a user without one is known before the first start."""
-        fresh = [user for user in users if user not in self._watched]
-        gone, self._watched = self._watched - {*users}, frozenset(users)
-        before = self.refused
-        for user in gone:
+        new_users = [user for user in users if user not in self._watched]
+        removed_users, self._watched = self._watched - {*users}, frozenset(users)
+        previous_refusals = self.refused
+        for user in removed_users:
             self._refused.pop(user, None)
-        await self._look_at(fresh)
-        if self.refused != before:
+        await self._look_at(new_users)
+        if self.refused != previous_refusals:
             self.changed()
 
     async def _look_at(self, users: Collection[str]) -> None:
@@ -135,9 +135,9 @@ class Accounts:
         refusals = await asyncio.to_thread(
             lambda: {user: self._refusal_of(user) for user in users}
         )
-        for user, why in refusals.items():
-            if why:
-                self._refused[user] = why
+        for user, reason in refusals.items():
+            if reason:
+                self._refused[user] = reason
             else:
                 self._refused.pop(user, None)
 
@@ -183,9 +183,9 @@ class Accounts:
         return self._refusal_text(account) if isinstance(account, PolicyRefusal) else ""
 
     def _account_refusal(self, owner: str, refusal: PolicyRefusal) -> AccountRefused:
-        why = self._refusal_text(refusal)
-        if self._refused.get(owner) != why:
-            self._refused[owner] = why
+        reason = self._refusal_text(refusal)
+        if self._refused.get(owner) != reason:
+            self._refused[owner] = reason
             self.changed()
         return AccountRefused(
             f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint
@@ -207,9 +207,9 @@ class Accounts:
                 "declare a longer uid_range in its policy.json",
             )
         with suppress(KeyError):
-            other = pwd.getpwuid(uid).pw_name
+            account_name = pwd.getpwuid(uid).pw_name
             return PolicyRefusal(
-                f"uid {uid} of its range {policy.uids} belongs to the account {other}",
+                f"uid {uid} of its range {policy.uids} belongs to the account {account_name}",
                 "declare a uid_range without accounts in its policy.json",
             )
         home = await asyncio.to_thread(self._prepare_home, uid)

@@ -23,9 +23,9 @@ async def check_nodes(
     """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a
     node does not wait for that: a check ends at once when something is to run."""
     control = house.control
-    named = [views.find_node(control, name).id for name in body.nodes]
+    requested_ids = [views.find_node(control, name).id for name in body.nodes]
     request = CheckNodes(
-        nodes=tuple(named or control.world.nodes),
+        nodes=tuple(requested_ids or control.world.nodes),
         kinds=tuple(CheckKind(kind) for kind in dict.fromkeys(body.kinds)),
         paths=tuple(dict.fromkeys(body.paths)),
         seconds=body.seconds,
@@ -61,12 +61,14 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
 def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
     """The node, as far as this check-up goes; links have numbers of their own behind
     it."""
-    waiting = [check_up for check_up in node.checkups if is_of(check_up.id, id)]
+    pending_checkups = [
+        check_up for check_up in node.checkups if is_of(check_up.id, id)
+    ]
     state = "over"
-    if waiting:
+    if pending_checkups:
         state = (
             "running"
-            if any(check_up.begun_at is not None for check_up in waiting)
+            if any(check_up.begun_at is not None for check_up in pending_checkups)
             else "waiting"
         )
     return api.CheckedNode(

@@ -131,8 +131,8 @@ class Channels:
             node: self._talks.get(part_of(node, key)) or self._talks.get(node)
             for node in nodes
         }
-        if lost := [node for node, talk in talks.items() if talk is None]:
-            return lost
+        if unreachable_nodes := [node for node, talk in talks.items() if talk is None]:
+            return unreachable_nodes
         for talk in talks.values():
             assert talk is not None
             talk.requests.append(request)
@@ -189,12 +189,12 @@ class Channels:
         if not isinstance(hello, Hello):
             raise self._closing("malformed", MALFORMED, "a talk begins with hello")
         if hello.protocol != PROTOCOL:
-            why = f"this head speaks protocol {PROTOCOL}, the agent {hello.protocol}"
-            raise self._closing("old_protocol", OLD_PROTOCOL, why)
+            reason = f"this head speaks protocol {PROTOCOL}, the agent {hello.protocol}"
+            raise self._closing("old_protocol", OLD_PROTOCOL, reason)
         node = caller_of(socket).node
         if node is None or hello.node != node:
-            why = f"the token is node {node}'s, and not {hello.node[:60]}'s"
-            raise self._closing("not_yours", NOT_YOURS, why)
+            reason = f"the token is node {node}'s, and not {hello.node[:60]}'s"
+            raise self._closing("not_yours", NOT_YOURS, reason)
         if _ADDRESS.fullmatch(hello.address) is None:
             raise self._closing(
                 "malformed", MALFORMED, f"{hello.address[:60]!r} is no address"
@@ -220,15 +220,15 @@ class Channels:
         """Decide between two connections with one identity: of the same boot the newer
         continues; one of another boot is a twin while the first is alive. Raises:
         Closing."""
-        other = self._talks.get(node)
-        if other is None:
+        existing_talk = self._talks.get(node)
+        if existing_talk is None:
             return
-        if other.boot != boot and now - other.heard_at < GONE_SECONDS:
-            log.error("twin_agents", node=node, alive=other.boot, refused=boot)
-            why = f"another agent of node {node} is alive: its identity was copied"
-            raise self._closing("twin", TWIN, why)
-        other.over = REPLACED
-        other.wake.set()
+        if existing_talk.boot != boot and now - existing_talk.heard_at < GONE_SECONDS:
+            log.error("twin_agents", node=node, alive=existing_talk.boot, refused=boot)
+            reason = f"another agent of node {node} is alive: its identity was copied"
+            raise self._closing("twin", TWIN, reason)
+        existing_talk.over = REPLACED
+        existing_talk.wake.set()
 
     async def _receive_beats(self, talk: Talk, control: Control) -> None:
         while True:
@@ -243,27 +243,27 @@ class Channels:
                 await self.taking.take_inventory(talk, frame.inventory, control)
             talk.has = frame.version
             talk.heard_at = control.clock.monotonic()
-            seen = self.taking.seen(talk, frame, control)
-            talk.seen = frozenset(attempt.key for attempt in seen)
-            word = NodeFacts(
+            seen_attempts = self.taking.seen(talk, frame, control)
+            talk.seen = frozenset(attempt.key for attempt in seen_attempts)
+            node_facts = NodeFacts(
                 node=talk.node,
                 boot=talk.boot,
                 heard_at=control.serving_seconds(),
                 inventory=talk.inventory,
                 address=talk.address,
-                seen=seen,
+                seen=seen_attempts,
                 signals=self.taking.signals(talk, frame, control),
             )
             wall = control.clock.wall()
             if frame.sample is not None and talk.pace.samples.take(1, talk.heard_at):
                 control.sensed.take(talk.node, frame.sample, wall)
             if not is_part(talk.node):
-                control.hear(self.amend(word))
+                control.hear(self.amend(node_facts))
             elif self.lender is not None:
-                self.lender.hear_part(word)
-            taken = _acknowledged_signal(talk, frame, word, control)
+                self.lender.hear_part(node_facts)
+            signal_number = _acknowledged_signal(talk, frame, node_facts, control)
             await talk.socket.send_bytes(
-                encode(self._heard(talk, frame.number, taken, wall))
+                encode(self._heard(talk, frame.number, signal_number, wall))
             )
             talk.heads, talk.users = self.heads, self.users
             self._see_to(talk, control)
@@ -277,10 +277,10 @@ class Channels:
         """The node's next message, without what is out of bounds; in its own time."""
         frame = await frame_of(talk.socket)
         await self.taking.wait(talk, len(frame), control)
-        read = self._read(frame)
-        for dropped in read.dropped:
+        parsed_frame = self._read(frame)
+        for dropped in parsed_frame.dropped:
             self.taking.drop(talk.node, control, dropped)
-        return read.message
+        return parsed_frame.message
 
     def _see_to(self, talk: Talk, control: Control) -> None:
         """Send the desired state again to an agent that is behind.
@@ -289,16 +289,16 @@ class Channels:
         does not follow it.
         """
         if talk.node not in self._newest and (
-            word := self._first_word(talk.node, control)
+            desired_state := self._first_word(talk.node, control)
         ):
-            self._newest[talk.node] = word
+            self._newest[talk.node] = desired_state
         if talk.node not in self._newest:
             return
-        newest = self._newest[talk.node].version
-        if talk.has == newest and not talk.is_partial:
+        newest_version = self._newest[talk.node].version
+        if talk.has == newest_version and not talk.is_partial:
             return
         late = talk.heard_at - talk.told_at >= AGAIN_SECONDS
-        if talk.told != newest or late:
+        if talk.told != newest_version or late:
             talk.told, talk.told_at = None, talk.heard_at
             talk.wake.set()
 
@@ -315,10 +315,10 @@ class Channels:
                 code = TWIN if talk.over == REPLACED else REVOKED
                 await _close_socket(talk.socket, code, talk.over)
                 return
-            wanted = self._newest.get(talk.node)
-            if wanted is not None and talk.told != wanted.version:
-                talk.told = wanted.version
-                frame, is_whole = word_frame(wanted, talk.seen)
+            desired_state = self._newest.get(talk.node)
+            if desired_state is not None and talk.told != desired_state.version:
+                talk.told = desired_state.version
+                frame, is_whole = word_frame(desired_state, talk.seen)
                 talk.is_partial = not is_whole
                 await talk.socket.send_bytes(frame)
             while talk.requests:

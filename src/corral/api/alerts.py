@@ -53,10 +53,10 @@ async def test(house: Within, caller: Asker) -> wire.AlertsSent:
     await house.control.store.record(caller.entry(house.control.clock.wall()))
     outcomes = await alerting.test()
     failed = [
-        wire.ReceiverRow(name=name, trouble=why)
-        for name, why in outcomes.items()
-        if why
+        wire.ReceiverRow(name=name, trouble=reason)
+        for name, reason in outcomes.items()
+        if reason
     ]
     return wire.AlertsSent(
-        sent=[name for name, why in outcomes.items() if not why], failed=failed
+        sent=[name for name, reason in outcomes.items() if not reason], failed=failed
     )

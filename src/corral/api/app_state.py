@@ -100,8 +100,10 @@ class House:
         events = await self.control.store.events(
             after=after, job=job, limit=event_streams.PAGE
         )
-        seen = await seen_events(self.control, sight_of(self.control, caller), events)
-        return api.Events(events=[api.EventView.of(event) for event in seen])
+        visible_events = await seen_events(
+            self.control, sight_of(self.control, caller), events
+        )
+        return api.Events(events=[api.EventView.of(event) for event in visible_events])
 
 
 def house_of(connection: HTTPConnection) -> House:

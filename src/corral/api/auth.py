@@ -155,17 +155,18 @@ class Caller:
     def check_job(self, job: Job, what: str = "") -> None:
         """Raises: Forbidden when they may not call the route on this job. `what`: of
         the job."""
-        named = what or job.spec.name
+        subject = what or job.spec.name
         if self.job is not None and not self._can_reach_job(self.key, job):
-            word = RIGHTS[self.key].what or "this"
+            right_name = RIGHTS[self.key].what or "this"
             if RIGHTS[self.key].jobs == Reach.SELF:
                 raise Forbidden(
-                    f"{named} is another job: the token of job {self.job.attempt[0]} is taken for "
-                    f"{word} on that job and its array alone",
+                    f"{subject} is another job: the token of job {self.job.attempt[0]} "
+                    "is taken for "
+                    f"{right_name} on that job and its array alone",
                     hint="do it with a token of your own, outside of the job",
                 )
             raise Forbidden(
-                f"{named} is another job: the token of job {self.job.attempt[0]} is taken for "
+                f"{subject} is another job: the token of job {self.job.attempt[0]} is taken for "
                 "that job and its array alone",
                 hint=WIDER,
             )
@@ -173,11 +174,11 @@ class Caller:
             job, self.key
         ):
             return
-        whose = f"{job.owner}'s"
+        owner_text = f"{job.owner}'s"
         if job.owner == self.name:
-            whose = f"that of an earlier user called {job.owner}"
+            owner_text = f"that of an earlier user called {job.owner}"
         raise Forbidden(
-            f"{named} is {whose}; {self.name} may not do this to it",
+            f"{subject} is {owner_text}; {self.name} may not do this to it",
             hint=f"ask {job.owner}, or an {least(self.key, own=False)} of this cluster",
         )
 
@@ -215,10 +216,10 @@ class Caller:
             return
         if self.operated and self.key in QUEUE_SETTINGS:
             return
-        does = "sending" if self.key[0] == "PUT" else "reading"
-        what = (
+        verb = "sending" if self.key[0] == "PUT" else "reading"
+        action = (
             RIGHTS[self.key].what
-            or f"{does} {self.key[1].removeprefix('/v1').split('/')[1]}"
+            or f"{verb} {self.key[1].removeprefix('/v1').split('/')[1]}"
         )
         needed = least(self.key, own=True)
         if self.key == ADD_MACHINES and self.role in OPERATORS:
@@ -230,16 +231,16 @@ class Caller:
             )
         if self.role == Role.JOIN:
             raise Forbidden(
-                f"{what} is not for a join token: it lets a machine join, and nothing else",
+                f"{action} is not for a join token: it lets a machine join, and nothing else",
                 hint="run on that machine: corral join URL --token TOKEN",
             )
         if self.node or needed is None:
             raise Forbidden(
-                f"{what} is for {'people' if self.node else 'nodes'}, not for {self.name}",
+                f"{action} is for {'people' if self.node else 'nodes'}, not for {self.name}",
                 hint=f"use the token of a {'person' if self.node else 'node'}",
             )
         raise Forbidden(
-            f"{what} takes the role {needed}; this token lets {self.name} be {self.role}",
+            f"{action} takes the role {needed}; this token lets {self.name} be {self.role}",
             hint=f"see: corral user show {self.name}; an admin may run: "
             f"corral user set {self.name} --role {needed}",
         )
@@ -249,15 +250,15 @@ class Caller:
         all."""
         if reaches(job.scope, self.key, itself=True):
             return
-        what = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
+        action = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
         if RIGHTS[self.key].jobs == Reach.OWNER:
             raise Forbidden(
-                f"{what} is beyond the token of job {job.attempt[0]}, which is for that job and "
+                f"{action} is beyond the token of job {job.attempt[0]}, which is for that job and "
                 "its array alone",
                 hint=WIDER,
             )
         raise Forbidden(
-            f"the token of a job is not taken for {what}",
+            f"the token of a job is not taken for {action}",
             hint="do it with a token of your own, outside of the job",
         )
 

@@ -157,12 +157,14 @@ class Gate:
         caller = replace(
             caller, source=source_of(scope), operated=self._operated_by(caller)
         )
-        wanted = self._rights.wanted(scope)
-        if wanted is not None:
-            caller = caller.asking(wanted.key, self._more.get(wanted.key, NO_MORE))
-            scope["corral.on"] = wanted.on
+        required_right = self._rights.wanted(scope)
+        if required_right is not None:
+            caller = caller.asking(
+                required_right.key, self._more.get(required_right.key, NO_MORE)
+            )
+            scope["corral.on"] = required_right.on
         scope["corral.caller"] = caller
-        if wanted is not None:
+        if required_right is not None:
             caller.check_route()
         if scope["type"] != "http":
             return receive

@@ -39,16 +39,16 @@ async def log_in(
 ) -> wire.SessionOpened:
     """A session for who shows a token, or a link's: a token of its own, in a cookie
     alone, and a second secret for the page."""
-    now, end = house.control.clock.wall(), caller.expires_at
+    now, session_end = house.control.clock.wall(), caller.expires_at
     page = secrets.token_urlsafe(32)
     is_link = house.links.is_unused(caller.token)
     async with _token_quota(house, caller, without=caller.token if is_link else None):
         # after the quota, so that a refusal keeps the link
         if house.links.use(caller.token):
-            end = house.links.end_of(caller.token)
+            session_end = house.links.end_of(caller.token)
             entry = caller.entry(now, on=caller.token, detail="a link, used once")
             await house.control.store.revoke_token(caller.token, at=now, entry=entry)
-        expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
+        expires_at = min(session_end or now + SESSION_SECONDS, now + SESSION_SECONDS)
         secret = await _add_token(
             house,
             caller,
@@ -128,9 +128,9 @@ async def _token_quota(
     tokens = [
         token for token in await house.control.store.tokens() if token.id != without
     ]
-    used = sum(is_valid(token, caller.name, now) for token in tokens)
+    token_count = sum(is_valid(token, caller.name, now) for token in tokens)
     quotas = house.quotas.of_caller(caller)
-    with house.quotas.taking(quotas, Quota.TOKENS, used=used, asked=1):
+    with house.quotas.taking(quotas, Quota.TOKENS, used=token_count, asked=1):
         yield
 
 
@@ -145,7 +145,7 @@ async def _add_token(
     """A token with the rights of the one that is shown, and no longer than it."""
     now = house.control.clock.wall()
     idle = IDLE_SECONDS if kind == TokenKind.SESSION else None
-    secret, made = fresh_token(
+    secret, new_token = fresh_token(
         caller.name,
         caller.role,
         now,
@@ -156,9 +156,9 @@ async def _add_token(
         page_secret=page_secret,
     )
     entry = caller.entry(
-        now, on=made.id, detail=f"{what}, until {moment_text(expires_at)}"
+        now, on=new_token.id, detail=f"{what}, until {moment_text(expires_at)}"
     )
-    await house.control.store.add_token(made, entry=entry)
+    await house.control.store.add_token(new_token, entry=entry)
     return secret
 
 

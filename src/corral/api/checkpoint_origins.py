@@ -40,8 +40,8 @@ async def with_origins(
 async def _with_origin(
     house: House, rule: CheckpointRule, caller: Caller
 ) -> CheckpointRule:
-    name, at, asked_step = rule.source.rpartition("@")
-    if not at:
+    name, separator, asked_step = rule.source.rpartition("@")
+    if not separator:
         name, asked_step = rule.source, ""
     elif not asked_step.isdecimal() or not name:
         raise SpecInvalid(
@@ -50,7 +50,7 @@ async def _with_origin(
         )
     job = await _ended_job(house, name, caller)
     saves = kept_saves(await house.control.store.saves(job.id), _kept_save_count(job))
-    save = _select_save(job, saves, int(asked_step) if at else None)
+    save = _select_save(job, saves, int(asked_step) if separator else None)
     attempts = await house.control.store.attempts(job.id)
     node = next(
         attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt
@@ -75,12 +75,12 @@ async def _ended_job(house: House, name: str, caller: Caller) -> Job:
     try:
         job = await find_job(house.control, name, caller)
     except NotFound:
-        parts = await array_of(house.control, name, caller)
-        if not parts:
+        array_jobs = await array_of(house.control, name, caller)
+        if not array_jobs:
             raise
         raise Conflict(
-            f"{name} is an array of {len(parts)} jobs, and a job starts from the save of one",
-            hint=f"name one of them: --from {parts[0].id}",
+            f"{name} is an array of {len(array_jobs)} jobs, and a job starts from the save of one",
+            hint=f"name one of them: --from {array_jobs[0].id}",
         ) from None
     if not caller.may_on(job, key=LOGS):
         raise Forbidden(

@@ -108,28 +108,30 @@ def _full_disks(house: House) -> list[str]:
     acknowledged."""
     root = house.settings.root
     folders = dict.fromkeys((root, house.settings.snapshots.parent))
-    low = {folder: house.disk.warning(folder) for folder in folders}
+    warning_by_folder = {folder: house.disk.warning(folder) for folder in folders}
     if (
-        low[root]
+        warning_by_folder[root]
         and (room := house.disk.room_now(root))
         and room.free < LEAST_FREE_BYTES
     ):
-        low[root] = (
+        warning_by_folder[root] = (
             f"the disk of {root} is full ({size_text(room.free)} of {size_text(room.total)} left): "
             "what is asked cannot be written down, nor what jobs print; make room there"
         )
-    return [warning for warning in low.values() if warning]
+    return [warning for warning in warning_by_folder.values() if warning]
 
 
 async def _users_not_separated(house: House) -> list[ClusterWarning]:
     """Return the nodes on which users are not kept apart, and users whose ranks cannot
     reach their files."""
     users = await house.control.store.users()
-    shared = list(account_warnings(house.control.world.nodes.values(), len(users)))
+    account_list = list(
+        account_warnings(house.control.world.nodes.values(), len(users))
+    )
     if text := house.settings.kept_out(users):
         warning = ClusterWarning(code=WarningCode.USERS_KEPT_OUT, text=text)
-        return [warning, *shared]
-    return shared
+        return [warning, *account_list]
+    return account_list
 
 
 @router.get("/v1/nodes")
@@ -230,11 +232,11 @@ async def agent_secrets(
         raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
     values: dict[str, str] = {}
     asked_job = world.jobs[id]
-    others = [secret for secret in asked_job.spec.secrets if secret != OWN]
-    secrets = await known_secrets(house.control.store) if others else None
+    secret_names = [secret for secret in asked_job.spec.secrets if secret != OWN]
+    secrets = await known_secrets(house.control.store) if secret_names else None
     if OWN in asked_job.spec.secrets:
         values[OWN] = job_token(house.settings.seals, (id, AttemptNumber(attempt)))
-    for name in others:
+    for name in secret_names:
         is_usable = secrets is not None and secrets.serves(name, asked_job.owner)
         sealed = await house.control.store.secret(name) if is_usable else None
         if sealed is not None:

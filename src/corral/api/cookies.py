@@ -42,8 +42,8 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
     Raises: Unauthorised, also for a cookie that another site's page has had sent.
     """
     shown_headers = list(headers)
-    named = {name.lower() for name, _ in shown_headers}
-    if b"authorization" in named or b"cookie" not in named:
+    header_names = {name.lower() for name, _ in shown_headers}
+    if b"authorization" in header_names or b"cookie" not in header_names:
         return bearer(shown_headers), False
     secret = _cookie_value(shown_headers, cookie)
     if secret is None:

@@ -58,8 +58,8 @@ class DiskGuard:
     def look(self, folder: Path) -> Room:
         """Return the room of the last second. Raises: OSError."""
         now = self.monotonic()
-        at, room = self._looked.get(folder, (float("-inf"), Room(0, 0)))
-        if now - at >= LOOK_SECONDS:
+        checked_at, room = self._looked.get(folder, (float("-inf"), Room(0, 0)))
+        if now - checked_at >= LOOK_SECONDS:
             room = self.room(folder)
             self._looked[folder] = (now, room)
         return room

@@ -146,10 +146,10 @@ def bug(error: Exception, id: str) -> JSONResponse:
     # without locals: they may hold a token
     trace = "".join(traceback.format_exception(error))
     log.error("bug", id=id, trace=trace)
-    what = Bug(
+    bug_error = Bug(
         f"Corral met a bug of its own while answering ({id})", hint="see head.log"
     )
-    return answer(what)
+    return answer(bug_error)
 
 
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
@@ -176,8 +176,10 @@ async def on_http(request: Request, error: Exception) -> Response:
 async def on_invalid(request: Request, error: Exception) -> Response:
     """A body or a parameter that does not have the right shape."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(step) for step in first["loc"])
+    first_error = error.errors()[0]
+    field_path = ".".join(str(step) for step in first_error["loc"])
     return answer(
-        RequestInvalid(f"{where}: {first['msg']}", hint="see docs/reference/schema")
+        RequestInvalid(
+            f"{field_path}: {first_error['msg']}", hint="see docs/reference/schema"
+        )
     )

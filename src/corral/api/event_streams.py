@@ -64,15 +64,15 @@ async def follow_events(
                 return
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    new = await news.get()
+                    new_event = await news.get()
             except TimeoutError:
                 yield HEARTBEAT
                 continue
-            behind = new is None
-            if new is not None and new.number > after:
-                after = new.number
+            behind = new_event is None
+            if new_event is not None and new_event.number > after:
+                after = new_event.number
                 for event in await seen_events(
-                    control, sight_of(control, caller), [new]
+                    control, sight_of(control, caller), [new_event]
                 ):
                     yield _encode_event(api.EventView.of(event), id=str(after))
 
@@ -92,15 +92,15 @@ def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogL
 def places_of(text: str) -> dict[tuple[int, int], int]:
     """{(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
     places = {}
-    for part in filter(None, text.split(",")):
-        match = _PLACE.fullmatch(part)
+    for cursor_text in filter(None, text.split(",")):
+        match = _PLACE.fullmatch(cursor_text)
         if match is None:
             raise RequestInvalid(
-                f"{part[:60]!r} is no place in a log",
+                f"{cursor_text[:60]!r} is no place in a log",
                 hint="send the ids of the stream's events",
             )
-        attempt, rank, place = map(int, match.groups())
-        places[attempt, rank] = place
+        attempt, rank, byte_offset = map(int, match.groups())
+        places[attempt, rank] = byte_offset
     return places
 
 
@@ -122,13 +122,13 @@ class LogStream:
 
     async def run(self) -> AsyncIterator[bytes]:
         """The stream; its last piece holds the job's state."""
-        first = self._first_attempt()
+        first_attempt = self._first_attempt()
         with self.keeper.bell(self.job.id) as bell:
             async with self._ring_on_events(bell):
                 yield HEARTBEAT
-                async for piece in self._follow_bytes(bell, first):
+                async for piece in self._follow_bytes(bell, first_attempt):
                     yield piece
-        for piece in self._pieces(first, last=True):
+        for piece in self._pieces(first_attempt, last=True):
             yield piece
         yield _encode_event(api.LogLines(end=self.job.state))
 
@@ -159,8 +159,8 @@ class LogStream:
     def _first_attempt(self) -> int:
         if self.attempt is not None:
             return self.attempt
-        been = [attempt for attempt, _ in self.places]
-        return min(been, default=max(1, self.job.attempt))
+        attempt_numbers = [attempt for attempt, _ in self.places]
+        return min(attempt_numbers, default=max(1, self.job.attempt))
 
     def _attempts(self, first: int) -> Sequence[int]:
         return (
@@ -185,46 +185,48 @@ class LogStream:
 
     def _pieces_of(self, key: RankKey, last: bool) -> Iterator[bytes]:
         _, attempt, rank = key
-        place = self.places.get((attempt, rank))
-        if place is None:
-            place = 0 if self.tail is None else self.keeper.tail(key, self.tail)
-            self.places[attempt, rank] = place
-        until = self.keeper.end(key)  # then it is the other ranks' turn
+        byte_offset = self.places.get((attempt, rank))
+        if byte_offset is None:
+            byte_offset = 0 if self.tail is None else self.keeper.tail(key, self.tail)
+            self.places[attempt, rank] = byte_offset
+        end_offset = self.keeper.end(key)  # then it is the other ranks' turn
         with self.keeper.reading(key) as reading:
-            while place < until:
-                asked_place = place
-                place, data = reading.read(asked_place, PIECE_BYTES)
-                if place > asked_place and not data.startswith(NOTICE):
+            while byte_offset < end_offset:
+                asked_place = byte_offset
+                byte_offset, data = reading.read(asked_place, PIECE_BYTES)
+                if byte_offset > asked_place and not data.startswith(NOTICE):
                     begun = data.find(b"\n") + 1  # from a whole line on
-                    place, data = place + begun, data[begun:]
+                    byte_offset, data = byte_offset + begun, data[begun:]
                     yield _encode_event(
-                        _rotated_notice(rank, attempt, asked_place, place),
-                        id=f"{attempt}:{rank}:{place}",
+                        _rotated_notice(rank, attempt, asked_place, byte_offset),
+                        id=f"{attempt}:{rank}:{byte_offset}",
                     )
-                whole = (
+                complete_bytes = (
                     len(data)
                     if last and len(data) < PIECE_BYTES
                     else whole_characters(data)
                 )
-                self.places[attempt, rank] = place + whole
-                if not whole:
+                self.places[attempt, rank] = byte_offset + complete_bytes
+                if not complete_bytes:
                     return
-                text = data[:whole].decode(errors="replace")
+                text = data[:complete_bytes].decode(errors="replace")
                 times = (
-                    self.keeper.times(key, place, data[:whole]) if self.times else []
+                    self.keeper.times(key, byte_offset, data[:complete_bytes])
+                    if self.times
+                    else []
                 )
-                place += whole
+                byte_offset += complete_bytes
                 lines = api.LogLines(rank=rank, attempt=attempt, data=text, times=times)
-                yield _encode_event(lines, id=f"{attempt}:{rank}:{place}")
+                yield _encode_event(lines, id=f"{attempt}:{rank}:{byte_offset}")
 
     def _is_complete(self) -> bool:
         """An agent goes on reporting an ended attempt until all of its logs are
         here."""
         key = (self.job.id, self.job.attempt)
         for heard in self.control.facts.nodes.values():
-            if any(seen.key == key for seen in heard.seen) and self.is_connected(
-                heard.node
-            ):
+            if any(
+                seen_attempt.key == key for seen_attempt in heard.seen
+            ) and self.is_connected(heard.node):
                 return False
         return True
 

@@ -53,8 +53,8 @@ async def all_events(
         event_list = await store.events(
             after=after, job=None, limit=limit, node=name, newest=True
         )
-        seen = await seen_events(
+        visible_events = await seen_events(
             house.control, sight_of(house.control, caller), event_list
         )
-        return api.Events(events=[api.EventView.of(event) for event in seen])
+        return api.Events(events=[api.EventView.of(event) for event in visible_events])
     return await house.events(None, after, follow, last_event_id, caller)

@@ -51,9 +51,11 @@ class FailedLogIns:
 
     async def _write_on(self) -> None:
         while self._counts:
-            since = self.clock.monotonic() - self._wrote_at
+            elapsed_seconds = self.clock.monotonic() - self._wrote_at
             await asyncio.sleep(
-                FIRST_SECONDS if since >= NEXT_SECONDS else NEXT_SECONDS - since
+                FIRST_SECONDS
+                if elapsed_seconds >= NEXT_SECONDS
+                else NEXT_SECONDS - elapsed_seconds
             )
             self._wrote_at = self.clock.monotonic()
             await self.write()
@@ -90,6 +92,8 @@ def _merge_rare_failures(counts: dict[LogInFailure, int]) -> dict[LogInFailure, 
     if rest := ordered[ENTRIES_MOST:]:
         codes = {kind.code for kind in rest}
         code = codes.pop() if len(codes) == 1 else "unauthorised"
-        many = LogInFailure(MANY, code, "")
-        summed[many] = summed.get(many, 0) + sum(counts[kind] for kind in rest)
+        merged_failure = LogInFailure(MANY, code, "")
+        summed[merged_failure] = summed.get(merged_failure, 0) + sum(
+            counts[kind] for kind in rest
+        )
     return summed

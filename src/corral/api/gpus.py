@@ -32,10 +32,10 @@ async def gpus(
     money = hourly_money(control.world)
     holder_names = holders(control.world, sight_of(control, caller))
     rows = []
-    shown = (
+    listed_nodes = (
         sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
     )
-    for number, node in enumerate(shown):
+    for number, node in enumerate(listed_nodes):
         rows.append(row(node, control.sensed.newest.get(node.id), holder_names))
         if number % NODES_AT_ONCE == 0:
             await asyncio.sleep(0)  # let the loop process agents' messages
@@ -66,28 +66,28 @@ def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
     objects."""
     sample_by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
     node_gpus = node.inventory.gpus
-    seen = [sample_by_index.get(gpu.index) for gpu in node_gpus]
+    readings = [sample_by_index.get(gpu.index) for gpu in node_gpus]
     return {
         "node": node.id,
         "at": sample.at if sample else None,
         "index": [gpu.index for gpu in node_gpus],
         "utilisation": [
             _round_optional(reading.utilisation, 3) if reading else None
-            for reading in seen
+            for reading in readings
         ],
-        "memory": [_memory_share(reading) if reading else None for reading in seen],
+        "memory": [_memory_share(reading) if reading else None for reading in readings],
         "power_watts": [
             _round_optional(reading.power_watts, 1) if reading else None
-            for reading in seen
+            for reading in readings
         ],
         "temperature_celsius": [
             _round_optional(reading.temperature_celsius, 1) if reading else None
-            for reading in seen
+            for reading in readings
         ],
         "holders": [held.get((node.id, gpu.index), "") for gpu in node_gpus],
         "signs": [
             _gpu_condition(reading, taken=gpu.taken)
-            for reading, gpu in zip(seen, node_gpus, strict=True)
+            for reading, gpu in zip(readings, node_gpus, strict=True)
         ],
         "pretend": node.inventory.pretend,
     }

@@ -27,12 +27,12 @@ async def put_imports(
     entry = caller.entry(
         control.clock.wall(), on=", ".join(sources), detail=f"{len(ids)} jobs"
     )
-    new = await control.store.keep_imported(rows, entry=entry)
-    if new:
+    new_count = await control.store.keep_imported(rows, entry=entry)
+    if new_count:
         control.learning = await learned_of(control.store, control.world, control.now())
         if house.forecasts is not None:
             house.forecasts.learn_anew()
-    return wire.ImportDone(new=new, known=len(ids) - new)
+    return wire.ImportDone(new=new_count, known=len(ids) - new_count)
 
 
 @router.get("/v1/imports")

@@ -46,8 +46,8 @@ class _Chosen:
             self._add_refusal(name, [], unknown)
             return
         by_code: dict[str, tuple[list[JobId], Refusal]] = {}
-        for place, job in enumerate(jobs):
-            if place % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
+        for job_index, job in enumerate(jobs):
+            if job_index % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             refusal = self._refusal_of(job)
             if job.is_final and isinstance(refusal, Conflict):
@@ -74,8 +74,8 @@ class _Chosen:
         instead."""
         if not isinstance(self.asked.of(job.id), Resume):
             return refusal
-        whole = self.caller.may_on(job, key=LOGS)
-        return await resume_refusal(self.house.control.store, job, whole=whole)
+        has_log_access = self.caller.may_on(job, key=LOGS)
+        return await resume_refusal(self.house.control.store, job, whole=has_log_access)
 
     def _add_refusal(
         self, name: str, ids: Sequence[JobId], refusal: Refusal, *, partly: bool = False
@@ -97,21 +97,21 @@ async def _resolve_jobs(house: House, name: str, caller: Caller) -> Sequence[Job
 
     Raises: NotFound, Conflict when all of an array is over.
     """
-    world, ended = house.control.world, None
+    world, found_job = house.control.world, None
     try:
-        ended = await find_job(house.control, name, caller)
-        if not ended.is_final:
-            return [ended]
-        parts = await array_of(house.control, name, caller)
+        found_job = await find_job(house.control, name, caller)
+        if not found_job.is_final:
+            return [found_job]
+        array_jobs = await array_of(house.control, name, caller)
     except NotFound:
-        parts = await array_of(house.control, name, caller)
-        if not parts:
+        array_jobs = await array_of(house.control, name, caller)
+        if not array_jobs:
             raise
-    unfinished = [world.jobs[job.id] for job in parts if job.id in world.jobs]
+    unfinished = [world.jobs[job.id] for job in array_jobs if job.id in world.jobs]
     if unfinished:
         return unfinished
-    if ended is not None:
-        return [ended]
+    if found_job is not None:
+        return [found_job]
     raise Conflict(
         f"all jobs of {name} are over already", hint=f"run: corral show {name}"
     )

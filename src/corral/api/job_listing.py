@@ -29,14 +29,16 @@ async def listing(
     sight: CallerView,
 ) -> Response:
     """The jobs as they are now, those that are not over as the head knows them."""
-    parts = []
-    for first in range(0, len(jobs), ROWS_AT_ONCE):
-        some = jobs[first : first + ROWS_AT_ONCE]
-        parts.append(
-            listing_rows.encode([_listing_row(control, job, sight) for job in some])
+    encoded_chunks = []
+    for start_index in range(0, len(jobs), ROWS_AT_ONCE):
+        job_batch = jobs[start_index : start_index + ROWS_AT_ONCE]
+        encoded_chunks.append(
+            listing_rows.encode(
+                [_listing_row(control, job, sight) for job in job_batch]
+            )
         )
         await asyncio.sleep(0)
-    return await packed_answer(listing_rows.jobs_body(parts), request)
+    return await packed_answer(listing_rows.jobs_body(encoded_chunks), request)
 
 
 async def packed_answer(body: bytes, request: Request) -> Response:
@@ -54,23 +56,23 @@ async def packed_answer(body: bytes, request: Request) -> Response:
 def _listing_row(
     control: Control, job: Job | ListedJob, sight: CallerView
 ) -> listing_rows.JobRow:
-    newest = control.world.jobs.get(job.id)
-    if newest is None:  # it is over: nothing is known of it but what is recorded
+    live_job = control.world.jobs.get(job.id)
+    if live_job is None:  # it is over: nothing is known of it but what is recorded
         return listing_rows.job_row(
             job, reason=sight.text(job.reason), reason_code=job.reason_code
         )
-    reason, attempt = control.reason(newest), control.world.attempts.get(job.id)
+    reason, attempt = control.reason(live_job), control.world.attempts.get(job.id)
     sentence = sight.text(reason.sentence)
     if attempt is None:  # most of those that wait
-        return listing_rows.job_row(newest, reason=sentence, reason_code=reason.code)
+        return listing_rows.job_row(live_job, reason=sentence, reason_code=reason.code)
     return listing_rows.job_row(
-        newest,
+        live_job,
         reason=sentence,
         reason_code=reason.code,
         nodes=attempt.nodes,
-        progress=None if newest.is_final else control.progress(newest),
-        held_gpus=held_gpus(newest, attempt),
-        running_since=running_since(newest, attempt),
+        progress=None if live_job.is_final else control.progress(live_job),
+        held_gpus=held_gpus(live_job, attempt),
+        running_since=running_since(live_job, attempt),
     )
 
 

@@ -82,21 +82,21 @@ async def log_range(
             "`before` and `after` exclude each other", hint="send one of them"
         )
     key, keeper = (kept_range.job.id, kept_range.attempt, rank), house.keeper
-    oldest, newest = keeper.oldest(key), keeper.end(key)
-    end = newest if before is None else min(before, newest)
-    begin = end - size if after is None else after
-    begin = min(max(begin, oldest), newest)
-    end = max(begin, min(end, begin + size))
-    part = await range_of(keeper, key, begin, end)
+    oldest, newest_offset = keeper.oldest(key), keeper.end(key)
+    end_offset = newest_offset if before is None else min(before, newest_offset)
+    begin = end_offset - size if after is None else after
+    begin = min(max(begin, oldest), newest_offset)
+    end_offset = max(begin, min(end_offset, begin + size))
+    log_slice = await range_of(keeper, key, begin, end_offset)
     return LogRange(
         rank=rank,
         attempt=kept_range.attempt,
-        begin=part.begin,
-        end=part.begin + len(part.data),
+        begin=log_slice.begin,
+        end=log_slice.begin + len(log_slice.data),
         oldest=oldest,
-        newest=newest,
-        data=part.data.decode(errors="replace"),
-        times=keeper.times(key, part.begin, part.data) if times else [],
+        newest=newest_offset,
+        data=log_slice.data.decode(errors="replace"),
+        times=keeper.times(key, log_slice.begin, log_slice.data) if times else [],
     )
 
 
@@ -123,21 +123,26 @@ async def log_search(
     matches: list[LogMatch] = []
     searched, resume = 0, ""
     async with house.searches.turn(caller_of(request).name):
-        for shown_rank, place in ranks_from(ranks, begin):
+        for shown_rank, start_offset in ranks_from(ranks, begin):
             key = (kept_range.job.id, kept_range.attempt, shown_rank)
             room, bytes_left = limit - len(matches), SEARCH_BYTES - searched
             if room < 1 or bytes_left < 1:
-                resume = f"{shown_rank}:{place}"
+                resume = f"{shown_rank}:{start_offset}"
                 break
-            first = max(place, house.keeper.oldest(key))
+            search_start = max(start_offset, house.keeper.oldest(key))
             result = await search_log(
-                house.keeper, key, text, place=place, limit=room, most_bytes=bytes_left
+                house.keeper,
+                key,
+                text,
+                place=start_offset,
+                limit=room,
+                most_bytes=bytes_left,
             )
             matches += [
-                LogMatch(rank=shown_rank, place=at, line=line)
-                for at, line, _ in result.found
+                LogMatch(rank=shown_rank, place=match_offset, line=line)
+                for match_offset, line, _ in result.found
             ]
-            searched += max(0, result.place - first)
+            searched += max(0, result.place - search_start)
             if result.place < house.keeper.end(key):
                 resume = f"{shown_rank}:{result.place}"
                 break
@@ -175,8 +180,8 @@ async def log_file(
     each below a line with its number."""
     kept_range = await _find_readable_logs(request, house, job, attempt)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
-    part = "" if rank is None else f".rank-{rank}"
-    name = f"{kept_range.job.id}.{kept_range.attempt}{part}.log"
+    rank_suffix = "" if rank is None else f".rank-{rank}"
+    name = f"{kept_range.job.id}.{kept_range.attempt}{rank_suffix}.log"
     return StreamingResponse(
         _stream_full_log(
             house, kept_range, ranks, headed=rank is None and len(ranks) > 1
@@ -197,5 +202,5 @@ async def _stream_full_log(
         if headed:
             yield f"==> rank {rank} <==\n".encode()
         keeper = house.keeper
-        async for part in pieces(keeper, key, keeper.oldest(key), keeper.end(key)):
-            yield part.data
+        async for log_slice in pieces(keeper, key, keeper.oldest(key), keeper.end(key)):
+            yield log_slice.data

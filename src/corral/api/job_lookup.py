@@ -31,11 +31,13 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
         raise unknown from None
     if sight.job(found_job):
         return found_job
-    newest = await _newest_seen(control, sight, name, lambda job: job.spec.name == name)
-    shown = None if newest is None else await control.store.job(newest.id)
-    if shown is None:
+    newest_job = await _newest_seen(
+        control, sight, name, lambda job: job.spec.name == name
+    )
+    visible_job = None if newest_job is None else await control.store.job(newest_job.id)
+    if visible_job is None:
         raise unknown
-    return control.world.jobs.get(shown.id, shown)
+    return control.world.jobs.get(visible_job.id, visible_job)
 
 
 async def _newest_seen(
@@ -43,14 +45,14 @@ async def _newest_seen(
 ) -> ListedJob | None:
     """Return the newest job that the caller sees of those that fit, whose names hold
     `name`."""
-    before: JobId | None = None
+    cursor: JobId | None = None
     while page := await seen_jobs(
-        control.store, sight, True, PAGE, before, Which(text=name)
+        control.store, sight, True, PAGE, cursor, Which(text=name)
     ):
         listed_job = next((job for job in page if fits(job)), None)
         if listed_job is not None:
             return listed_job
-        before = page[-1].id
+        cursor = page[-1].id
     return None
 
 
@@ -82,29 +84,29 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
         return
-    parts = await _find_array_jobs(control, of, by)
-    if not parts:
+    array_jobs = await _find_array_jobs(control, of, by)
+    if not array_jobs:
         if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
             text = f"there is no job {name[:100]}: {of[:100]} is no array"
             raise NoSuchIndex(text, hint=f"run: corral show {of[:100]}")
         return
     keep = control.keeping.retention
-    is_young = control.clock.wall() - parts[0].submitted_at < keep.seconds
+    is_young = control.clock.wall() - array_jobs[0].submitted_at < keep.seconds
     # who ended before it goes before it
     if is_young and len(control.world.ended) < keep.jobs:
-        indices = spans_text(job.spec.array_index or 0 for job in parts)
+        indices = spans_text(job.spec.array_index or 0 for job in array_jobs)
         raise NoSuchIndex(
-            f"there is no job {name[:100]}: array {parts[0].array} has the indices {indices}",
-            hint=f"run: corral show {parts[0].array}",
+            f"there is no job {name[:100]}: array {array_jobs[0].array} has the indices {indices}",
+            hint=f"run: corral show {array_jobs[0].array}",
         )
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
     """Whether there may have been a job of this id. Other requests than jobs have
     numbers, too: one above the newest job's was never given to any."""
-    newest = await control.store.jobs(final=True, limit=1)
-    is_above = bool(newest) and (sequence_of(id) or 0) > (
-        sequence_of(newest[0].id) or 0
+    newest_jobs = await control.store.jobs(final=True, limit=1)
+    is_above = bool(newest_jobs) and (sequence_of(id) or 0) > (
+        sequence_of(newest_jobs[0].id) or 0
     )
     return control.world.forgot(id) and not is_above
 
@@ -113,17 +115,17 @@ async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
     """Return the jobs of the array with this id, or of the newest of this name that the
     caller sees: their own before those of others. None: there is no such array, or it
     is hidden."""
-    sight, parts = (
+    sight, array_jobs = (
         sight_of(control, caller),
         await _find_array_jobs(control, of, caller.name),
     )
-    seen = sight.jobs(parts)
-    if seen or not parts:
-        return seen
-    newest = await _newest_seen(control, sight, of, lambda job: _is_part(job, of))
-    if newest is None or newest.array is None:
+    visible_jobs = sight.jobs(array_jobs)
+    if visible_jobs or not array_jobs:
+        return visible_jobs
+    newest_job = await _newest_seen(control, sight, of, lambda job: _is_part(job, of))
+    if newest_job is None or newest_job.array is None:
         return []
-    return sight.jobs(await control.store.array(newest.array))
+    return sight.jobs(await control.store.array(newest_job.array))
 
 
 def _is_part(job: ListedJob, of: str) -> bool:

@@ -43,11 +43,12 @@ class JobTokenIndex:
         key = (JobId(match.group(1)), AttemptNumber(int(match.group(2))))
         attempt = self._control.world.attempts.get(key[0])
         placed_at = inf if attempt is None else attempt.placed_at
-        made = self._seals.signatures(_signature_text(key), placed_at)
+        signatures = self._seals.signatures(_signature_text(key), placed_at)
         return (
             key
             if any(
-                hmac.compare_digest(match.group(3), token_text) for token_text in made
+                hmac.compare_digest(match.group(3), token_text)
+                for token_text in signatures
             )
             else None
         )

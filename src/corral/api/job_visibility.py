@@ -104,7 +104,7 @@ class CallerView:
     @cached_property
     def _hidden_names(self) -> set[str]:
         jobs = self.world.jobs.values()
-        seen = {str(job.spec.name) for job in jobs if self.job(job)} | {
+        visible_names = {str(job.spec.name) for job in jobs if self.job(job)} | {
             str(self.caller.name)
         }
         hidden = [job for job in jobs if not self.job(job)]
@@ -112,7 +112,7 @@ class CallerView:
             str(hidden_name)
             for job in hidden
             for hidden_name in (job.spec.name, job.owner)
-        } - seen
+        } - visible_names
 
     def texts(self, texts: Iterable[str]) -> list[str]:
         return [self.text(text) for text in texts]
@@ -126,22 +126,22 @@ def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
     """The job's own page, without the names of hidden jobs in its sentences."""
     if sight.everything:
         return detail
-    seen = {
+    visible_fields = {
         "reason": sight.text(detail.reason),
         "receipts": _redact_receipts(sight, detail.receipts),
     }
-    return detail.model_copy(update=seen)
+    return detail.model_copy(update=visible_fields)
 
 
 def shown_why(sight: CallerView, why: api.Why) -> api.Why:
     if sight.everything:
         return why
-    seen: dict[str, Any] = {
+    visible_fields: dict[str, Any] = {
         name: sight.text(getattr(why, name)) for name in ("reason", "holders")
     }
-    seen["suggestions"] = sight.texts(why.suggestions)
-    seen["receipts"] = _redact_receipts(sight, why.receipts)
-    return why.model_copy(update=seen)
+    visible_fields["suggestions"] = sight.texts(why.suggestions)
+    visible_fields["receipts"] = _redact_receipts(sight, why.receipts)
+    return why.model_copy(update=visible_fields)
 
 
 def _redact_receipts(
@@ -162,10 +162,10 @@ def _redact_receipts(
 def shown_plan(sight: CallerView, planned: api.PlannedJob) -> api.PlannedJob:
     if sight.everything:
         return planned
-    seen: dict[str, Any] = {"reason": sight.text(planned.reason)}
-    seen["suggestions"] = sight.texts(planned.suggestions)
-    seen["stops"] = sight.texts(planned.stops)
-    return planned.model_copy(update=seen)
+    visible_fields: dict[str, Any] = {"reason": sight.text(planned.reason)}
+    visible_fields["suggestions"] = sight.texts(planned.suggestions)
+    visible_fields["stops"] = sight.texts(planned.stops)
+    return planned.model_copy(update=visible_fields)
 
 
 N = TypeVar("N", bound=api.NodeView)
@@ -175,17 +175,23 @@ def shown_node(sight: CallerView, node: N) -> N:
     """The node, with each hidden job that it holds as the same word."""
     if sight.everything:
         return node
-    whole = node.held_whole_by
-    seen: dict[str, Any] = {"jobs": sight.ids(JobId(job) for job in node.jobs)}
-    seen["lost_jobs"] = sight.ids(JobId(job) for job in node.lost_jobs)
-    seen["held_whole_by"] = whole if whole is None or sight.id(whole) else HIDDEN
+    exclusive_job = node.held_whole_by
+    visible_fields: dict[str, Any] = {
+        "jobs": sight.ids(JobId(job) for job in node.jobs)
+    }
+    visible_fields["lost_jobs"] = sight.ids(JobId(job) for job in node.lost_jobs)
+    visible_fields["held_whole_by"] = (
+        exclusive_job if exclusive_job is None or sight.id(exclusive_job) else HIDDEN
+    )
     if isinstance(node, api.NodeDetail):
-        seen |= _shown_devices(sight, node)
+        visible_fields |= _shown_devices(sight, node)
         user_name = sight.caller.name
-        seen["refused_users"] = {
-            user: why for user, why in node.refused_users.items() if user == user_name
+        visible_fields["refused_users"] = {
+            user: reason
+            for user, reason in node.refused_users.items()
+            if user == user_name
         }
-    return node.model_copy(update=seen)
+    return node.model_copy(update=visible_fields)
 
 
 def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:

@@ -115,9 +115,9 @@ async def jobs(
         ]
         listed_jobs = [job for job in listed_jobs if everything or not job.is_final]
     elif array is not None:
-        parts = await array_of(house.control, array, caller)
-        parts = [job for job in parts if which.takes(job)]
-        listed_jobs = [job for job in parts if everything or not job.is_final]
+        array_jobs = await array_of(house.control, array, caller)
+        array_jobs = [job for job in array_jobs if which.takes(job)]
+        listed_jobs = [job for job in array_jobs if everything or not job.is_final]
     else:
         cursor = JobId(before) if before is not None else None
         listed_jobs = await seen_jobs(store, sight, everything, limit, cursor, which)
@@ -136,9 +136,11 @@ async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
 async def _visible_job_detail(
     house: House, job: Job, caller: Caller, asked: str
 ) -> api.JobDetail:
-    whole = caller.may_on(job, key=LOGS)
-    whose = whose_text(job, asked, caller.name)
-    detail = await views.job_detail(house.control, job, whole=whole, whose=whose)
+    has_log_access = caller.may_on(job, key=LOGS)
+    owner_text = whose_text(job, asked, caller.name)
+    detail = await views.job_detail(
+        house.control, job, whole=has_log_access, whose=owner_text
+    )
     return shown_detail(sight_of(house.control, caller), detail)
 
 
@@ -153,8 +155,8 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
     ending_of = (
         house.forecasts.ending_of if house.forecasts is not None else lambda _: None
     )
-    whose = whose_text(found_job, job, caller.name)
-    whole = caller.may_on(found_job, key=LOGS)
+    owner_text = whose_text(found_job, job, caller.name)
+    has_log_access = caller.may_on(found_job, key=LOGS)
     line = (
         house.in_line.places(house.control, found_job.id)
         if found_job.state == JobState.QUEUED
@@ -165,8 +167,8 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
         found_job,
         forecast,
         ending_of,
-        whose=whose,
-        whole=whole,
+        whose=owner_text,
+        whole=has_log_access,
         line=line,
     )
     return shown_why(sight_of(house.control, caller), answer)
@@ -194,8 +196,8 @@ async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found_job = await _find_permitted_job(house, job, caller)
     if found_job.is_final:
-        whole = caller.may_on(found_job, key=LOGS)
-        raise await resume_refusal(house.control.store, found_job, whole=whole)
+        has_log_access = caller.may_on(found_job, key=LOGS)
+        raise await resume_refusal(house.control.store, found_job, whole=has_log_access)
     await house.control.ask(
         Resume(job=found_job.id), by=caller.name, speaker=caller.speaker
     )
@@ -251,10 +253,10 @@ async def _send_signal(
     detail = name if to == "ranks" else f"{name} to {to}"
     await house.control.store.record(caller.entry(now, on=job.id, detail=detail))
     request = SignalNow(job=job.id, attempt=attempt.number, number=number, to=to)
-    if lost := house.channels.signal(attempt.nodes, request):
+    if lost_nodes := house.channels.signal(attempt.nodes, request):
         raise Conflict(
-            f"nothing was sent: not connected now is {', '.join(lost)}",
-            hint=f"run: corral node show {lost[0]}",
+            f"nothing was sent: not connected now is {', '.join(lost_nodes)}",
+            hint=f"run: corral node show {lost_nodes[0]}",
         )
 
 

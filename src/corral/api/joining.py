@@ -48,7 +48,7 @@ async def create_join_token(
     now = house.control.clock.wall()
     secret = PREFIX + secrets.token_urlsafe(24)
     digest = token_digest(secret)
-    made = Token(
+    join_token = Token(
         id=token_id(digest),
         sha256=digest,
         user=caller.name,
@@ -59,15 +59,15 @@ async def create_join_token(
     )
     detail = f"{body.uses} uses, until {moment_text(now + body.expires_seconds)}"
     await house.control.store.add_token(
-        made, entry=caller.entry(now, on=made.id, detail=detail)
+        join_token, entry=caller.entry(now, on=join_token.id, detail=detail)
     )
     return wire.JoinTokenMade(
         token=secret,
-        id=made.id,
+        id=join_token.id,
         url=house.settings.url,
         fingerprint=house.settings.fingerprint(),
         uses=body.uses,
-        expires_at=made.expires_at or now,
+        expires_at=join_token.expires_at or now,
     )
 
 
@@ -94,7 +94,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
         )
     invitation = house.settings.invite(NodeId(body.node))
     store, now = house.control.store, house.control.clock.wall()
-    made = Token(
+    node_token = Token(
         id=token_id(body.sha256),
         sha256=body.sha256,
         user=UserName(body.node),
@@ -103,8 +103,8 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
         created_at=now,
         expires_at=now + NODE_TOKEN_SECONDS if _can_renew_tokens(house) else None,
     )
-    entry = caller.entry(now, on=body.node, detail=f"token {made.id}")
-    if await store.spend_token(caller.token, made, at=now, entry=entry) is None:
+    entry = caller.entry(now, on=body.node, detail=f"token {node_token.id}")
+    if await store.spend_token(caller.token, node_token, at=now, entry=entry) is None:
         raise TokenUsed(
             f"the join token {caller.token} was used already",
             hint=ANOTHER_JOIN,
@@ -150,9 +150,11 @@ async def remove(
         )
     jobs = jobs_on(house.control.world, found_node.id)
     if jobs and found_node.liveness != Liveness.DEAD and not force:
-        more = f" and {len(jobs) - SEEN_JOBS} more" if len(jobs) > SEEN_JOBS else ""
+        surplus_text = (
+            f" and {len(jobs) - SEEN_JOBS} more" if len(jobs) > SEEN_JOBS else ""
+        )
         raise Conflict(
-            f"node {found_node.id} holds {', '.join(jobs[:SEEN_JOBS])}{more}",
+            f"node {found_node.id} holds {', '.join(jobs[:SEEN_JOBS])}{surplus_text}",
             hint=f"move them first: corral node drain {found_node.id}; or, losing what they "
             f"have not saved: corral node rm {found_node.id} --force",
         )
@@ -173,22 +175,24 @@ async def renew(
         )
     node = NodeId(_caller_node(caller))
     store, now = house.control.store, house.control.clock.wall()
-    ends = None if is_part(node) else now + NODE_TOKEN_SECONDS
-    made = Token(
+    expires_at = None if is_part(node) else now + NODE_TOKEN_SECONDS
+    node_token = Token(
         id=token_id(body.sha256),
         sha256=body.sha256,
         user=caller.name,
         role=Role.NODE,
         node=node,
         created_at=now,
-        expires_at=ends,
+        expires_at=expires_at,
     )
-    entry = caller.entry(now, on=made.id, detail=f"node {node}")
-    earlier = await store.renew_token(caller.token, made, at=now, entry=entry)
+    entry = caller.entry(now, on=node_token.id, detail=f"node {node}")
+    earlier = await store.renew_token(caller.token, node_token, at=now, entry=entry)
     if earlier is None:
         raise TokenRevoked(f"the token {caller.token} was revoked", hint=ANOTHER_NODE)
-    house.channels.renewed(node, made.id)
-    return wire.TokenRenewed(expires_at=ends, earlier_until=earlier.expires_at or now)
+    house.channels.renewed(node, node_token.id)
+    return wire.TokenRenewed(
+        expires_at=expires_at, earlier_until=earlier.expires_at or now
+    )
 
 
 def _can_renew_tokens(house: House) -> bool:

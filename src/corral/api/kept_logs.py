@@ -79,10 +79,12 @@ class LogCursor:
         """
         place, data = self._read_block(place, most)
         while data and len(data) < most:
-            at, more = self._read_block(place + len(data), most - len(data))
-            if not more or at > place + len(data):
+            block_offset, next_block = self._read_block(
+                place + len(data), most - len(data)
+            )
+            if not next_block or block_offset > place + len(data):
                 break
-            data += more
+            data += next_block
         return place, data
 
     def _read_block(self, place: int, most: int) -> tuple[int, bytes]:
@@ -154,22 +156,26 @@ class LogKeeper:
         Nothing is done where that frees little. Raises: OSError.
         """
         track = self._open_track(key)
-        end, held_bytes = track.end, track.end - track.older
+        end_offset, held_bytes = track.end, track.end - track.older
         if held_bytes < 2 * max(keep_bytes, NOTICE_BYTES):
             return 0
-        data = self.read(key, end - keep_bytes, keep_bytes)[1] if keep_bytes else b""
+        data = (
+            self.read(key, end_offset - keep_bytes, keep_bytes)[1]
+            if keep_bytes
+            else b""
+        )
         data = data[data.find(b"\n", 0, len(data) // 2) + 1 :]
-        dropped = end - len(data)
+        dropped = end_offset - len(data)
         notice = (
             NOTICE
             + f"{dropped:,} bytes before this line were dropped: {why}\n".encode()
         )
-        fresh = self._path(key, ".log.new")
-        fresh.write_bytes(notice + data)
-        os.replace(fresh, self._path(key))
+        new_path = self._path(key, ".log.new")
+        new_path.write_bytes(notice + data)
+        os.replace(new_path, self._path(key))
         self._path(key, ".log.1").unlink(missing_ok=True)
         track.size = len(notice) + len(data)
-        track.base = track.older = end - track.size
+        track.base = track.older = end_offset - track.size
         self._keep(key, track)
         self.sizes.add(key[:2], track.size - held_bytes)
         return held_bytes - track.size
@@ -222,19 +228,19 @@ class LogKeeper:
         track = self._open_track(key)
         if lines == 0:
             return track.end
-        place = max(track.older, track.end - TAIL_BYTES)
+        start_offset = max(track.older, track.end - TAIL_BYTES)
         text = b""
-        while place + len(text) < track.end:
-            _, piece = self.read(key, place + len(text), TAIL_BYTES)
+        while start_offset + len(text) < track.end:
+            _, piece = self.read(key, start_offset + len(text), TAIL_BYTES)
             if not piece:
                 break
             text += piece
-        at = len(text) - text.endswith(b"\n")
+        newline_index = len(text) - text.endswith(b"\n")
         for _ in range(lines):
-            at = text.rfind(b"\n", 0, max(0, at))
-            if at < 0:
-                return place
-        return place + at + 1
+            newline_index = text.rfind(b"\n", 0, max(0, newline_index))
+            if newline_index < 0:
+                return start_offset
+        return start_offset + newline_index + 1
 
     def ranks(self, job: JobId, attempt: AttemptNumber) -> list[int]:
         """Ranks of which anything is kept, in order."""
@@ -325,12 +331,12 @@ class LogKeeper:
         drop_stamps(self._path(key, STAMPS), track.older)
 
     def _keep(self, key: RankKey, track: LogTrack) -> None:
-        fresh = self._path(key, ".json.new")
+        new_path = self._path(key, ".json.new")
         track_fields = {
             name: getattr(track, name) for name in ("base", "older", "ahead")
         }
-        fresh.write_text(json.dumps(track_fields))
-        os.replace(fresh, self._path(key, ".json"))
+        new_path.write_text(json.dumps(track_fields))
+        os.replace(new_path, self._path(key, ".json"))
 
 
 def _file_size(path: Path) -> int | None:
@@ -342,10 +348,10 @@ def _file_size(path: Path) -> int | None:
 
 def whole_characters(data: bytes) -> int:
     """Return how many bytes can be shown without cutting a UTF-8 character."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
+    for trailing_bytes in range(1, min(4, len(data)) + 1):
+        byte = data[-trailing_bytes]
         if byte & 0xC0 == 0x80:
             continue  # inside a character
         length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return len(data) if length <= back else len(data) - back
+        return len(data) if length <= trailing_bytes else len(data) - trailing_bytes
     return len(data)

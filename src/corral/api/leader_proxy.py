@@ -167,9 +167,9 @@ def _forwarded(scope: Scope) -> list[tuple[bytes, bytes]]:
 def _mark_authenticated(scope: Scope) -> None:
     """Note that the head that leads took the credentials of the request."""
     connection = connection_of(scope)
-    shown = [value for name, value in scope["headers"] if name in _CREDENTIALS]
-    if connection is not None and shown and scope["path"] not in OPEN:
-        connection.prove(hashlib.sha256(b"".join(shown)).hexdigest())
+    credentials = [value for name, value in scope["headers"] if name in _CREDENTIALS]
+    if connection is not None and credentials and scope["path"] not in OPEN:
+        connection.prove(hashlib.sha256(b"".join(credentials)).hexdigest())
 
 
 def _path_with_query(scope: Scope) -> bytes:
@@ -188,12 +188,12 @@ def _has_body(headers: Headers) -> bool:
 
 
 async def _stream_request_body(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
+    has_more_body = True
+    while has_more_body:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise CallerGone
-        more = message.get("more_body", False)
+        has_more_body = message.get("more_body", False)
         if piece := message.get("body", b""):
             yield piece
 
@@ -252,7 +252,7 @@ def _close_code(code: int | None) -> int:
 async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
     """Run both until one ends; what a side that is gone raises ends the talk as
     well."""
-    tasks = [asyncio.ensure_future(way) for way in ways]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

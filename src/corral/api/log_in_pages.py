@@ -48,7 +48,7 @@ def form_page(
     elsewhere = ""
     if log_in.source != person.source:
         elsewhere = f" You are at {html.escape(person.source)}."
-    wrong = (
+    error_html = (
         "<p><strong>That is not the code of the terminal.</strong></p>"
         if is_again
         else ""
@@ -57,7 +57,7 @@ def form_page(
         f"<h1>Log in a terminal as {name}</h1>"
         f"<p>A terminal at {source} asks to be logged in.{elsewhere} Type the code that it shows, "
         "only if you ran <code>corral login</code> there yourself. Whoever has sent you a code "
-        f"would act as {name}.</p>{wrong}"
+        f"would act as {name}.</p>{error_html}"
         f'<form method="post" action="{TERMINAL}">'
         f'<input type="hidden" name="person" value="{html.escape(sealed)}">'
         '<p><label>Code <input name="code" autocomplete="off" autocapitalize="characters" '

@@ -85,7 +85,7 @@ class LogQuota:
             await self._cut_logs_to_quota(
                 Quota.JOB_LOG_BYTES, quotas, [job], self._of_job[job]
             )
-        for user in [user for user, used in self._of_user.items() if used]:
+        for user in [user for user, used_bytes in self._of_user.items() if used_bytes]:
             quotas = await self._load_user_quotas(user)
             await self._cut_logs_to_quota(
                 Quota.LOG_BYTES, quotas, self._jobs[user], self._of_user[user]
@@ -144,12 +144,15 @@ class LogQuota:
         excess = excess_bytes(used, limit)
         if not excess:
             return
-        whose = (
+        log_subject = (
             f"all logs of {quotas.user}"
             if quota == Quota.LOG_BYTES
             else "the logs of this job"
         )
-        why = f"{whose} may have {RULES[quota].amount(limit)} (corral user show {quotas.user})"
+        reason = (
+            f"{log_subject} may have {RULES[quota].amount(limit)} (corral user show "
+            f"{quotas.user})"
+        )
         kept_logs = [
             KeptLogs(key=key, part=self._part(key))
             for job in jobs
@@ -161,7 +164,7 @@ class LogQuota:
             if self._cut_to.get(kept_log.key) != self.keeper.sizes.bytes.get(
                 kept_log.key
             ):
-                excess -= await self._cut_attempt(kept_log, why)
+                excess -= await self._cut_attempt(kept_log, reason)
 
     def _keys(self, job: JobId) -> list[AttemptKey]:
         return list(self._attempts.get(job, ()))
@@ -183,8 +186,10 @@ class LogQuota:
 
     def _part(self, key: AttemptKey) -> LogPart:
         job = self._control.world.jobs.get(key[0])
-        newest = job.attempt if job is not None else max(self._attempts[key[0]])[1]
-        if key[1] < newest:
+        newest_attempt = (
+            job.attempt if job is not None else max(self._attempts[key[0]])[1]
+        )
+        if key[1] < newest_attempt:
             return LogPart.EARLIER_ATTEMPT
         is_over = job is None or job.is_final
         return LogPart.ENDED_JOB if is_over else LogPart.UNFINISHED_JOB

@@ -70,28 +70,30 @@ async def pieces(
 ) -> AsyncIterator[LogSlice]:
     """The bytes from one place to another, in pieces that follow one another."""
     while place < until:
-        part = await read_beside(keeper, key, place, min(PIECE_BYTES, until - place))
-        if not part.data:
+        log_slice = await read_beside(
+            keeper, key, place, min(PIECE_BYTES, until - place)
+        )
+        if not log_slice.data:
             return
-        yield part
-        place = part.begin + len(part.data)
+        yield log_slice
+        place = log_slice.begin + len(log_slice.data)
 
 
 async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> LogSlice:
     """Return the bytes of a range, from the first whole line on, without a character
     cut in two."""
     start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
-    first, whole = begin, b""
-    async for part in pieces(keeper, key, start, end):
-        first = first if whole else part.begin
-        whole += part.data
-    if start < begin <= first + len(whole):
-        line = whole.find(b"\n", 0, len(whole) // 2 + 1) + 1
-        cut = line or begin - first  # one long line is not dropped
-        first, whole = first + cut, whole[cut:]
+    first_offset, full_bytes = begin, b""
+    async for log_slice in pieces(keeper, key, start, end):
+        first_offset = first_offset if full_bytes else log_slice.begin
+        full_bytes += log_slice.data
+    if start < begin <= first_offset + len(full_bytes):
+        line = full_bytes.find(b"\n", 0, len(full_bytes) // 2 + 1) + 1
+        cut = line or begin - first_offset  # one long line is not dropped
+        first_offset, full_bytes = first_offset + cut, full_bytes[cut:]
     if end < keeper.end(key):
-        whole = whole[: whole_characters(whole)]
-    return LogSlice(first, whole)
+        full_bytes = full_bytes[: whole_characters(full_bytes)]
+    return LogSlice(first_offset, full_bytes)
 
 
 async def search(
@@ -107,26 +109,26 @@ async def search(
     needle = text.encode().lower()
     place = max(place, keeper.oldest(key))
     result = Searched(place)
-    until = min(keeper.end(key), place + most_bytes)
+    end_offset = min(keeper.end(key), place + most_bytes)
     rest = b""
-    async for part in pieces(keeper, key, place, until):
+    async for log_slice in pieces(keeper, key, place, end_offset):
         # rotation has dropped what lay between
-        if part.begin > result.place + len(rest):
-            result.place, rest = part.begin, b""
-        data = rest + part.data
-        is_last = part.begin + len(part.data) >= keeper.end(key)
-        end = len(data) if is_last else data.rfind(b"\n") + 1
-        if not end and len(data) >= LINE_BYTES:
-            end = len(data)
+        if log_slice.begin > result.place + len(rest):
+            result.place, rest = log_slice.begin, b""
+        data = rest + log_slice.data
+        is_last = log_slice.begin + len(log_slice.data) >= keeper.end(key)
+        complete_bytes = len(data) if is_last else data.rfind(b"\n") + 1
+        if not complete_bytes and len(data) >= LINE_BYTES:
+            complete_bytes = len(data)
         room = limit - len(result.found)
         matches = await asyncio.to_thread(
-            _find_matching_lines, data[:end], needle, result.place, room
+            _find_matching_lines, data[:complete_bytes], needle, result.place, room
         )
         result.found += matches
         if len(matches) == room:
             result.place = matches[-1].end
             return result
-        result.place, rest = result.place + end, data[end:]
+        result.place, rest = result.place + complete_bytes, data[complete_bytes:]
     return result
 
 
@@ -140,14 +142,14 @@ def _find_matching_lines(
 
 
 def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
-    lower, at = data.lower(), 0
-    while (at := lower.find(needle, at)) >= 0:
-        begin = lower.rfind(b"\n", 0, at) + 1
-        end = lower.find(b"\n", at)
-        end = len(lower) if end < 0 else end
-        line = data[begin:end].decode(errors="replace")[:LINE_LETTERS]
-        at = min(end + 1, len(data))
-        yield MatchedLine(base + begin, line.replace("\0", "?"), base + at)
+    lower, match_index = data.lower(), 0
+    while (match_index := lower.find(needle, match_index)) >= 0:
+        begin = lower.rfind(b"\n", 0, match_index) + 1
+        line_end = lower.find(b"\n", match_index)
+        line_end = len(lower) if line_end < 0 else line_end
+        line = data[begin:line_end].decode(errors="replace")[:LINE_LETTERS]
+        match_index = min(line_end + 1, len(data))
+        yield MatchedLine(base + begin, line.replace("\0", "?"), base + match_index)
 
 
 def ranks_from(

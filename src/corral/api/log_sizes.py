@@ -75,9 +75,9 @@ def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
 
 def write_dropped(root: Path, job: JobId, count: int) -> None:
     """Store the count next to the logs. Raises: OSError."""
-    fresh = root / job / f"{DROPPED}.new"
-    fresh.write_text(str(count))
-    os.replace(fresh, root / job / DROPPED)
+    new_path = root / job / f"{DROPPED}.new"
+    new_path.write_text(str(count))
+    os.replace(new_path, root / job / DROPPED)
 
 
 def _number_in(path: Path) -> int:

@@ -37,9 +37,9 @@ def add_stamp(file: Path, stamp: Stamp) -> None:
 def drop_stamps(file: Path, oldest: int) -> None:
     """Drop the stamps of bytes that are no longer kept. Raises: OSError."""
     stamps = read_stamps(file)
-    first = max(0, _last_stamp_index(stamps, oldest))
-    if first:
-        _rewrite_stamps(file, stamps[first:])
+    first_index = max(0, _last_stamp_index(stamps, oldest))
+    if first_index:
+        _rewrite_stamps(file, stamps[first_index:])
 
 
 def read_stamps(file: Path) -> list[Stamp]:
@@ -48,9 +48,13 @@ def read_stamps(file: Path) -> list[Stamp]:
         data = file.read_bytes()
     except OSError:
         return []
-    whole = len(data) - len(data) % _STAMP.size
-    stamps = [Stamp(*stamp_fields) for stamp_fields in _STAMP.iter_unpack(data[:whole])]
-    rises = all(stamp.place <= other.place for stamp, other in pairwise(stamps))
+    whole_bytes = len(data) - len(data) % _STAMP.size
+    stamps = [
+        Stamp(*stamp_fields) for stamp_fields in _STAMP.iter_unpack(data[:whole_bytes])
+    ]
+    rises = all(
+        stamp.place <= next_stamp.place for stamp, next_stamp in pairwise(stamps)
+    )
     return stamps if rises else sorted(stamps)
 
 
@@ -62,14 +66,14 @@ def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float |
     ends.
     """
     times: list[float | None] = []
-    at = 0
+    line_begin = 0
     while True:
-        index = _last_stamp_index(stamps, begin + at)
+        index = _last_stamp_index(stamps, begin + line_begin)
         times.append(stamps[index].at if index >= 0 else None)
-        end = data.find(b"\n", at)
-        if end < 0:
+        line_end = data.find(b"\n", line_begin)
+        if line_end < 0:
             return times
-        at = end + 1
+        line_begin = line_end + 1
 
 
 def _last_stamp_index(stamps: list[Stamp], place: int) -> int:
@@ -78,6 +82,6 @@ def _last_stamp_index(stamps: list[Stamp], place: int) -> int:
 
 
 def _rewrite_stamps(file: Path, stamps: list[Stamp]) -> None:
-    fresh = file.with_name(file.name + ".new")
-    fresh.write_bytes(b"".join(_STAMP.pack(*stamp) for stamp in stamps))
-    os.replace(fresh, file)
+    new_path = file.with_name(file.name + ".new")
+    new_path.write_bytes(b"".join(_STAMP.pack(*stamp) for stamp in stamps))
+    os.replace(new_path, file)

@@ -85,16 +85,16 @@ class Taking:
     ) -> None:
         """Count what was not taken. A job is named where the attempt is the node's
         own."""
-        key, at = dropped.key, control.clock.wall()
+        key, dropped_at = dropped.key, control.clock.wall()
         own_key = (
             key
             if key is not None and was_on(control.world, node_of(node), key)
             else None
         )
         self.refused["out_of_bounds"] += count
-        what, why = dropped.what, dropped.why
+        message_kind, reason = dropped.what, dropped.why
         if control.dropped.note(
-            node_of(node), what, why, at=at, key=own_key, count=count
+            node_of(node), message_kind, reason, at=dropped_at, key=own_key, count=count
         ):
             control.wake()
 
@@ -124,26 +124,28 @@ class Taking:
                 ", ".join(label_text(*label) for label in ignored[:MOST_LABELS])
                 or "some are gone"
             )
-            why = f"{ignored_labels}; an operator sets them: corral node label {id} NAME=VALUE"
-            self.drop(id, control, Dropped("labels", None, why))
+            reason = f"{ignored_labels}; an operator sets them: corral node label {id} NAME=VALUE"
+            self.drop(id, control, Dropped("labels", None, reason))
         return trusted_inventory
 
     def seen(self, talk: Talk, frame: Heartbeat, control: Control) -> tuple[Seen, ...]:
         """Return the attempt reports that are accepted and may be recorded now."""
-        seen, refused = believed(control.world, talk.node, frame.seen)
+        accepted_reports, refused = believed(control.world, talk.node, frame.seen)
         if refused:
             self.refused["not_yours"] += refused
             log.error("not_believed", node=talk.node, parts=refused)
-        if late := talk.pace.due_saves(seen, talk.heard_at):
-            seen = tuple(_remove_late_saves(attempt, late) for attempt in seen)
+        if late := talk.pace.due_saves(accepted_reports, talk.heard_at):
+            accepted_reports = tuple(
+                _remove_late_saves(attempt, late) for attempt in accepted_reports
+            )
             self.drop(talk.node, control, Dropped("save", None, TOO_FAST), len(late))
-        for attempt in seen:
+        for attempt in accepted_reports:
             if attempt.dropped:
-                more = talk.pace.newly_dropped(attempt)
-                if more:
+                new_drop_count = talk.pace.newly_dropped(attempt)
+                if new_drop_count:
                     dropped = Dropped("message to CORRAL_SOCKET", attempt.key, SEE_LOG)
-                    self.drop(talk.node, control, dropped, more)
-        return seen
+                    self.drop(talk.node, control, dropped, new_drop_count)
+        return accepted_reports
 
     def signals(
         self, talk: Talk, frame: Heartbeat, control: Control
@@ -159,8 +161,8 @@ class Taking:
         if len(signals) < len(frame.signals):
             self.refused["not_yours"] += len(frame.signals) - len(signals)
             log.warning("signals_not_believed", node=talk.node)
-        taken = recorded(talk, control)
-        due = talk.pace.due_signals(signals, taken, talk.heard_at)
+        recorded_number = recorded(talk, control)
+        due = talk.pace.due_signals(signals, recorded_number, talk.heard_at)
         if len(due) < len(signals):
             self.drop(
                 talk.node,

@@ -59,10 +59,10 @@ class NodeRates:
         """Return those that may be recorded now; each is charged once. `taken`: up to
         which number they are recorded."""
         self._signal = max(self._signal, taken)
-        for place, signal in enumerate(signals):
+        for signal_index, signal in enumerate(signals):
             if signal.number > self._signal:
                 if not self.signals.take(1, now):
-                    return signals[:place]
+                    return signals[:signal_index]
                 self._signal = signal.number
         return signals
 
@@ -86,11 +86,11 @@ class NodeRates:
     def newly_dropped(self, seen: Seen) -> int:
         """Return how many more rank messages the node has dropped since its last
         report."""
-        before = self._dropped.get(seen.key, 0)
+        previous_count = self._dropped.get(seen.key, 0)
         if len(self._dropped) >= MOST_CHARGED:
             self._dropped.clear()
         self._dropped[seen.key] = seen.dropped
-        return max(0, seen.dropped - before)
+        return max(0, seen.dropped - previous_count)
 
 
 def reported(key: AttemptKey, save: Save) -> ReportedSave:

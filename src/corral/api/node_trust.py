@@ -43,9 +43,13 @@ def believed_signals(
     key = key_of(part)
     if key is None:
         return ()
-    node, newest = node_of(part), world.attempts.get(key[0])
+    node, newest_attempt = node_of(part), world.attempts.get(key[0])
     allocation = world.allocations.get((*key, node))
-    seats = newest.seats if newest is not None and newest.number == key[1] else ()
+    seats = (
+        newest_attempt.seats
+        if newest_attempt is not None and newest_attempt.number == key[1]
+        else ()
+    )
     own_gpus = {gpu for seat in seats if seat.node == node for gpu in seat.gpus}
     own_gpus |= set(allocation.seat.gpus if allocation is not None else ())
     return tuple(
@@ -74,8 +78,12 @@ def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
     """Whether the attempt has a seat on the node, or had one at its end."""
     if (*key, node) in world.allocations:
         return True
-    newest = world.attempts.get(key[0])
-    return newest is not None and newest.number == key[1] and node in newest.nodes
+    newest_attempt = world.attempts.get(key[0])
+    return (
+        newest_attempt is not None
+        and newest_attempt.number == key[1]
+        and node in newest_attempt.nodes
+    )
 
 
 def own_labels(
@@ -151,12 +159,18 @@ def _of_ranks(seen: Seen, ranks: range) -> Seen:
     if seen.exits and not _each_once(seen.exits, ranks):
         seen = replace(
             seen,
-            exits=tuple({at: end for at, end in seen.exits if at in ranks}.items()),
+            exits=tuple(
+                {
+                    rank: rank_exit for rank, rank_exit in seen.exits if rank in ranks
+                }.items()
+            ),
         )
     if seen.tails and not _each_once(seen.tails, ranks):
         seen = replace(
             seen,
-            tails=tuple({at: tail for at, tail in seen.tails if at in ranks}.items()),
+            tails=tuple(
+                {rank: tail for rank, tail in seen.tails if rank in ranks}.items()
+            ),
         )
     return (
         seen if seen.trouble_of in ("", OWN_PROGRAM) else replace(seen, trouble_of="")
@@ -165,7 +179,7 @@ def _of_ranks(seen: Seen, ranks: range) -> Seen:
 
 def _each_once(told: Sequence[tuple[int, object]], ranks: range) -> bool:
     return len(told) <= len(ranks) and len(
-        {at for at, _ in told if at in ranks}
+        {rank for rank, _ in told if rank in ranks}
     ) == len(told)
 
 
@@ -183,8 +197,8 @@ def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
     node_id, key = node_of(node), key_of(node)
     jobs = (
         world.jobs.get(job)
-        for job, attempt, where in world.allocations
-        if where == node_id and key in (None, (job, attempt))
+        for job, attempt, seat_node in world.allocations
+        if seat_node == node_id and key in (None, (job, attempt))
     )
     return any(job is not None and job.spec.workdir == sha256 for job in jobs)
 
@@ -197,9 +211,9 @@ async def ranks_of(
     if known_job is None or key_of(node) not in (None, (job, attempt)):
         return range(0)
     node = node_of(node)
-    newest = control.world.attempts.get(job)
-    if newest is not None and newest.number == attempt:
-        return ranks_on(known_job.spec, newest, node)
+    newest_attempt = control.world.attempts.get(job)
+    if newest_attempt is not None and newest_attempt.number == attempt:
+        return ranks_on(known_job.spec, newest_attempt, node)
     past = [
         past_attempt
         for past_attempt in await control.store.attempts(job)

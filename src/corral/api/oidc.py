@@ -143,20 +143,22 @@ async def back(
 def _open_log_in_state(request: Request, house: House, state: str) -> dict[str, Any]:
     """Return the state with which this browser began its log-in. Raises: SignOnRefused
     if it does not match what came back."""
-    again = "open the log-in page, and log in from there"
+    retry_hint = "open the log-in page, and log in from there"
     try:
         sealed = base64.urlsafe_b64decode(
             request.cookies.get(_state_cookie_name(house), "")
         )
         begun = json.loads(house.settings.seals.open(_SEALED_AS, sealed))
         young = 0 <= _wall_clock(house) - float(begun["at"]) <= BEGUN_SECONDS
-        same = compare_digest(str(begun["state"]).encode(), state.encode())
+        is_same_state = compare_digest(str(begun["state"]).encode(), state.encode())
     except (CorralError, ValueError, KeyError, TypeError):
         raise SignOnRefused(
-            "this browser has not begun a log-in here, or too long ago", hint=again
+            "this browser has not begun a log-in here, or too long ago", hint=retry_hint
         ) from None
-    if not same or not young:
-        raise SignOnRefused("what has come back belongs to another log-in", hint=again)
+    if not is_same_state or not young:
+        raise SignOnRefused(
+            "what has come back belongs to another log-in", hint=retry_hint
+        )
     return dict(begun)
 
 

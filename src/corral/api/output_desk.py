@@ -172,14 +172,14 @@ async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[b
 def _check_end(frame: bytes, node: NodeId) -> None:
     """Raises: OutputAbsent, Conflict for what is refused, CutShort."""
     try:
-        end = decode_end(frame)
+        end_record = decode_end(frame)
     except ValueError:
         raise TransferCutShort(f"node {node} has sent what is not a file") from None
-    if end.outcome == "absent":
+    if end_record.outcome == "absent":
         raise OutputAbsent(
-            f"node {node}: {end.why}", hint="what there is: corral outputs JOB"
+            f"node {node}: {end_record.why}", hint="what there is: corral outputs JOB"
         )
-    if end.outcome == "refused":
+    if end_record.outcome == "refused":
         raise Conflict(
-            f"node {node}: {end.why}", hint="what there is: corral outputs JOB"
+            f"node {node}: {end_record.why}", hint="what there is: corral outputs JOB"
         )

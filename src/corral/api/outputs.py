@@ -49,12 +49,12 @@ async def outputs(
     tried = await _find_attempt(house, found_job, attempt)
     await house.reads.note(caller, found_job)
     nodes = tried.nodes[:MOST_NODES]
-    ended = tried.ended_at
+    ended_at = tried.ended_at
     return Outputs(
         job=found_job.id,
         name=found_job.spec.name,
         attempt=tried.number,
-        kept_until=None if ended is None else house.settings.work.until(ended),
+        kept_until=None if ended_at is None else house.settings.work.until(ended_at),
         nodes=await asyncio.gather(
             *(_of_node(house, found_job, tried, node, wait) for node in nodes)
         ),
@@ -122,9 +122,9 @@ class _TransferResponse(StreamingResponse):
 
 async def _find_attempt(house: House, job: Job, number: int | None) -> Attempt:
     """Raises: NotFound; Conflict for a job that has not run yet."""
-    newest = house.control.world.attempts.get(job.id)
-    if newest is not None and number in (None, newest.number):
-        return newest
+    newest_attempt = house.control.world.attempts.get(job.id)
+    if newest_attempt is not None and number in (None, newest_attempt.number):
+        return newest_attempt
     if job.attempt == 0:
         raise Conflict(
             f"{job.spec.name} is {job.state}, it has not run yet",

@@ -36,11 +36,13 @@ class PendingLogIns:
         text = f"{identity.issuer}\0{identity.subject}"
         id = "p" + hashlib.sha256(text.encode()).hexdigest()[:16]
         self._by_id.pop(id, None)
-        made = PendingLogIn(id=id, identity=identity, name=name, at=self.wall())
-        self._by_id[id] = made
+        pending_log_in = PendingLogIn(
+            id=id, identity=identity, name=name, at=self.wall()
+        )
+        self._by_id[id] = pending_log_in
         while len(self._by_id) > PENDING_MOST:
             del self._by_id[next(iter(self._by_id))]
-        return made
+        return pending_log_in
 
     def all(self) -> list[PendingLogIn]:
         """Return those of the last day, the newest first."""

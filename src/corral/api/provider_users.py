@@ -40,9 +40,15 @@ async def user_by_claims(
     known_user = next((user for user in users if user.name == name), None)
     by_groups = f"{role}, by the groups at the provider"
     if known_user is None:
-        made = f"{by_groups}; {identity.subject} of {identity.issuer}"
+        creation_detail = f"{by_groups}; {identity.subject} of {identity.issuer}"
         entry = _provider_audit_entry(
-            name, role, source, ("POST", "/v1/users"), now, on=name, detail=made
+            name,
+            role,
+            source,
+            ("POST", "/v1/users"),
+            now,
+            on=name,
+            detail=creation_detail,
         )
         user = User(name=name, role=role, created_at=now, identity=identity)
         if not await store.add_user(user, entry=entry):

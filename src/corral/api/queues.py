@@ -104,7 +104,9 @@ class QueueSnapshot:
 
     def _queue_row_fields(self, depth: int, queue: Queue) -> dict[str, Any]:
         standing, name = self.standing, queue.name
-        used = [u for u in self.world.uses.values() if queue in self.tree.path(u.queue)]
+        usage_records = [
+            u for u in self.world.uses.values() if queue in self.tree.path(u.queue)
+        ]
         return dict(
             name=name,
             parent=queue.parent,
@@ -117,7 +119,9 @@ class QueueSnapshot:
             share=standing.share(name),
             due=self.due[name],
             owes=self._owed_gpus(name),
-            used_gpu_hours=sum(queue_usage.total_gpu_seconds for queue_usage in used)
+            used_gpu_hours=sum(
+                queue_usage.total_gpu_seconds for queue_usage in usage_records
+            )
             / HOUR_SECONDS,
             budget=self._budget_row(queue, self.spent[name])
             if queue.budget is not None
@@ -148,15 +152,17 @@ class QueueSnapshot:
                 rate += sum(
                     n * budget.rate(kind) if in_money else n for kind, n in gpus
                 )
-        ends = [budget.until, self._renewed_at(queue)]
+        end_times = [budget.until, self._renewed_at(queue)]
         remaining = max(0.0, amount - done)
-        out = (
+        runs_out_at = (
             self.now + remaining / rate * HOUR_SECONDS
             if rate > 0 and remaining > 0
             else None
         )
-        if out is not None and any(end is not None and end <= out for end in ends):
-            out = None
+        if runs_out_at is not None and any(
+            end_time is not None and end_time <= runs_out_at for end_time in end_times
+        ):
+            runs_out_at = None
         return wire.BudgetRow(
             unit=self.tree.currency if in_money else "GPU-hours",
             amount=amount,
@@ -164,7 +170,7 @@ class QueueSnapshot:
             left=remaining,
             since=spent.since,
             renewed_at=self._renewed_at(queue),
-            runs_out_at=out,
+            runs_out_at=runs_out_at,
             is_spent=is_spent(budget, spent, self.now),
             effect=effect(budget),
         )
@@ -259,9 +265,9 @@ async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
     for row in queue_detail.users:
         user = users_by_user_name.get(UserName(row.user))
         if user is not None and caller.may(owner=user.name, key=USER):
-            most = house.quotas.of_user(user).limit(Quota.JOBS)
+            job_limit = house.quotas.of_user(user).limit(Quota.JOBS)
             jobs = house.control.world.unfinished_of(user.name)
-            row = row.model_copy(update={"jobs": jobs, "max_jobs": most})
+            row = row.model_copy(update={"jobs": jobs, "max_jobs": job_limit})
         users.append(row)
     return queue_detail.model_copy(update={"users": users})
 
@@ -307,16 +313,16 @@ async def drop_queue(
 async def _apply_queue_changes(
     house: House, asked: SetQueues, caller: Caller, dry_run: bool
 ) -> wire.QueueChanges:
-    before = house.control.world.queues
-    after = check_queues(house.control.world, asked, house.control.now().wall)
+    current_queues = house.control.world.queues
+    changed_queues = check_queues(house.control.world, asked, house.control.now().wall)
     if not caller.oversees:
-        check_operator(before, after, caller.name)
-    changes = changes_of(before, after)
+        check_operator(current_queues, changed_queues, caller.name)
+    changes = changes_of(current_queues, changed_queues)
     if changes and not dry_run:
         set_queues = replace(asked, changes=tuple(changes))
         await house.control.ask(set_queues, by=caller.name, speaker=caller.speaker)
     warnings = [
-        *warnings_of(house.control.world, after),
+        *warnings_of(house.control.world, changed_queues),
         *await _warn_unknown_users(house, asked),
     ]
     return wire.QueueChanges(changes=changes, warnings=warnings)
@@ -325,14 +331,16 @@ async def _apply_queue_changes(
 async def _warn_unknown_users(house: House, asked: SetQueues) -> list[str]:
     """Return names that are allowed somewhere and are not users: a typing error, or a
     future user."""
-    named = [
+    allowed_users = [
         (queue.name, name) for queue in asked.queues for name in users_of(queue.allow)
     ]
     user_names = (
-        {user.name for user in await house.control.store.users()} if named else set()
+        {user.name for user in await house.control.store.users()}
+        if allowed_users
+        else set()
     )
     return [
         f"queue {queue} allows {name}, and there is no user of this name"
-        for queue, name in named
+        for queue, name in allowed_users
         if name not in user_names
     ]

@@ -110,5 +110,5 @@ def stored_characters(specs: Sequence[JobSpec]) -> int:
 
 def is_valid(token: Token, user: UserName, now: float) -> bool:
     """Return whether it is a token of this user that lets them in now."""
-    over = token.revoked_at is not None or (token.expires_at or now + 1) <= now
-    return token.user == user and token.node is None and not over
+    has_ended = token.revoked_at is not None or (token.expires_at or now + 1) <= now
+    return token.user == user and token.node is None and not has_ended

@@ -34,26 +34,26 @@ async def report(
     today is incomplete. Default: the last seven days. With `job` (id, or newest of this
     name): that job alone, from its submission on."""
     now = house.control.now().wall
-    last = day_of(now if until is None else until)
-    first = last - USUAL_DAYS + 1 if since is None else day_of(since)
+    last_day = day_of(now if until is None else until)
+    first_day = last_day - USUAL_DAYS + 1 if since is None else day_of(since)
     found_job = None if job is None else await find_job(house.control, job, caller)
     if found_job is not None and since is None:
-        first = day_of(found_job.submitted_at)
-    if first > last:
+        first_day = day_of(found_job.submitted_at)
+    if first_day > last_day:
         hint = "the period begins with since and ends with until"
         raise SpecInvalid("the period ends before it begins", hint=hint)
     id = None if found_job is None else found_job.id
     sight = sight_of(house.control, caller)
-    shown = None if sight.everything else sight.account
+    record_filter = None if sight.everything else sight.account
     usage_report = await report_of(
         house.control,
         kind,
         by,
-        first=first,
-        last=last,
+        first=first_day,
+        last=last_day,
         job=id,
         limit=limit,
-        shown=shown,
+        shown=record_filter,
     )
     world = house.control.world
     pretend = any(node.inventory.pretend for node in world.nodes.values())
@@ -61,8 +61,8 @@ async def report(
     body = await asyncio.to_thread(
         encoded,
         usage_report,
-        first=first,
-        last=last,
+        first=first_day,
+        last=last_day,
         currency=currency,
         pretend=pretend,
     )

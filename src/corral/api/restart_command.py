@@ -51,10 +51,10 @@ def loss_advice(job: Job, attempt: Attempt) -> list[str]:
     """Return advice about a loss that is not a number; nothing if it is one."""
     if attempt.nan_step is None:
         return []
-    what = loss_text(attempt.nan_step)
+    loss_sentence = loss_text(attempt.nan_step)
     if job.is_final:
-        return [f"{what}; its saves before that: corral checkpoints {job.id}"]
-    return [f"{what}, and all that it computes is lost: corral stop {job.id}"]
+        return [f"{loss_sentence}; its saves before that: corral checkpoints {job.id}"]
+    return [f"{loss_sentence}, and all that it computes is lost: corral stop {job.id}"]
 
 
 def _format_run_command(job: Job, *, whole: bool) -> str:

@@ -103,10 +103,10 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     # In the audit log where the job is another's.
     LOGS: RouteRight(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
     **{
-        ("GET", f"/v1/jobs/{{job}}/logs/{part}"): RouteRight(
+        ("GET", f"/v1/jobs/{{job}}/logs/{log_route}"): RouteRight(
             VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB
         )
-        for part in ("range", "search", "file")
+        for log_route in ("range", "search", "file")
     },
     ("GET", "/v1/jobs/{job}/spec"): RouteRight(VIEWERS, OPERATORS, jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/outputs"): RouteRight(
@@ -211,8 +211,8 @@ QUEUE_SETTINGS: Final[frozenset[Key]] = frozenset(
 def may(role: Role, key: Key, *, own: bool, more: Roles = NO_MORE) -> bool:
     """Whether the role may call the route on a thing of its own, or of another's.
     `more`: the roles that the cluster's settings let call it besides."""
-    right = RIGHTS[key]
-    return role in more or role in (right.own if own else right.others)
+    route_right = RIGHTS[key]
+    return role in more or role in (route_right.own if own else route_right.others)
 
 
 def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
@@ -235,9 +235,14 @@ def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
 def least(key: Key, *, own: bool) -> Role | None:
     """The lowest role of a person that may call the route; None when it is for nodes
     alone."""
-    right = RIGHTS[key]
+    route_right = RIGHTS[key]
     return next(
-        (role for role in LADDER if role in (right.own if own else right.others)), None
+        (
+            role
+            for role in LADDER
+            if role in (route_right.own if own else route_right.others)
+        ),
+        None,
     )
 
 

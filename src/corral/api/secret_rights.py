@@ -24,5 +24,5 @@ class KnownSecrets:
 
 
 async def known_secrets(store: Store) -> KnownSecrets:
-    owners = {name: by for name, by, _ in await store.secrets()}
+    owners = {name: owner for name, owner, _ in await store.secrets()}
     return KnownSecrets(owners, await store.secrets_for_everybody())

@@ -25,9 +25,12 @@ async def secrets(house: Within, caller: Asker) -> api.Secrets:
     return api.Secrets(
         secrets=[
             api.Secret(
-                name=name, by=by, at=at, for_everybody=name in known_names.for_everybody
+                name=name,
+                by=owner_name,
+                at=changed_at,
+                for_everybody=name in known_names.for_everybody,
             )
-            for name, by, at in await house.control.store.secrets()
+            for name, owner_name, changed_at in await house.control.store.secrets()
             if _is_visible(known_names, name, caller)
         ]
     )
@@ -75,20 +78,22 @@ async def _reserve_secret_quota(
     """
     store, quotas = house.control.store, house.quotas.of_caller(caller)
     user_holdings = await store.holdings(caller.name)
-    owners = {secret_name: by for secret_name, by, _ in await store.secrets()}
-    before = await store.secret(name) if owners.get(name) == caller.name else None
+    owners = {secret_name: owner for secret_name, owner, _ in await store.secrets()}
+    previous_secret = (
+        await store.secret(name) if owners.get(name) == caller.name else None
+    )
     needed = {
-        Quota.SECRETS: int(before is None),
-        Quota.SECRET_BYTES: size - len(before or b""),
+        Quota.SECRETS: int(previous_secret is None),
+        Quota.SECRET_BYTES: size - len(previous_secret or b""),
     }
-    used = {
+    used_amounts = {
         Quota.SECRETS: user_holdings.secrets,
         Quota.SECRET_BYTES: user_holdings.secret_bytes,
     }
     with ExitStack() as stack:
         for quota, amount in needed.items():
             desk = house.quotas.taking(
-                quotas, quota, used=used[quota], asked=max(0, amount)
+                quotas, quota, used=used_amounts[quota], asked=max(0, amount)
             )
             stack.enter_context(desk)
         return stack.pop_all()

@@ -29,11 +29,15 @@ async def with_sender(
     if not is_open or attempt.ended_at is None or attempt.running_at is None:
         return failed
     entries = await control.store.audit(since=attempt.running_at, limit=ENTRIES)
-    sent = next((entry for entry in entries if _ended_it(entry, job, attempt)), None)
-    if sent is None:
+    signal_entry = next(
+        (entry for entry in entries if _ended_it(entry, job, attempt)), None
+    )
+    if signal_entry is None:
         return failed
-    at = datetime.fromtimestamp(sent.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    text = f"{sent.by} sent it {sent.detail} at {at} (corral stop --signal)"
+    sent_time = datetime.fromtimestamp(signal_entry.at, UTC).strftime(
+        "%Y-%m-%d %H:%M:%S UTC"
+    )
+    text = f"{signal_entry.by} sent it {signal_entry.detail} at {sent_time} (corral stop --signal)"
     next_step = "nothing if that was meant; else submit it again"
     return failed.model_copy(
         update={"evidence": f"{failed.evidence}: {text}", "next": next_step}

@@ -60,14 +60,14 @@ class Snapshots:
         if self.has(sha256):
             return path.stat().st_size
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = self._root / f"{fresh_id}.part"
+        part_path = self._root / f"{fresh_id}.part"
         try:
             size = await self._write_snapshot(
-                part, sha256, pieces, min(most_bytes, self.most_bytes)
+                part_path, sha256, pieces, min(most_bytes, self.most_bytes)
             )
-            os.replace(part, path)
+            os.replace(part_path, path)
         finally:
-            part.unlink(missing_ok=True)
+            part_path.unlink(missing_ok=True)
         folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

@@ -142,8 +142,10 @@ class Front:
         except TimeoutError:
             if limit is None or not limit.expired():
                 raise
-            lost = NoLeader("the head that was asked leads no more", hint=WAIT)
-            await _send_refusal(answer(lost), scope, receive, begun)
+            no_leader_error = NoLeader(
+                "the head that was asked leads no more", hint=WAIT
+            )
+            await _send_refusal(answer(no_leader_error), scope, receive, begun)
         finally:
             if limit is not None:
                 self._open.discard(limit)

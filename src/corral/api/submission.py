@@ -43,7 +43,9 @@ async def admitted(
 
 async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
     planned = house.control.dry_run(specs, by=caller.name)
-    waits = [place for place, plan in enumerate(planned) if plan.may_start_later]
+    waits = [
+        plan_index for plan_index, plan in enumerate(planned) if plan.may_start_later
+    ]
     forecasts: Mapping[int, StartForecast] = {}
     if waits and house.forecasts is not None:
         forecasts = await house.forecasts.planned(
@@ -51,12 +53,14 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
         )
     sight = sight_of(house.control, caller)
     rows, remaining_room = [], MOST_ENVIRONMENT
-    for place, spec in enumerate(planned):
+    for job_index, spec in enumerate(planned):
         remaining_room -= size_of(spec.spec)
-        row = views.planned(spec, forecasts.get(place), with_env=remaining_room >= 0)
+        row = views.planned(
+            spec, forecasts.get(job_index), with_env=remaining_room >= 0
+        )
         row = row.model_copy(update={"python": house.settings.python})
         rows.append(shown_plan(sight, row))
-        if place % views.ROWS_AT_ONCE == 0:
+        if job_index % views.ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)
     return api.Plan(plan=rows)
 
@@ -78,8 +82,10 @@ async def specs_of(
     await check_queues_of(house, specs, caller)
     await _check_secrets(house, specs, caller)
     afters_by_after = {
-        after: await _resolve_dependency(house, after, caller)
-        for after in {dependency for spec in specs for dependency in spec.after}
+        raw_dependency: await _resolve_dependency(house, raw_dependency, caller)
+        for raw_dependency in {
+            dependency for spec in specs for dependency in spec.after
+        }
     }
     check_waits(
         sum(
@@ -94,8 +100,8 @@ async def specs_of(
             spec,
             after=tuple(
                 dependency
-                for after in spec.after
-                for dependency in afters_by_after[after]
+                for submitted_after in spec.after
+                for dependency in afters_by_after[submitted_after]
             ),
         )
         if spec.after
@@ -161,11 +167,11 @@ async def _resolve_dependency(
     try:
         job = await find_job(house.control, after.job, caller)
     except NotFound:
-        parts = await array_of(house.control, after.job, caller)
-        if not parts:
+        array_jobs = await array_of(house.control, after.job, caller)
+        if not array_jobs:
             raise
         return tuple(
             replace(after, job=job.id, name=job.spec.name, of=str(after.job))
-            for job in parts
+            for job in array_jobs
         )
     return (replace(after, job=job.id, name=job.spec.name),)

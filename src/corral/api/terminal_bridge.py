@@ -87,8 +87,8 @@ def _parse_terminal_query(socket: WebSocket) -> Terminal:
     try:
         return Terminal.model_validate(dict(socket.query_params))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise RequestInvalid(f"{first['loc'][0]}: {first['msg']}") from None
+        first_error = error.errors()[0]
+        raise RequestInvalid(f"{first_error['loc'][0]}: {first_error['msg']}") from None
 
 
 def _node_of(control: Control, job: Job, rank: int) -> NodeId:

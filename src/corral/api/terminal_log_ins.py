@@ -73,15 +73,15 @@ class TerminalLogIns:
                 retry_seconds=wait,
             )
         secret = secrets.token_urlsafe(32)
-        made = TerminalLogIn(
+        new_log_in = TerminalLogIn(
             id=secrets.token_hex(8),
             code=self.fresh_code(),
             secret_sha256=token_digest(secret),
             source=source,
             begun_at=now,
         )
-        self._by_id[made.id] = made
-        return secret, made
+        self._by_id[new_log_in.id] = new_log_in
+        return secret, new_log_in
 
     def find(self, id: str) -> TerminalLogIn:
         """Return the log-in with this id. Raises: LogInExpired."""

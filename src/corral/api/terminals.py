@@ -24,11 +24,11 @@ router = APIRouter()
 async def begin(request: Request, house: Within) -> wire.TerminalBegun:
     """Begin the log-in of a terminal. Nobody needs a token for it."""
     provider = provider_of(house)
-    secret, made = house.terminal_log_ins.begin(source_of(request.scope))
+    secret, log_in = house.terminal_log_ins.begin(source_of(request.scope))
     return wire.TerminalBegun(
-        id=made.id,
+        id=log_in.id,
         secret=secret,
-        code=made.shown_code,
+        code=log_in.shown_code,
         provider=provider.name,
         seconds=TERMINAL_SECONDS,
         poll_seconds=POLL_SECONDS,
@@ -73,7 +73,7 @@ async def _create_user_token(
     """Raises: NotFound, UserDisabled, OverQuota, StoreTrouble."""
     user = await find_user(house, person.name)
     check_enabled(user)
-    secret, made = await add_token(
+    secret, user_token = await add_token(
         house,
         user,
         person.role,
@@ -84,8 +84,8 @@ async def _create_user_token(
     )
     return wire.TerminalToken(
         token=secret,
-        id=made.id,
+        id=user_token.id,
         user=user.name,
         role=person.role,
-        expires_at=made.expires_at,
+        expires_at=user_token.expires_at,
     )

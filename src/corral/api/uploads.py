@@ -38,8 +38,8 @@ async def put_snapshot(
     if snapshots.has(sha256):
         return api.KeptSnapshot(sha256=sha256, size_bytes=snapshots.asked(sha256))
     quotas = house.quotas.of_caller(caller)
-    used = (await store.holdings(caller.name)).upload_bytes
-    remaining_bytes = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used)
+    used_bytes = (await store.holdings(caller.name)).upload_bytes
+    remaining_bytes = max(1, quotas.limit(Quota.UPLOAD_BYTES) - used_bytes)
     # the gate has checked that it is a number
     declared = request.headers.get("content-length")
     expected_bytes = (
@@ -50,7 +50,7 @@ async def put_snapshot(
     house.disk.check(house.settings.snapshots, "this upload", int(declared or 0))
     pieces = paced(request.stream())
     with house.quotas.taking(
-        quotas, Quota.UPLOAD_BYTES, used=used, asked=expected_bytes
+        quotas, Quota.UPLOAD_BYTES, used=used_bytes, asked=expected_bytes
     ):
         size = await snapshots.put(
             sha256, pieces, clock.fresh_id(), most_bytes=expected_bytes

@@ -33,9 +33,9 @@ class OwnerNumbers:
 
     async def _assign_owner_number(self, store: Store, mine: str) -> int:
         """The lowest number that no other user has been given, on any head."""
-        taken = set(self._numbers.values())
+        used_numbers = set(self._numbers.values())
         for number in count():
-            if number in taken:
+            if number in used_numbers:
                 continue
             if (agreed := await store.agree(f"owner {number}", mine)) == mine:
                 return number

@@ -67,11 +67,11 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     """One user, with what they use and may use."""
     caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
     found_user = await find_user(house, user)
-    quotas, used = (
+    quotas, usage_by_quota = (
         house.quotas.of_user(found_user),
         await house.quotas.used(found_user.name),
     )
-    rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
+    rows = [QuotaRow.of(quota, quotas, usage_by_quota.get(quota)) for quota in RULES]
     rates = [RateRow.of("requests", house.rates.of_user(found_user.name))]
     if house.planner is not None:
         rates.append(
@@ -91,7 +91,7 @@ async def set_user(
         _check_other(user, caller, "change your own role or standing")
     changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
     asked_limits = dict(
-        _parse_user_limit(name, most) for name, most in (body.limits or {}).items()
+        _parse_user_limit(name, limit) for name, limit in (body.limits or {}).items()
     )
     detail = ", ".join(
         f"{name} {value}".lower()
@@ -256,14 +256,14 @@ async def create_token(
     caller.check_owner(name, "this token")
     owner = await find_user(house, name)
     is_own = name == caller.name
-    most = lesser(owner.role, caller.role) if is_own else owner.role
-    role = _check_token_role(body, owner, most)
+    highest_role = lesser(owner.role, caller.role) if is_own else owner.role
+    role = _check_token_role(body, owner, highest_role)
     expires_at = None
     if not body.never_expires:
         expires_at = now + (body.expires_seconds or house.settings.token_seconds)
     if is_own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
-    secret, made = fresh_token(name, role, now, expires_at)
+    secret, new_token = fresh_token(name, role, now, expires_at)
     detail = f"{role} of {name}" + (
         f", until {moment_text(expires_at)}" if expires_at else ""
     )
@@ -271,9 +271,15 @@ async def create_token(
     with house.quotas.taking(
         house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1
     ):
-        await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
+        await store.add_token(
+            new_token, entry=caller.entry(now, on=new_token.id, detail=detail)
+        )
     return wire.TokenMade(
-        token=secret, id=made.id, user=name, role=role, expires_at=made.expires_at
+        token=secret,
+        id=new_token.id,
+        user=name,
+        role=role,
+        expires_at=new_token.expires_at,
     )
 
 
@@ -291,7 +297,7 @@ def fresh_token(
     """Return a new secret, and the record of it. `page_secret`: of a session."""
     secret = PREFIX + secrets.token_urlsafe(32)
     digest = token_digest(secret)
-    made = Token(
+    new_token = Token(
         id=token_id(digest),
         sha256=digest,
         user=user,
@@ -303,7 +309,7 @@ def fresh_token(
         origin=origin,
         page_sha256=token_digest(page_secret) if page_secret else None,
     )
-    return secret, made
+    return secret, new_token
 
 
 def _check_token_role(body: wire.TokenCreate, owner: User, most: Role) -> Role:

@@ -230,22 +230,22 @@ def node_rows(
 ) -> list[api.NodeView]:
     """All nodes, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
-    taken: Counter[NodeId] = Counter()
-    whole: dict[NodeId, JobId] = {}
+    gpu_millis_by_node: Counter[NodeId] = Counter()
+    exclusive_jobs: dict[NodeId, JobId] = {}
     gpus_by_node: dict[NodeId, list[int]] = {id: [] for id in world.nodes}
     for allocation in world.allocations.values():
         jobs.setdefault(allocation.seat.node, {})[allocation.job] = None
-        taken[allocation.seat.node] += allocation.seat.gpu_millis
+        gpu_millis_by_node[allocation.seat.node] += allocation.seat.gpu_millis
         gpus_by_node.setdefault(allocation.seat.node, []).extend(allocation.seat.gpus)
         if allocation.seat.exclusive:
-            whole[allocation.seat.node] = allocation.job
+            exclusive_jobs[allocation.seat.node] = allocation.job
     return [
         api.NodeView.of(
             node,
             has_heartbeat=node.id in heard,
             jobs=list(jobs[node.id]),
-            taken_gpu_millis=taken[node.id],
-            held_whole_by=whole.get(node.id),
+            taken_gpu_millis=gpu_millis_by_node[node.id],
+            held_whole_by=exclusive_jobs.get(node.id),
             held=gpus_by_node[node.id],
             sensed=sensed.get(node.id),
         )
@@ -315,18 +315,20 @@ def gpus(world: World) -> api.Gpus:
     total = sum(len(node.inventory.gpus) for node in world.nodes.values())
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
-    used: Counter[NodeId] = Counter()
+    millis_by_node: Counter[NodeId] = Counter()
     for allocation in world.allocations.values():
         if allocation.state != SeatState.RELEASED:
-            used[allocation.seat.node] += world.held_gpu_millis(allocation.seat)
-    used_there = sum(used[id] for id in taking)
-    others = sum(len(world.nodes[id].inventory.taken) for id in taking)
+            millis_by_node[allocation.seat.node] += world.held_gpu_millis(
+                allocation.seat
+            )
+    used_there = sum(millis_by_node[id] for id in taking)
+    foreign_gpu_count = sum(len(world.nodes[id].inventory.taken) for id in taking)
     return api.Gpus(
         total=total,
-        free=max(0.0, ready - others - used_there / MILLIS_PER_GPU),
-        used=used.total() / MILLIS_PER_GPU,
+        free=max(0.0, ready - foreign_gpu_count - used_there / MILLIS_PER_GPU),
+        used=millis_by_node.total() / MILLIS_PER_GPU,
         away=total - ready,
-        taken=others,
+        taken=foreign_gpu_count,
         pretend=sum(
             len(node.inventory.gpus)
             for node in world.nodes.values()
@@ -342,9 +344,13 @@ def planned(
     variables."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
-    each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))
+    ranks_per_node = ranks_each(
+        spec, seats[0].gpus if seats else range(shape.resources.gpus)
+    )
     environment = dict(spec.env) if with_env else {}
-    environment |= _interface(spec, shape.nodes, each, seats[0].gpus if seats else ())
+    environment |= _interface(
+        spec, shape.nodes, ranks_per_node, seats[0].gpus if seats else ()
+    )
     # how many ranks there are is known when it starts
     if len(spec.shapes) > 1 and not seats:
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
@@ -354,7 +360,7 @@ def planned(
         starts_now=bool(seats),
         shape=api.ShapeView.of(shape.nodes, shape.resources),
         seats=[api.SeatView.of(seat) for seat in seats],
-        ranks=each * shape.nodes,
+        ranks=ranks_per_node * shape.nodes,
         environment=environment,
         reason=one.reason.sentence if one.reason else "",
         code=one.reason.code if one.reason else "",

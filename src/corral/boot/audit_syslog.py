@@ -59,7 +59,9 @@ def syslog_of(
 def message_of(entry: AuditEntry, head: str) -> bytes:
     """Return the entry as one message of RFC 5424."""
     level = NOTICE if entry.accepted else WARNING
-    at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+    iso_timestamp = datetime.fromtimestamp(entry.at, UTC).isoformat(
+        timespec="milliseconds"
+    )
     result = "accepted" if entry.accepted else f"refused {entry.code}"
     values = {
         "number": entry.number,
@@ -76,7 +78,7 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
     fields = " ".join(
         f'{name}="{_escape_param_value(str(value))}"' for name, value in values.items()
     )
-    moment = at.replace("+00:00", "Z")
+    moment = iso_timestamp.replace("+00:00", "Z")
     header = f"<{FACILITY * 8 + level}>1 {moment} {head} corral {os.getpid()} audit"
     message = f"{header} [{ENTERPRISE} {fields}] {_replace_unprintable(entry.detail)}".rstrip()
     return message.encode()[:MESSAGE_BYTES].decode(errors="ignore").encode()
@@ -112,45 +114,45 @@ class AuditSyslog:
     async def run(self) -> None:
         """For ever, while this head leads."""
         try:
-            sent = await self._load_last_sent_number()
+            sent_number = await self._load_last_sent_number()
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
                 with suppress(Trouble):  # the store is asked again a second later
-                    sent = await self.send_after(sent)
+                    sent_number = await self.send_after(sent_number)
         finally:
             self.close()
 
     def trouble(self) -> str:
         """Return a sentence for `corral status`; "" while all is sent."""
-        parts = []
+        sentences = []
         if self._failing:
-            parts.append(
+            sentences.append(
                 f"the syslog {self.address} takes no audit log: {self._failing}"
             )
         if self.dropped:
-            parts.append(
+            sentences.append(
                 f"{self.dropped:,} entries of the audit log were not sent to the syslog"
             )
-        return "; ".join(parts)
+        return "; ".join(sentences)
 
     async def send_after(self, sent: int) -> int:
         """Send what waits; answers the number up to which entries were sent or left
         out."""
         sent = await self._leave_out(sent)
         audit_entries = await self.store.audit(after=sent, limit=BATCH)
-        before = sent
+        initial_number = sent
         for entry in audit_entries:
             if not await self._send(message_of(entry, self.head)):
                 break
             sent = entry.number
-        if sent != before:
+        if sent != initial_number:
             text = f'{{"number": {sent}}}'
             await asyncio.to_thread(write_atomically, self.place, text)
         return sent
 
     async def _leave_out(self, sent: int) -> int:
-        newest = await self._newest()
-        oldest = max(sent, newest - WAITING_MOST)
+        newest_number = await self._newest()
+        oldest = max(sent, newest_number - WAITING_MOST)
         self.dropped += oldest - sent
         return oldest
 
@@ -160,8 +162,8 @@ class AuditSyslog:
         return await self._newest()
 
     async def _newest(self) -> int:
-        newest = await self.store.audit(limit=1)
-        return newest[0].number if newest else 0
+        newest_entries = await self.store.audit(limit=1)
+        return newest_entries[0].number if newest_entries else 0
 
     async def _send(self, message: bytes) -> bool:
         """Whether it was taken. Nothing waits: a full buffer is tried again a second
@@ -172,10 +174,10 @@ class AuditSyslog:
             self._socket.send(message)
         except _REFUSED_BY as error:
             self.close()
-            why = getattr(error, "strerror", None) or type(error).__name__
-            if why != self._failing:
-                log.warning("syslog_takes_nothing", address=self.address, error=why)
-            self._failing = why
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            if reason != self._failing:
+                log.warning("syslog_takes_nothing", address=self.address, error=reason)
+            self._failing = reason
             return False
         self._failing = ""
         return True
@@ -189,14 +191,14 @@ class AuditSyslog:
             loop = asyncio.get_running_loop()
             addresses = await loop.getaddrinfo(*target, type=socket.SOCK_DGRAM)
             family, *_, peer = addresses[0]
-        made = socket.socket(family, socket.SOCK_DGRAM)
-        made.setblocking(False)
+        datagram_socket = socket.socket(family, socket.SOCK_DGRAM)
+        datagram_socket.setblocking(False)
         try:
-            made.connect(peer)  # type: ignore[arg-type]
+            datagram_socket.connect(peer)  # type: ignore[arg-type]
         except OSError:
-            made.close()
+            datagram_socket.close()
             raise
-        return made
+        return datagram_socket
 
     def close(self) -> None:
         """Let the socket go; the next entry opens another."""

@@ -76,7 +76,7 @@ def back_up(
         )
     with (
         _in_words(database),
-        made_whole(target) as out,
+        made_whole(target) as output_file,
         tempfile.TemporaryFile(dir=target.parent) as rows,
         closing(database.connect(write=False)) as connection,
         read_alone(database, connection),
@@ -106,7 +106,9 @@ def back_up(
         }
         files |= address_files(place)
         with (
-            nullcontext(out) if recipient is None else sealed(out, recipient) as packed
+            nullcontext(output_file)
+            if recipient is None
+            else sealed(output_file, recipient) as packed
         ):
             _write_archive(packed, about, rows, files, paths)
     return about
@@ -291,9 +293,14 @@ def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
     """Make the directory; leave it as it was where nothing is restored into it."""
     was_there = place.root.exists()
     place.create()
-    parts = [place.head_lock, place.key, place.cluster_json, place.root / SNAPSHOTS]
-    parts += [*address_files(place).values(), place.tls]
-    missing = [path for path in parts if not path.exists()]
+    created_paths = [
+        place.head_lock,
+        place.key,
+        place.cluster_json,
+        place.root / SNAPSHOTS,
+    ]
+    created_paths += [*address_files(place).values(), place.tls]
+    missing = [path for path in created_paths if not path.exists()]
     try:
         yield
     except BaseException:
@@ -433,20 +440,23 @@ def _put_snapshot(
 
 
 def _make_store(path: Path, tar: tarfile.TarFile) -> None:
-    fresh = path.with_name(path.name + ".restored")
+    restored_path = path.with_name(path.name + ".restored")
     for stale_file in (
-        fresh,
-        *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm")),
+        restored_path,
+        *(
+            restored_path.with_name(f"{restored_path.name}-{suffix}")
+            for suffix in ("wal", "shm")
+        ),
     ):
         stale_file.unlink(missing_ok=True)
-    SqliteStore(fresh)
-    database = SqliteDatabase(fresh)
+    SqliteStore(restored_path)
+    database = SqliteDatabase(restored_path)
     with closing(database.connect(write=True)) as connection:
         with transaction(database, connection, write=True):
             backup.fill(connection, _open_member(tar, ROWS))
         raw_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    os.link(fresh, path)
-    fresh.unlink()
+    os.link(restored_path, path)
+    restored_path.unlink()
     sync_directory(path.parent)
 
 

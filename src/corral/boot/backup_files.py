@@ -29,17 +29,17 @@ def made_whole(target: Path) -> Iterator[IO[bytes]]:
 
     Raises: Conflict where none can be made.
     """
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    opened = _create_backup_file(fresh, target)
+    temporary_path = target.with_name(f".{target.name}.{os.getpid()}")
+    opened = _create_backup_file(temporary_path, target)
     try:
         with os.fdopen(opened, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.link(fresh, target)
+        os.link(temporary_path, target)
         sync_directory(target.parent)
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 def _create_backup_file(fresh: Path, target: Path) -> int:

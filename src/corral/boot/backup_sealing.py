@@ -56,10 +56,10 @@ def generate(file: Path) -> str:
             f"the identity cannot be written to {file}: {error.strerror}",
             hint="name a file that is not there yet: corral key generate FILE",
         ) from None
-    with os.fdopen(opened, "w") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
+    with os.fdopen(opened, "w") as identity_file:
+        identity_file.write(content)
+        identity_file.flush()
+        os.fsync(identity_file.fileno())
     return recipient
 
 
@@ -84,9 +84,9 @@ def identity_of(file: Path) -> X25519PrivateKey:
 
 def is_sealed(file: IO[bytes]) -> bool:
     """Whether the file begins as a sealed one. It is left at its beginning."""
-    first = file.read(len(FIRST_LINE))
+    header = file.read(len(FIRST_LINE))
     file.seek(0)
-    return first == FIRST_LINE
+    return header == FIRST_LINE
 
 
 class _Sealing(io.RawIOBase):
@@ -139,10 +139,10 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
     if len(ephemeral) != KEY_BYTES:
         raise SealBroken("it is cut off")
     try:
-        shared = identity.exchange(X25519PublicKey.from_public_bytes(ephemeral))
+        shared_secret = identity.exchange(X25519PublicKey.from_public_bytes(ephemeral))
     except ValueError as error:  # a point that agrees on nothing secret
         raise SealBroken("its key is no key") from error
-    cipher = _cipher(shared, ephemeral, identity.public_key())
+    cipher = _cipher(shared_secret, ephemeral, identity.public_key())
     chunk, number = source.read(CHUNK_BYTES + TAG_BYTES), 0
     while True:
         following = source.read(CHUNK_BYTES + TAG_BYTES)
@@ -150,12 +150,12 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
             nonce = _chunk_nonce(number, _MORE if following else _LAST)
             into.write(cipher.decrypt(nonce, chunk, FIRST_LINE))
         except InvalidTag as error:
-            why = (
+            reason = (
                 "it is cut off or altered"
                 if number
                 else "it is for another identity, or altered"
             )
-            raise SealBroken(why) from error
+            raise SealBroken(reason) from error
         if not following:
             return
         chunk, number = following, number + 1

@@ -132,10 +132,10 @@ def lent(asked: ClusterOptions) -> ClusterSettings:
     Raises: SpecInvalid if the engine does not exist, or nodes of this machine are
     requested.
     """
-    made = [name for name in asked.given if name in OF_OWN_NODES]
-    if made:
+    node_options = [name for name in asked.given if name in OF_OWN_NODES]
+    if node_options:
         raise SpecInvalid(
-            f"{', '.join(map(_option_name, made))}: nodes are made by the local engine "
+            f"{', '.join(map(_option_name, node_options))}: nodes are made by the local engine "
             "alone; those of "
             f"{asked.value('engine')} are what it has",
             hint=f"leave it out: corral up --engine {asked.value('engine')}",
@@ -156,8 +156,8 @@ def decide(
     )
     engine_settings = asked.value("engine_settings")
     if engine_settings is not None:
-        whole = with_whole_paths(engine, engine_settings)
-        asked = asked.with_values(engine_settings=whole)
+        absolute_settings = with_whole_paths(engine, engine_settings)
+        asked = asked.with_values(engine_settings=absolute_settings)
     if cluster_settings is None:
         check_engine_settings(engine, asked.value("engine_settings") or {})
         return settled(asked, count_gpus)
@@ -167,25 +167,27 @@ def decide(
     check_engine_settings(
         engine, (kept_options | asked.given).get("engine_settings", {})
     )
-    other = [
+    changed_names = [
         name
         for name, value in asked.given.items()
         if getattr(cluster_settings, name) != value
     ]
-    if not other:
+    if not changed_names:
         return cluster_settings
-    of_head = OF_HEAD_ALONE.issuperset(other)
+    of_head = OF_HEAD_ALONE.issuperset(changed_names)
     if head_runs(place) or (node_processes(place) and not of_head):
         differences = ", ".join(
             f"{_option_name(name)} is {_format_setting(getattr(cluster_settings, name))}"
-            for name in other
+            for name in changed_names
         )
-        again = " ".join(_setting_options(name, asked.given[name]) for name in other)
+        option_text = " ".join(
+            _setting_options(name, asked.given[name]) for name in changed_names
+        )
         raise Conflict(
             f"the cluster in {place.root} is up already, and its {differences}",
-            hint=f"to change it, while its jobs run on: corral up --restart {again}"
+            hint=f"to change it, while its jobs run on: corral up --restart {option_text}"
             if of_head
-            else f"to change it, which ends its jobs, run: corral down; corral up {again}",
+            else f"to change it, which ends its jobs, run: corral down; corral up {option_text}",
         )
     nodes = asked.value("nodes")
     if nodes is not None:
@@ -244,7 +246,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     what it needs; StartFailed when it does not come.
     """
     place.create()
-    before = {
+    previous_contents = {
         path: _read_if_exists(path)
         for path in (place.cluster_json, place.root / STORE_FILE)
     }
@@ -266,7 +268,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     if asked.value("policy") is not None:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
             policy.unlink()  # the head writes it again from the settings
-    is_known_cluster = before[place.cluster_json] is not None
+    is_known_cluster = previous_contents[place.cluster_json] is not None
     start = Start(
         is_new=True, continues=is_known_cluster, since_bytes=logged_bytes(place)
     )
@@ -275,7 +277,7 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
         start_head(place)
     except StartFailed:
         if not head_runs(place):  # one that is only late reads them yet
-            _put_back(before)
+            _put_back(previous_contents)
         raise
     moved = bool(port) and last_port(place) != port
     return replace(start, lost_port=port if moved else None)
@@ -312,16 +314,16 @@ def wait_for_nodes(
     settings = ClusterSettings.load(place) or ClusterSettings()
     if settings.engine != LOCAL:
         return wait_for_any(place, settings.engine, status, since_bytes, tell)
-    wanted = settings.node_names()
+    expected_nodes = settings.node_names()
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
         status_now = status()
-        here = {
+        live_nodes = {
             node.id
             for node in status_now.nodes
             if node.has_heartbeat and node.liveness == "alive"
         }
-        missing = [name for name in wanted if name not in here]
+        missing = [name for name in expected_nodes if name not in live_nodes]
         if not missing:
             return status_now
         if time.monotonic() > give_up_at:
@@ -387,7 +389,7 @@ def _format_setting(value: Any) -> str:
     if value is None or value == () or value == {}:
         return "not given"
     if isinstance(value, Mapping):
-        value = tuple(f"{name}={word}" for name, word in value.items())
+        value = tuple(f"{name}={entry_text}" for name, entry_text in value.items())
     return ", ".join(value) if isinstance(value, tuple) else f"{value}"
 
 
@@ -397,7 +399,7 @@ def _setting_options(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return setting.option if value else setting.negative
     if isinstance(value, Mapping):
-        value = tuple(f"{key}={word}" for key, word in value.items())
+        value = tuple(f"{key}={entry_text}" for key, entry_text in value.items())
     values = value if isinstance(value, tuple) else (value,)
     return " ".join(f"{setting.option} {quote(str(value))}" for value in values)
 

@@ -23,10 +23,10 @@ class ClusterOptions:
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - SETTINGS.keys():
             raise TypeError(f"no setting of a cluster: {', '.join(sorted(unknown))}")
-        given = {
+        given_values = {
             name: values[name] for name in SETTINGS if values.get(name) is not None
         }
-        object.__setattr__(self, "given", given)
+        object.__setattr__(self, "given", given_values)
 
     def value(self, name: str) -> Any:
         """Return the requested value of a setting; None without one.

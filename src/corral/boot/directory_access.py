@@ -52,7 +52,7 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
         return ""
     above = [*reversed(root.resolve().parents)]
     closed: set[Path] = set()
-    out = []
+    excluded_users = []
     for name in (
         user.name for user in users if user.role != Role.VIEWER and not user.disabled
     ):
@@ -63,14 +63,18 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
             ]
             closed.update(walls)
             if walls:
-                out.append(name)
-    if not out:
+                excluded_users.append(name)
+    if not excluded_users:
         return ""
     walls = sorted(closed)
-    ranks = f"{', '.join(out[:3])}{f' and {len(out) - 3} more' if len(out) > 3 else ''}"
-    are = f"{' and '.join(map(str, walls))} {'are' if len(walls) > 1 else 'is'}"
+    more = len(excluded_users) - 3
+    ranks = ", ".join(excluded_users[:3]) + (f" and {more} more" if more > 0 else "")
+    walls_clause = (
+        f"{' and '.join(map(str, walls))} {'are' if len(walls) > 1 else 'is'}"
+    )
     return (
-        f"ranks of {ranks} cannot reach their files in {root}: {are} closed to other accounts; "
+        f"ranks of {ranks} cannot reach their files in {root}: {walls_clause} closed to "
+        "other accounts; "
         f"run: chmod o+x {' '.join(quote(str(wall)) for wall in walls)}"
     )
 

@@ -86,9 +86,10 @@ class DirectoryToken:
         Raises: StoreTrouble, OSError.
         """
         if afresh and self.file.exists():
-            last = token_id(token_digest(self.file.read_text().strip()))
+            last_token_id = token_id(token_digest(self.file.read_text().strip()))
             await self.store.forget_token(
-                last, entry=self._token_audit_entry("token.forget", last)
+                last_token_id,
+                entry=self._token_audit_entry("token.forget", last_token_id),
             )
             self.file.unlink()
         self._set_secret(
@@ -98,9 +99,9 @@ class DirectoryToken:
         await self.store.add_user(
             user, entry=self._token_audit_entry("user.add", self.user)
         )
-        made = self._token(self.secret)
+        new_token = self._token(self.secret)
         await self.store.add_token(
-            made, entry=self._token_audit_entry("token.create", made.id)
+            new_token, entry=self._token_audit_entry("token.create", new_token.id)
         )
         await self.look()
 
@@ -118,15 +119,15 @@ class DirectoryToken:
             return
         if token.expires_at is not None and now < token.expires_at - RENEW_SECONDS:
             return
-        fresh = secrets.token_urlsafe(32)
-        made = self._token(fresh)
-        entry = self._token_audit_entry("token.renew", made.id)
-        earlier = await self.store.renew_token(token.id, made, at=now, entry=entry)
+        new_secret = secrets.token_urlsafe(32)
+        new_token = self._token(new_secret)
+        entry = self._token_audit_entry("token.renew", new_token.id)
+        earlier = await self.store.renew_token(token.id, new_token, at=now, entry=entry)
         if earlier is None or earlier.expires_at is None:
             return
-        write_atomically(self.file, fresh)
+        write_atomically(self.file, new_secret)
         self._earlier.append((earlier.expires_at, earlier.id))
-        self._set_secret(fresh)
+        self._set_secret(new_secret)
 
     def _set_secret(self, secret: str) -> None:
         self.hide(secret)
@@ -144,14 +145,14 @@ class DirectoryToken:
         )
 
     def _token_audit_entry(self, what: str, on: str) -> AuditEntry:
-        why = f"{self.role} {self.user} of the head's directory"
+        detail_text = f"{self.role} {self.user} of the head's directory"
         return AuditEntry(
             at=self.wall(),
             by=HEAD,
             token=None,
             what=what,
             on=on,
-            detail=why,
+            detail=detail_text,
             kind=SpeakerKind.HEAD,
         )
 

@@ -64,9 +64,9 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
     kind = KINDS[engine]
     for name, remedy in kind.FILES.items():
         path = given.get(name)
-        if path and (why := _unreadable(Path(path))):
+        if path and (reason := _unreadable(Path(path))):
             raise SpecInvalid(
-                f"{name}={path}: {why}",
+                f"{name}={path}: {reason}",
                 hint=f"{remedy.replace('FILE', path)}; then run: {_up_command(engine, given)}",
             )
     folder = (
@@ -79,9 +79,9 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
             f"folder={folder}: {_nearest_existing_path(folder)} is a file",
             hint=f"choose another: {_up_command(engine, {**given, 'folder': 'FOLDER'})}",
         )
-    if folder is not None and (why := _unwritable(folder)):
+    if folder is not None and (reason := _unwritable(folder)):
         raise SpecInvalid(
-            f"folder={folder}: {why}",
+            f"folder={folder}: {reason}",
             hint=f"make it, so that the head's account may write there: mkdir -p {folder}; then "
             f"run: {_up_command(engine, given)}",
         )
@@ -110,12 +110,12 @@ def _check_commands(given: Mapping[str, Any]) -> None:
             ),
             None,
         )
-        first = quote(str(slurms)) if slurms else "FOLDER_OF_SLURM"
+        slurm_folder = quote(str(slurms)) if slurms else "FOLDER_OF_SLURM"
         raise Conflict(
             f"{path} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
             "Corral",
             hint="let the head find Slurm's own first: "
-            f'PATH={first}:"$PATH" {_up_command(SlurmSettings.NAME, given)}',
+            f'PATH={slurm_folder}:"$PATH" {_up_command(SlurmSettings.NAME, given)}',
         )
 
 

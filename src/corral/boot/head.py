@@ -109,7 +109,7 @@ class HeadProcess:
         """Serve until stopped. A fault in any part ends the whole head."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
-        parts = [
+        tasks = [
             asyncio.create_task(self._serve_when_ready(listening)),
             asyncio.create_task(self.turns.run()),
             asyncio.create_task(self._look_after()),
@@ -120,7 +120,7 @@ class HeadProcess:
             asyncio.create_task(self.keys.keep(lambda: self.turns.term is not None)),
             asyncio.create_task(self.stopping.wait()),
         ]
-        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if self.down:
             await self._take_nodes_down()
         if self.here is not None:
@@ -128,13 +128,13 @@ class HeadProcess:
         if self.prometheus is not None:
             self.prometheus.close()
         self.server.should_exit = True
-        serving, *others = parts
+        serving, *other_tasks = tasks
         if self.server.serving.is_set():
             await asyncio.wait([serving])
         await self.turns.leave()
-        for part in [serving, *others]:
-            part.cancel()
-        for outcome in await asyncio.gather(*parts, return_exceptions=True):
+        for task in [serving, *other_tasks]:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
 
@@ -210,6 +210,10 @@ def engine_of(
     return engine
 
 
+def _shared_folder(settings: ClusterSettings) -> Path | None:
+    return Path(settings.shared_state) if settings.shared_state else None
+
+
 def _served_names(settings: ClusterSettings, tls: Tls | None) -> tuple[str, ...]:
     """Return the host names that the certificate is for; none without TLS."""
     if tls is None:
@@ -229,7 +233,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
         with bind(place, settings.host, settings.port) as listening:
             head: HeadProcess
             table = ConnectionTable(connection_limits(), clock.monotonic)
-            syslog, shared = syslog_of(place, settings, store), settings.shared_state
+            syslog = syslog_of(place, settings, store)
             about = ApiSettings(
                 root=place.root,
                 url=url_of(settings, listening, tls),
@@ -246,7 +250,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
                 needs=lambda: needs_of(settings),
                 invite=lambda node: invitation(head.turns.lent, node),
                 kept_out=lambda users: kept_out(place.root, settings.engine, users),
-                shared=Path(shared) if shared else None,
+                shared=_shared_folder(settings),
                 heads=lambda: head.turns.heads(),
                 sign_on=provider_of(settings, clock),
                 too_few_files=too_few_files,
@@ -320,10 +324,10 @@ def turns_of(
     def engine() -> LivingEngine:
         return engine_of(place, settings, channels, tokens, lambda: turns)
 
-    here = engine() if settings.engine == LOCAL else None
+    local_engine = engine() if settings.engine == LOCAL else None
 
     def term() -> LeaderTerm:
-        works = here or engine()
+        works = local_engine or engine()
         control = control_of(place, settings, store, clock, works, beside)
         forecasts = Forecasts(control, beside.foreteller)
         series, alerting = SeriesFile(place.series), alerting_of(control, place.root)
@@ -343,7 +347,7 @@ def turns_of(
             alerting=alerting,
             app=app,
             log_quota=app.state.house.log_quota,
-            lent=None if works is here else works,
+            lent=None if works is local_engine else works,
         )
 
     turns = Turns(
@@ -356,22 +360,22 @@ def turns_of(
         name=settings.head_name,
         alone=settings.store_file is None,
     )
-    return turns, here
+    return turns, local_engine
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="corral-head", description=__doc__)
     parser.add_argument("--dir", type=Path, required=True)
-    place = ClusterDir.chosen(parser.parse_args().dir)
+    cluster_dir = ClusterDir.chosen(parser.parse_args().dir)
     try:
-        place.create()
+        cluster_dir.create()
         os.chdir("/")  # do not block the removal of the current directory
-        with sole_head(place):
-            redaction = configure(place.head_log)
+        with sole_head(cluster_dir):
+            redaction = configure(cluster_dir.head_log)
             prepare()
-            settings = ClusterSettings.load(place) or ClusterSettings()
+            settings = ClusterSettings.load(cluster_dir) or ClusterSettings()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(serve(place, settings, redaction.hide))
+                runner.run(serve(cluster_dir, settings, redaction.hide))
     except CorralError as error:
         log.error("head_refused", code=error.code, error=error.message, hint=error.hint)
         print(f"{error.message}\n{error.hint}", file=sys.stderr)

@@ -25,7 +25,7 @@ class Redaction:
     """Hides values whose names denote secrets, bearer tokens, and registered tokens."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
-        self._known = [word for word in known if word]
+        self._known = [secret for secret in known if secret]
 
     def hide(self, word: str) -> None:
         """Keep one more token out of the log."""
@@ -41,8 +41,8 @@ class Redaction:
         return entry
 
     def cleaned(self, text: str) -> str:
-        for word in self._known:
-            text = text.replace(word, HIDDEN)
+        for secret in self._known:
+            text = text.replace(secret, HIDDEN)
         return _BEARER.sub(rf"\g<1>{HIDDEN}", text)
 
 

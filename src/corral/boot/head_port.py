@@ -21,13 +21,13 @@ def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
     """
     if port:
         return _asked_for(host, port)
-    if last := last_port(place):
+    if previous_port := last_port(place):
         try:
-            return _bind_socket(host, last)
+            return _bind_socket(host, previous_port)
         except OSError as error:
             if not is_loopback(host):
-                raise _port_unusable_error(host, last, error) from error
-            log.warning("port_taken", port=last, error=str(error))
+                raise _port_unusable_error(host, previous_port, error) from error
+            log.warning("port_taken", port=previous_port, error=str(error))
     try:
         return _bind_socket(host, 0)
     except OSError as error:

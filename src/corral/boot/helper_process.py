@@ -52,9 +52,9 @@ class HelperProcess:
 
     async def _running(self) -> Process:
         if self._process is None or self._process.returncode is not None:
-            words = [sys.executable, "-P", "-m", self.module]
+            command = [sys.executable, "-P", "-m", self.module]
             self._process = await create_subprocess_exec(
-                *words, stdin=PIPE, stdout=PIPE
+                *command, stdin=PIPE, stdout=PIPE
             )
         return self._process
 

@@ -59,8 +59,10 @@ class NodeTokens:
     async def register(self, node: NodeId, sha256: str) -> None:
         """Let it in by this token. Raises: StoreTrouble."""
         now = self._wall()
-        until = None if self._lasting_seconds is None else now + self._lasting_seconds
-        await admit_node(self._store, node, sha256, now, until=until)
+        expires_at = (
+            None if self._lasting_seconds is None else now + self._lasting_seconds
+        )
+        await admit_node(self._store, node, sha256, now, until=expires_at)
         if self._known is not None:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
@@ -94,12 +96,12 @@ class NodeTokens:
                 token_ids_by_node.setdefault(token.node, set()).add(token.id)
             elif token.node is not None and is_part(token.node):
                 revoked.append((token.node, token.id))
-        for part, id in revoked:
-            if part in token_ids_by_node:
-                token_ids_by_node[part].add(id)
+        for part_node, id in revoked:
+            if part_node in token_ids_by_node:
+                token_ids_by_node[part_node].add(id)
             else:
                 entry = _head_audit_entry(
-                    "token.forget", id, f"node {part}", self._wall()
+                    "token.forget", id, f"node {part_node}", self._wall()
                 )
                 await self._store.forget_token(id, entry=entry)
         return token_ids_by_node

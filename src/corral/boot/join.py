@@ -160,9 +160,9 @@ def join(
             f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME"
         )
     machine = settled(wanted.machine.with_values(nodes=1), count_gpus)
-    needs = JoinNeeds.model_validate(_call_head(place, wanted, "GET", "/v1/join"))
-    if needs.engine == "ray":
-        join_ray.check(needs)
+    join_needs = JoinNeeds.model_validate(_call_head(place, wanted, "GET", "/v1/join"))
+    if join_needs.engine == "ray":
+        join_ray.check(join_needs)
         join_ray.check_machine(machine)
     settings = _encode_node_settings(place, wanted, name, machine)
     policy = policy_with(NodePolicy(), policy_fields or {})
@@ -207,7 +207,7 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
     joined = Joined.load(place)
     if joined is None:
         return None
-    other = joined.url != wanted.url.rstrip("/") or wanted.name not in (
+    is_other_node = joined.url != wanted.url.rstrip("/") or wanted.name not in (
         None,
         joined.node,
     )
@@ -215,7 +215,7 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
         # it was removed there: what is left of it here counts for nothing
         forget(joined)
         return None
-    if other:
+    if is_other_node:
         raise Conflict(
             f"this machine is node {joined.node} of {joined.url} already",
             hint="leave that first: corral leave; or join from another directory with --dir",
@@ -225,8 +225,8 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
 
 def _own_name() -> str:
     """Return the machine's host name, as far as it is a valid node name."""
-    short = socket.gethostname().split(".")[0]
-    return _NO_NAME.sub("-", short).strip("-")[:63] or "node"
+    host_name = socket.gethostname().split(".")[0]
+    return _NO_NAME.sub("-", host_name).strip("-")[:63] or "node"
 
 
 def _encode_node_settings(
@@ -246,9 +246,13 @@ def _encode_node_settings(
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     (settings,) = local.of_nodes(place.root, memory_bytes)
     trusted = str(place.trusted) if wanted.url.startswith("https") else None
-    shared = of_machine.shared  # the folder `shared` here is no other machine's
+    shared_folder = of_machine.shared  # the folder `shared` here is no other machine's
     node_settings = msgspec.structs.replace(
-        settings, node=NodeId(name), trusted=trusted, shared=shared, own_machine=True
+        settings,
+        node=NodeId(name),
+        trusted=trusted,
+        shared=shared_folder,
+        own_machine=True,
     )
     return encode_settings(node_settings)
 
@@ -258,16 +262,20 @@ def _write_node_files(
 ) -> None:
     """Write the files that make the machine a node; joined.json comes last, when all
     others exist."""
-    place = joined.place
-    for folder in (place.nodes, joined.own, *(joined.own / name for name in _FOLDERS)):
+    cluster_dir = joined.place
+    for folder in (
+        cluster_dir.nodes,
+        joined.own,
+        *(joined.own / name for name in _FOLDERS),
+    ):
         folder.mkdir(mode=0o700, exist_ok=True)
     if trusted:
-        write_atomically(place.trusted, trusted)
+        write_atomically(cluster_dir.trusted, trusted)
     write_atomically(joined.own / "token", f"{secret}\n")
     write_atomically(joined.own / "node.json", settings.decode())
-    write_atomically(place.head_json, json.dumps({"url": joined.url}))
+    write_atomically(cluster_dir.head_json, json.dumps({"url": joined.url}))
     stored_join = {"url": joined.url, "node": joined.node, "folder": joined.folder}
-    write_atomically(place.joined, json.dumps(stored_join))
+    write_atomically(cluster_dir.joined, json.dumps(stored_join))
 
 
 def _write_policy(joined: Joined, policy: NodePolicy) -> None:
@@ -364,8 +372,8 @@ def kill(joined: Joined) -> None:
     """End the agent and all that it has started, at once."""
     if joined.on_ray:
         join_ray.end(joined.ray_dir)
-    words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(joined.dir)]
-    subprocess.run(words, check=True)
+    command = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(joined.dir)]
+    subprocess.run(command, check=True)
     # what starts here next is another node
     (joined.dir / "boot").unlink(missing_ok=True)
 

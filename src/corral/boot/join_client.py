@@ -72,11 +72,11 @@ def _connection(
     url: str, token: str, *, fingerprint: str, trusted: Path | None
 ) -> http.client.HTTPConnection:
     """Not connected yet. Raises: SpecInvalid."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme == "http" and is_loopback(host) and not fingerprint:
+    parsed_url = urlsplit(url)
+    host = parsed_url.hostname or ""
+    if parsed_url.scheme == "http" and is_loopback(host) and not fingerprint:
         return connection_to(url, token, timeout=TIMEOUT_SECONDS, trusted=None)
-    if parts.scheme != "https" or not host:
+    if parsed_url.scheme != "https" or not host:
         raise SpecInvalid(
             f"{url!r} is no address to send a token to",
             hint="write it as the head says it: https://HOST:PORT, see: corral node token",
@@ -88,7 +88,7 @@ def _connection(
             ssl.CERT_NONE,
         )  # see _check_fingerprint
     return http.client.HTTPSConnection(
-        host, parts.port, timeout=TIMEOUT_SECONDS, context=context
+        host, parsed_url.port, timeout=TIMEOUT_SECONDS, context=context
     )
 
 
@@ -99,9 +99,11 @@ def _check_fingerprint(
     if not fingerprint:
         return
     assert isinstance(connection.sock, ssl.SSLSocket)
-    shown = fingerprint_of(connection.sock.getpeercert(binary_form=True) or b"")
-    if shown != fingerprint.lower():
+    peer_fingerprint = fingerprint_of(
+        connection.sock.getpeercert(binary_form=True) or b""
+    )
+    if peer_fingerprint != fingerprint.lower():
         raise WrongHead(
-            f"the head at {url} shows another certificate: {shown}",
+            f"the head at {url} shows another certificate: {peer_fingerprint}",
             hint="nothing was sent to it; take a fresh line from the head: corral node token",
         )

@@ -55,10 +55,10 @@ def write(
     if machine.pretend:
         labels[PRETEND_LABEL] = machine.gpu_type or _GPU_TYPE
     count = machine.gpus or 0 if machine.pretend else machine.gpus
-    made = RayMember(
+    ray_member = RayMember(
         address=invitation.address, labels=labels, host=address, num_gpus=count
     )
-    made.save(folder)
+    ray_member.save(folder)
 
 
 def check_machine(machine: ClusterSettings) -> None:

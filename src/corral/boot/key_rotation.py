@@ -87,35 +87,35 @@ class HeadKeys:
             and now - float(json.loads(wrapped)["at"]) >= WRAPPED_SECONDS
         ):
             await self.store.change_agreed(WRAPPED, was=wrapped, now=None)
-        if gone := self.ring.forget_retired(now - RETIRED_SECONDS):
-            log.info("keys_forgotten", number=gone)
+        if forgotten_count := self.ring.forget_retired(now - RETIRED_SECONDS):
+            log.info("keys_forgotten", number=forgotten_count)
 
     async def rotate(self, entry: AuditEntry) -> KeyRotated:
         """Seal everything with a fresh key. Raises: Conflict when another rotation is
         under way; StoreTrouble, KeyTrouble, OSError."""
         await self.look(leads=True)
-        now, before = self.wall(), self.ring.check
-        fresh = self.ring.add(os.urandom(KEY_BYTES))
-        wrapped = b64encode(self.ring.wrap(fresh)).decode()
+        now, previous_key_id = self.wall(), self.ring.check
+        new_key_id = self.ring.add(os.urandom(KEY_BYTES))
+        wrapped = b64encode(self.ring.wrap(new_key_id)).decode()
         wrapped_key = json.dumps(
-            {"key": fresh, "under": before, "at": now, "wrapped": wrapped}
+            {"key": new_key_id, "under": previous_key_id, "at": now, "wrapped": wrapped}
         )
-        was = await self.store.agreed(WRAPPED)
+        previous_wrapped = await self.store.agreed(WRAPPED)
         if not await self.store.change_agreed(
-            WRAPPED, was=was, now=wrapped_key
+            WRAPPED, was=previous_wrapped, now=wrapped_key
         ) or not await self.store.change_agreed(
-            CURRENT, was=before, now=fresh, entry=entry
+            CURRENT, was=previous_key_id, now=new_key_id, entry=entry
         ):
             raise Conflict(
                 "another head has rotated the key at this moment",
                 hint="run it again if need be",
             )
-        self.ring.turn(fresh, now)
-        await self.store.record(rotation_entry(before, fresh, now))
+        self.ring.turn(new_key_id, now)
+        await self.store.record(rotation_entry(previous_key_id, new_key_id, now))
         sealed, left_over = await self._seal_anew()
-        log.info("key_rotated", key=fresh, sealed=sealed, left=left_over)
+        log.info("key_rotated", key=new_key_id, sealed=sealed, left=left_over)
         return KeyRotated(
-            key=fresh,
+            key=new_key_id,
             sealed=sealed,
             unreadable=left_over,
             earlier_until=now + RETIRED_SECONDS,
@@ -147,11 +147,11 @@ class HeadKeys:
             if sealed is None or self.ring.is_current(sealed):
                 continue
             try:
-                fresh = self.ring.seal(name, self.ring.open(name, sealed))
+                resealed_secret = self.ring.seal(name, self.ring.open(name, sealed))
             except KeyTrouble:
                 left_over += 1
                 continue
-            done += await self.store.seal_anew(name, was=sealed, now=fresh)
+            done += await self.store.seal_anew(name, was=sealed, now=resealed_secret)
         agreed_authority = await self.store.agreed(AUTHORITY)
         if agreed_authority is not None and not self.ring.is_current(
             b64decode(agreed_authority)

@@ -97,9 +97,9 @@ class RollCall:
                 name=head_seen.name,
                 url=head_seen.url,
                 leads=head_seen.name == leader,
-                silent_seconds=now - since,
+                silent_seconds=now - seen_at,
             )
-            for head_seen, since in self._seen.values()
+            for head_seen, seen_at in self._seen.values()
         ]
         return sorted(rows, key=lambda one: (not one.leads, one.name))
 

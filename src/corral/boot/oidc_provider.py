@@ -108,12 +108,12 @@ class Provider:
 
     async def _exchange_code(self, form: dict[str, str]) -> Mapping[str, Any]:
         about, headers = await self._discovered(), {"Accept": "application/json"}
-        ways = about.get(
+        auth_methods = about.get(
             "token_endpoint_auth_methods_supported", ["client_secret_basic"]
         )
         if self._secret is None:
             form = {**form, "client_id": self.rule.client_id}
-        elif "client_secret_basic" in ways:
+        elif "client_secret_basic" in auth_methods:
             pair = (
                 f"{quote(self.rule.client_id, safe='')}:{quote(self._secret, safe='')}"
             )
@@ -127,13 +127,14 @@ class Provider:
         status, answer = await self._ask("POST", about["token_endpoint"], form, headers)
         if status == 200:
             return answer
-        why = str(answer.get("error", status))[:100]
-        if why in ("invalid_grant", "invalid_request"):
+        error_code = str(answer.get("error", status))[:100]
+        if error_code in ("invalid_grant", "invalid_request"):
             raise SignOnRefused(
-                f"the provider does not take its code: {why}", hint="log in again"
+                f"the provider does not take its code: {error_code}",
+                hint="log in again",
             )
         raise ProviderTrouble(
-            f"{self.name} lets this head in no more than: {why}",
+            f"{self.name} lets this head in no more than: {error_code}",
             hint=f"{SETTINGS}; the secret is read by: corral up --oidc-secret-file FILE",
         )
 
@@ -247,7 +248,9 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
         client_id=settings.oidc_client_id,
         user_claim=settings.oidc_user_claim,
         role_claim=settings.oidc_role_claim,
-        roles=tuple(_parse_role_mapping(word) for word in settings.oidc_roles),
+        roles=tuple(
+            _parse_role_mapping(role_mapping) for role_mapping in settings.oidc_roles
+        ),
         domain=settings.oidc_domain,
         hosted_domain=settings.oidc_hosted_domain,
         creates=settings.oidc_create,
@@ -258,12 +261,17 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
 def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
     """Return the names of this machine's accounts below the first uid that people
     get."""
-    least = PEOPLE_FROM_UID
+    lowest_uid = PEOPLE_FROM_UID
     with suppress(OSError, ValueError):
-        words = [line.split() for line in login_defs.read_text().splitlines()]
-        least = next((int(line[1]) for line in words if line[:1] == ["UID_MIN"]), least)
+        line_fields = [line.split() for line in login_defs.read_text().splitlines()]
+        lowest_uid = next(
+            (int(line[1]) for line in line_fields if line[:1] == ["UID_MIN"]),
+            lowest_uid,
+        )
     return frozenset(
-        account.pw_name.lower() for account in pwd.getpwall() if account.pw_uid < least
+        account.pw_name.lower()
+        for account in pwd.getpwall()
+        if account.pw_uid < lowest_uid
     )
 
 

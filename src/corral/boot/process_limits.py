@@ -41,9 +41,11 @@ def prepare() -> None:
     """Before anything is opened or built. What this machine does not let is left as it
     is."""
     shape_heap()
-    most = raise_files()
-    if most < files_for(FEW_NODES):
-        log.warning("few_files", limit=most, agents=agents_in(most), hint=HINT)
+    file_limit = raise_files()
+    if file_limit < files_for(FEW_NODES):
+        log.warning(
+            "few_files", limit=file_limit, agents=agents_in(file_limit), hint=HINT
+        )
 
 
 def raise_files() -> int:
@@ -51,14 +53,16 @@ def raise_files() -> int:
     limit lets, up to MOST_FILES. A shell's soft limit of 1,024 is for programs that
     wait by select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target_limit = (
+        MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    )
+    if soft == resource.RLIM_INFINITY or soft >= target_limit:
         return soft if soft != resource.RLIM_INFINITY else MOST_FILES
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target_limit, hard))
     except (ValueError, OSError):  # the system may have a bound of its own below
         return soft
-    return wanted
+    return target_limit
 
 
 def files_for(nodes: int) -> int:
@@ -73,11 +77,12 @@ def agents_in(files: int) -> int:
 def too_few_files(nodes: int) -> str:
     """Return a warning if this process cannot hold this number of nodes; "" if it
     can."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY or files_for(nodes) <= most:
+    file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if file_limit == resource.RLIM_INFINITY or files_for(nodes) <= file_limit:
         return ""
     return (
-        f"the head may open {most} files, enough for the agents of {agents_in(most)} nodes, "
+        f"the head may open {file_limit} files, enough for the agents of "
+        f"{agents_in(file_limit)} nodes, "
         f"and there are {nodes}: {HINT}"
     )
 
@@ -85,11 +90,11 @@ def too_few_files(nodes: int) -> str:
 def connection_limits() -> ConnectionLimits:
     """Return the limits of the head's server: unproven connections take a quarter of
     its files at most, so that agents always find one."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     usual = ConnectionLimits()
-    if most == resource.RLIM_INFINITY:
+    if file_limit == resource.RLIM_INFINITY:
         return usual
-    total = min(usual.total, max(16, most // 4))
+    total = min(usual.total, max(16, file_limit // 4))
     return replace(usual, total=total, per_address=min(usual.per_address, total // 2))
 
 
@@ -103,7 +108,9 @@ def shape_heap() -> bool:
         _TRIM_THRESHOLD: SLACK_BYTES,
         _ARENA_MAX: ARENAS,
     }
-    return all([mallopt(what, value) == 1 for what, value in heap_options.items()])
+    return all(
+        [mallopt(parameter, value) == 1 for parameter, value in heap_options.items()]
+    )
 
 
 def give_back() -> bool:

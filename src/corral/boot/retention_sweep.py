@@ -51,8 +51,8 @@ async def sweep_logs(world: World, logs: Path) -> None:
     """Remove the folders of forgotten jobs; any other name is left alone. Raises:
     OSError."""
     names = await asyncio.to_thread(_list_directory, logs)
-    gone = [name for name in names if world.forgot(JobId(name))]
-    await asyncio.to_thread(_remove_log_folders, logs, gone)
+    forgotten_jobs = [name for name in names if world.forgot(JobId(name))]
+    await asyncio.to_thread(_remove_log_folders, logs, forgotten_jobs)
 
 
 async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
@@ -64,12 +64,14 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
     Raises: OSError, StoreTrouble.
     """
     digests = await asyncio.to_thread(_expired_snapshots, snapshots, now)
-    used = await store.workdirs() if digests else set()
-    gone = [name for name in digests if name.removesuffix(SNAPSHOT) not in used]
-    for name in gone:
+    used_digests = await store.workdirs() if digests else set()
+    unused_names = [
+        name for name in digests if name.removesuffix(SNAPSHOT) not in used_digests
+    ]
+    for name in unused_names:
         (snapshots / name).unlink(missing_ok=True)
-    if gone:
-        await store.drop_uploads([name.removesuffix(SNAPSHOT) for name in gone])
+    if unused_names:
+        await store.drop_uploads([name.removesuffix(SNAPSHOT) for name in unused_names])
 
 
 def _expired_snapshots(snapshots: Path, now: float) -> list[str]:

@@ -95,18 +95,18 @@ class KeyRing:
         Raises: KeyTrouble when none of the keys sealed it, or it is not what was
         sealed.
         """
-        again = f"set it again: corral secret set {name}"
+        reset_hint = f"set it again: corral secret set {name}"
         rest = sealed.removeprefix(FORM)
         if rest == sealed or len(rest) < ID_BYTES + NONCE_BYTES:
             raise KeyTrouble(
-                f"the secret {name} is not sealed as this corral seals", hint=again
+                f"the secret {name} is not sealed as this corral seals", hint=reset_hint
             )
         id, rest = rest[:ID_BYTES], rest[ID_BYTES:]
         key = next((key for key in self._keys if _key_id_bytes(key) == id), None)
         if key is None:
             raise KeyTrouble(
                 f"the secret {name} was sealed with a key that is not in {self._path}",
-                hint=f"put the key file that belongs to this store back, or {again}",
+                hint=f"put the key file that belongs to this store back, or {reset_hint}",
             )
         try:
             nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
@@ -114,7 +114,7 @@ class KeyRing:
         except InvalidTag as error:
             raise KeyTrouble(
                 f"the secret {name} is damaged, or was sealed under another name",
-                hint=again,
+                hint=reset_hint,
             ) from error
 
     def is_current(self, sealed: bytes) -> bool:
@@ -127,10 +127,10 @@ class KeyRing:
 
     def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
         """Signatures by the newest key, then by each that was in use at `made_at`."""
-        newest, *others = self._keys
+        newest_key, *earlier_keys = self._keys
         known_keys = [
-            newest,
-            *(key for key in others if self._retired.get(key, inf) >= made_at),
+            newest_key,
+            *(key for key in earlier_keys if self._retired.get(key, inf) >= made_at),
         ]
         signed = SIGNED + text.encode()
         return [hmac.digest(key, signed, "sha256").hex() for key in known_keys]
@@ -171,28 +171,30 @@ class KeyRing:
     def turn(self, check: str, at: float) -> None:
         """Seal with the key of this id from now on. The earlier ones open and verify
         still."""
-        newest = self._key_by_check(check)
-        others = [key for key in self._keys if key != newest]
-        self._retired.pop(newest, None)
-        for key in others:
+        newest_key = self._key_by_check(check)
+        earlier_keys = [key for key in self._keys if key != newest_key]
+        self._retired.pop(newest_key, None)
+        for key in earlier_keys:
             self._retired.setdefault(key, at)
-        self._keep((newest, *others))
+        self._keep((newest_key, *earlier_keys))
 
     def forget_retired(self, before: float) -> int:
         """Forget keys that were replaced before this moment. Returns: how many."""
         kept_keys = tuple(
             key for key in self._keys if self._retired.get(key, inf) >= before
         )
-        gone = len(self._keys) - len(kept_keys)
-        if gone:
+        forgotten_count = len(self._keys) - len(kept_keys)
+        if forgotten_count:
             self._keep(kept_keys)
-        return gone
+        return forgotten_count
 
     def _key_by_check(self, check: str) -> bytes:
         return next(key for key in self._keys if _key_id_bytes(key).hex() == check)
 
     def _keep(self, keys: tuple[bytes, ...]) -> None:
-        self._retired = {key: at for key, at in self._retired.items() if key in keys}
+        self._retired = {
+            key: retired_at for key, retired_at in self._retired.items() if key in keys
+        }
         lines = (
             f"{key.hex()} {self._retired[key]:.0f}"
             if key in self._retired

@@ -115,6 +115,10 @@ def _type_of(annotation: Any) -> tuple[type, bool, bool]:
     if get_origin(annotation) is Mapping:
         return get_args(annotation)[1], True, True
     if isinstance(annotation, UnionType):
-        (kind,) = (part for part in get_args(annotation) if part is not NoneType)
+        (kind,) = (
+            member_type
+            for member_type in get_args(annotation)
+            if member_type is not NoneType
+        )
         return kind, False, False
     return annotation, False, False

@@ -175,13 +175,15 @@ class ClusterSettings(DeclaredSettings):
             or not 0 <= (self.gpus or 0) <= MOST_GPUS
         ):
             gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
-            none = "corral up --host ADDRESS --nodes 0, which machines can join"
+            nodeless_command = (
+                "corral up --host ADDRESS --nodes 0, which machines can join"
+            )
             raise SpecInvalid(
                 f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have "
                 f"{fewest} to {MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
                 hint="for example: corral up --nodes 2 --gpus 2"
                 + (
-                    f"; for a head without a node of its own: {none}"
+                    f"; for a head without a node of its own: {nodeless_command}"
                     if self.nodes == 0
                     else ""
                 ),
@@ -358,14 +360,14 @@ def read_json(path: Path) -> Mapping[str, Any] | None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace the file as a whole, durably, readable by its owner alone."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
     ) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    fresh.rename(path)
+    temporary_path.rename(path)
 
 
 def keep_variable(
@@ -388,15 +390,15 @@ def keep_variable(
 def once(path: Path, content: bytes) -> bytes:
     """Return the content of a file. If it does not exist, create it with this content,
     mode 0600, durably."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     if not path.exists():
         with os.fdopen(
-            os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
         ) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):  # another made it first: then that one counts
-            os.link(fresh, path)
-        fresh.unlink()
+            os.link(temporary_path, path)
+        temporary_path.unlink()
     return path.read_bytes()

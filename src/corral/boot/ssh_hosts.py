@@ -92,9 +92,9 @@ def read_targets(text: str, where: str) -> list[SshHost]:
     ssh_hosts: list[SshHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            words = shlex.split(line, comments=True)
-            if words:
-                ssh_hosts.append(_parse_host_line(words))
+            host_fields = shlex.split(line, comments=True)
+            if host_fields:
+                ssh_hosts.append(_parse_host_line(host_fields))
         except ValueError as error:
             raise SpecInvalid(
                 f"{where}, line {number}: {error}",
@@ -102,17 +102,17 @@ def read_targets(text: str, where: str) -> list[SshHost]:
             ) from None
     places = [(ssh_host.host, ssh_host.port, ssh_host.words) for ssh_host in ssh_hosts]
     if not ssh_hosts or len(set(places)) < len(places):
-        what = "names the same host twice" if ssh_hosts else "names no host"
-        raise SpecInvalid(f"{where} {what}", hint="write one host a line")
+        complaint = "names the same host twice" if ssh_hosts else "names no host"
+        raise SpecInvalid(f"{where} {complaint}", hint="write one host a line")
     return ssh_hosts
 
 
 def _parse_host_line(words: Sequence[str]) -> SshHost:
     """Raises: ValueError."""
-    user, _, place = words[0].rpartition("@")
-    host, colon, port = place.rpartition(":")
-    if not colon or place.count(":") > 1 and not place.startswith("["):
-        host, port = place, str(SSH_PORT)
+    user, _, address = words[0].rpartition("@")
+    host, colon, port = address.rpartition(":")
+    if not colon or address.count(":") > 1 and not address.startswith("["):
+        host, port = address, str(SSH_PORT)
     host = host.strip("[]")
     if not host or host.startswith("-") or not port.isdecimal():
         raise ValueError(f"{words[0]!r} is no host")
@@ -230,10 +230,10 @@ async def _installed(
     assert wheel is not None
     python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
     installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *extra_packages))
-    code, out, _ = await _run_remote_script(connection, f'cat "{mark}"')
-    if code == 0 and out.strip() == installed:
+    code, stdout, _ = await _run_remote_script(connection, f'cat "{mark}"')
+    if code == 0 and stdout.strip() == installed:
         return python
-    code, out, _ = await _run_remote_script(
+    code, stdout, _ = await _run_remote_script(
         connection, _FIND.format(candidates=" ".join(_PYTHONS))
     )
     if code != 0:
@@ -245,18 +245,20 @@ async def _installed(
     await _upload_file(connection, REQUIREMENTS)
     pip = f'"{python}" -m pip install -q --disable-pip-version-check'
     steps = (
-        f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
+        f'{stdout.strip()} -m venv --clear "$HOME/{VENV}"',
         f'{pip} --require-hashes -r "$HOME/{WHEELS}/{REQUIREMENTS.name}"',
         f'{pip} --no-deps "$HOME/{WHEELS}/{wheel.name}"',
         *([f"{pip} {shlex.join(extra_packages)}"] if extra_packages else []),
         f'echo "{installed}" > "{mark}"',
     )
     for step in steps:
-        code, out, errors = await _run_remote_script(connection, step)
+        code, stdout, errors = await _run_remote_script(connection, step)
         if code != 0:
-            last = [line for line in (errors or out).splitlines() if line.strip()][-1:]
+            final_lines = [
+                line for line in (errors or stdout).splitlines() if line.strip()
+            ][-1:]
             raise HostFailed(
-                f"Corral cannot be installed there: {' '.join(last)[:200]}",
+                f"Corral cannot be installed there: {' '.join(final_lines)[:200]}",
                 hint=f"try it there: {step}",
             )
     return python
@@ -287,18 +289,18 @@ async def _join_cluster(
 
     Raises: HostFailed.
     """
-    words = ["join", by.url, *target.words, "--json"]
-    words += ["--fingerprint", by.fingerprint] if by.fingerprint else []
-    typed = f'"{python}" -P -c {shlex.quote(_MAIN)} {shlex.join(words)}'
+    join_arguments = ["join", by.url, *target.words, "--json"]
+    join_arguments += ["--fingerprint", by.fingerprint] if by.fingerprint else []
+    typed = f'"{python}" -P -c {shlex.quote(_MAIN)} {shlex.join(join_arguments)}'
     script = f"IFS= read -r CORRAL_JOIN_TOKEN; export CORRAL_JOIN_TOKEN; exec {typed}"
-    code, out, errors = await _run_remote_script(connection, script, f"{by.token}\n")
+    code, stdout, errors = await _run_remote_script(connection, script, f"{by.token}\n")
     try:
         if code == 0:
-            return str(json.loads(out)["id"])
+            return str(json.loads(stdout)["id"])
         error = json.loads(errors)["error"]
         raise HostFailed(str(error["message"]), hint=f"there: {error['hint']}")
     except (ValueError, KeyError, TypeError):
-        last_lines = (errors or out).strip().splitlines()[-1:]
+        last_lines = (errors or stdout).strip().splitlines()[-1:]
         raise HostFailed(
             f"corral join ended with code {code}: {' '.join(last_lines)[:200]}",
             hint=f"see by hand what it says: ssh {target.host}",

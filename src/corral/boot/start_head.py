@@ -73,17 +73,23 @@ def start_head(place: ClusterDir) -> None:
     Raises: StartFailed with the refusal of the head. If the head ends otherwise, or
     does not answer in time, the error holds the last lines of its log.
     """
-    log, before = place.head_log, logged_bytes(place)
-    words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
-    head = spawn(words, dict(os.environ), log)
+    log, since_bytes = place.head_log, logged_bytes(place)
+    command = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
+    head = spawn(command, dict(os.environ), log)
     give_up_at = time.monotonic() + START_SECONDS
     while not answers(place, head):
-        ended, status = os.waitpid(head, os.WNOHANG)
-        if ended and head_runs(place) and until(lambda: answers(place), START_SECONDS):
+        ended_pid, status = os.waitpid(head, os.WNOHANG)
+        if (
+            ended_pid
+            and head_runs(place)
+            and until(lambda: answers(place), START_SECONDS)
+        ):
             return
-        if ended or time.monotonic() > give_up_at:
+        if ended_pid or time.monotonic() > give_up_at:
             raise _start_failed_error(
-                log, before, os.waitstatus_to_exitcode(status) if ended else None
+                log,
+                since_bytes,
+                os.waitstatus_to_exitcode(status) if ended_pid else None,
             )
         time.sleep(POLL_SECONDS)
 
@@ -97,9 +103,9 @@ def _start_failed_error(log: Path, since_bytes: int, code: int | None) -> StartF
                 return StartFailed(
                     f"the head does not start: {failure['error']}", hint=failure["hint"]
                 )
-    why = "does not answer" if code is None else f"ended with code {code}"
+    outcome = "does not answer" if code is None else f"ended with code {code}"
     return StartFailed(
-        f"the head {why}; the last lines of {log}:\n{last_lines(log, since_bytes)}",
+        f"the head {outcome}; the last lines of {log}:\n{last_lines(log, since_bytes)}",
         hint=f"look at the whole log: less {log}",
     )
 
@@ -128,9 +134,9 @@ def announced(place: ClusterDir) -> tuple[str, int] | None:
 
 def healthy(url: str, trusted: Path | None = None) -> bool:
     """Whether a head answers there that the file, or this machine, vouches for."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
-    if parts.scheme == "https":
+    parsed_url = urlsplit(url)
+    host, port = parsed_url.hostname or "", parsed_url.port
+    if parsed_url.scheme == "https":
         context = trusting(trusted)
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, port, timeout=2.0, context=context

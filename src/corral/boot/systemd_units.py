@@ -78,16 +78,16 @@ def unit_of(
     node, which brings its agent."""
     if ray is not None:
         name, about = NODE, f"Corral, the Ray node of {place.root}"
-        words = [python, "-P", "-m", "corral.engines.ray.member", str(ray)]
+        command = [python, "-P", "-m", "corral.engines.ray.member", str(ray)]
     elif node is None:
         name, about = HEAD, f"Corral, the head of {place.root}"
-        words = [python, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
+        command = [python, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
     else:
         name, about = NODE, f"Corral, node {node.name}"
-        words = [python, "-P", "-m", "corral.agent", str(node)]
+        command = [python, "-P", "-m", "corral.agent", str(node)]
     text = TEMPLATE.format(
         about=about.replace("%", "%%"),
-        command=" ".join(map(_quote_exec_word, words)),
+        command=" ".join(map(_quote_exec_word, command)),
         target="default.target" if user else "multi-user.target",
     )
     return Unit(name=name, text=text, user=user)

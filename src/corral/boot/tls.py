@@ -110,8 +110,8 @@ def trusted_of(place: ClusterDir, settings: ClusterSettings) -> str | None:
 
 def names_of(host: str) -> tuple[str, ...]:
     """Names and addresses that a head which serves on this host may be called by."""
-    here = {"localhost", "127.0.0.1", "::1", gethostname(), *own_addresses()}
-    return tuple(sorted(here if is_any(host) else here | {host}))
+    own_names = {"localhost", "127.0.0.1", "::1", gethostname(), *own_addresses()}
+    return tuple(sorted(own_names if is_any(host) else own_names | {host}))
 
 
 def host_of(settings: ClusterSettings) -> str:
@@ -119,13 +119,13 @@ def host_of(settings: ClusterSettings) -> str:
     if not is_any(settings.host):
         return settings.host
     if settings.tls_certificate:
-        named = [
+        exact_names = [
             certificate_name
             for certificate_name in names_in(Path(settings.tls_certificate))
             if "*" not in certificate_name
         ]
-        if named:
-            return named[0]
+        if exact_names:
+            return exact_names[0]
     with suppress(OSError):
         return address_towards(ELSEWHERE)
     return next(iter(own_addresses()), LOOPBACK)
@@ -135,10 +135,12 @@ def names_in(certificate: Path) -> list[str]:
     """The names and addresses that a certificate is for; none of one that cannot be
     read."""
     try:
-        read = x509.load_pem_x509_certificate(certificate.read_bytes())
-        subject_alternative_name = read.extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        ).value
+        parsed_certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
+        subject_alternative_name = (
+            parsed_certificate.extensions.get_extension_for_class(
+                x509.SubjectAlternativeName
+            ).value
+        )
     except (OSError, ValueError, x509.ExtensionNotFound):
         return []
     addresses = subject_alternative_name.get_values_for_type(x509.IPAddress)
@@ -227,9 +229,9 @@ async def agree_on_authority(
     )
     agreed = keys.open(AUTHORITY, b64decode(agreed_text))
     if agreed != own_authority:
-        ends = agreed.index(_BEGIN)
-        write_atomically(place.tls / CA_KEY, agreed[:ends].decode())
-        write_atomically(place.trusted, agreed[ends:].decode())
+        key_end = agreed.index(_BEGIN)
+        write_atomically(place.tls / CA_KEY, agreed[:key_end].decode())
+        write_atomically(place.trusted, agreed[key_end:].decode())
         log.info("authority_agreed")
 
 
@@ -241,7 +243,7 @@ def _sign_head_certificate(
     now: datetime,
 ) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Corral head")])
-    by = authority_key.public_key()
+    issuer_key = authority_key.public_key()
     return (
         _certificate_builder(name, authority.subject, key.public_key(), now, DAYS)
         .add_extension(
@@ -256,7 +258,8 @@ def _sign_head_certificate(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
         )
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key),
+            critical=False,
         )
         .sign(authority_key, hashes.SHA256())
     )
@@ -311,8 +314,11 @@ def _is_certificate_valid(
         key, certificate
     ):
         return False
-    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    lasts = begins <= now < ends - timedelta(days=RENEW_DAYS)
+    begins, valid_until = (
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+    )
+    lasts = begins <= now < valid_until - timedelta(days=RENEW_DAYS)
     return lasts and {_general_name(name) for name in names} <= set(alternative.value)
 
 

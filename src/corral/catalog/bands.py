@@ -96,16 +96,16 @@ def gpu_band(name: str, chip: str) -> ErrorBand | None:
     One source is not enough to believe that a chip is predicted better than its kind.
     """
     known_bands = bands()
-    error_band, other = (
+    error_band, wider_band = (
         known_bands.get(f"{name}.{chip}"),
         known_bands.get(unmeasured(name)),
     )
-    if error_band is None or other is None:
-        return error_band or other or band(name)
+    if error_band is None or wider_band is None:
+        return error_band or wider_band or band(name)
     return (
         error_band
         if error_band.sources > 1
-        else max(error_band, other, key=lambda one: one.quoted)
+        else max(error_band, wider_band, key=lambda one: one.quoted)
     )
 
 
@@ -146,11 +146,11 @@ def written(bands: Iterable[ErrorBand]) -> str:
 
 def bands_of(facts: Facts) -> dict[str, ErrorBand]:
     """Raises: ValueError where one is not whole."""
-    named: dict[str, ErrorBand] = {}
+    bands_by_name: dict[str, ErrorBand] = {}
     for name, own_facts in facts.items():
         if missing := {*SHARES, "rows", "sources"} - own_facts.keys():
             raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
-        named[name] = ErrorBand(
+        bands_by_name[name] = ErrorBand(
             name=name,
             mean=own_facts["mean"].number,
             median=own_facts["median"].number,
@@ -161,8 +161,8 @@ def bands_of(facts: Facts) -> dict[str, ErrorBand]:
             date=own_facts["rows"].date,
         )
     return {
-        name: replace(error_band, is_lone=_is_lone(error_band, named))
-        for name, error_band in named.items()
+        name: replace(error_band, is_lone=_is_lone(error_band, bands_by_name))
+        for name, error_band in bands_by_name.items()
     }
 
 

@@ -76,11 +76,11 @@ def usual_pue() -> Mapping[str, float]:
 
 def region_aliases() -> dict[str, str]:
     """Other names of regions, their titles among them, to their own."""
-    named: dict[str, str] = {}
+    name_by_alias: dict[str, str] = {}
     for name, facts in _regions_with_quantity("carbon").items():
-        others = facts["aliases"].value.split(";") if "aliases" in facts else []
-        named |= dict.fromkeys((*others, facts["title"].value), name)
-    return named
+        alias_names = facts["aliases"].value.split(";") if "aliases" in facts else []
+        name_by_alias |= dict.fromkeys((*alias_names, facts["title"].value), name)
+    return name_by_alias
 
 
 def _regions_with_quantity(quantity: str) -> Facts:

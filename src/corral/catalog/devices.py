@@ -96,16 +96,18 @@ def devices() -> tuple[Device, ...]:
 def spelled(name: str) -> str:
     """A name without what its writers do differently: vendor, memory's kind, power
     limit."""
-    words = re.findall(r"[a-z0-9]+", name.lower())
+    name_words = re.findall(r"[a-z0-9]+", name.lower())
     return "".join(
-        SOCKETS.get(word, word) for word in words if not SILENT.fullmatch(word)
+        SOCKETS.get(name_word, name_word)
+        for name_word in name_words
+        if not SILENT.fullmatch(name_word)
     )
 
 
 def _flops_by_precision(facts: Mapping[str, Fact]) -> dict[Precision, float]:
-    named = {precision: f"{precision}_dense" for precision in Precision}
+    quantity_names = {precision: f"{precision}_dense" for precision in Precision}
     return {
         precision: facts[quantity].number * 1e12
-        for precision, quantity in named.items()
+        for precision, quantity in quantity_names.items()
         if quantity in facts
     }

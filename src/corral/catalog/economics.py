@@ -79,11 +79,11 @@ def assume(
 def _validate_assumption(one: Assumption, value: float) -> None:
     is_share = one.unit.startswith("share")
     if not 0 <= value <= MOST or (is_share and value >= 1):
-        most = (
+        bound_text = (
             " and below 1, for example 0.2 for 20 %" if is_share else f" to {MOST:,.0f}"
         )
         raise SpecInvalid(
-            f"{one.name} is {value:g}", hint=f"give a number from 0 on{most}"
+            f"{one.name} is {value:g}", hint=f"give a number from 0 on{bound_text}"
         )
     if one.name == "pue" and value < 1:
         raise SpecInvalid(

@@ -90,13 +90,13 @@ def table(name: str) -> Facts:
 
 def by_subject(facts: Iterable[Fact]) -> Facts:
     """Raises: ValueError where a quantity is given twice."""
-    named: dict[str, dict[str, Fact]] = {}
+    facts_by_subject: dict[str, dict[str, Fact]] = {}
     for fact in facts:
-        own_facts = named.setdefault(fact.subject, {})
+        own_facts = facts_by_subject.setdefault(fact.subject, {})
         if fact.quantity in own_facts:
             raise ValueError(f"{fact.quantity} of {fact.subject} is given twice")
         own_facts[fact.quantity] = fact
-    return named
+    return facts_by_subject
 
 
 def tables() -> tuple[str, ...]:
@@ -131,11 +131,11 @@ def subject(
 
     Raises: NotFound, with the nearest name.
     """
-    wanted = spelled(name)
+    search_key = spelled(name)
     for known_subject in known:
-        if spelled(known_subject) == wanted:
+        if spelled(known_subject) == search_key:
             return known[known_subject]
     for alias, known_subject in aliases.items():
-        if spelled(alias) == wanted:
+        if spelled(alias) == search_key:
             return known[known_subject]
     raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {listed}")

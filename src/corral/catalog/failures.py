@@ -69,12 +69,12 @@ def seen() -> tuple[ClusterFailures, ...]:
 def failing_parts() -> tuple[FailingPart, ...]:
     """Return the shares of failed parts in Llama 3's 54 days; they sum to 1."""
     part_rows = table("failure_parts")
-    whole = sum(facts["count"].number for facts in part_rows.values())
+    total_count = sum(facts["count"].number for facts in part_rows.values())
     return tuple(
         FailingPart(
             name=name,
             title=facts["title"].value,
-            share=facts["count"].number / whole,
+            share=facts["count"].number / total_count,
             per="gpu" if facts["per"].value == "gpu" else "node",
         )
         for name, facts in part_rows.items()

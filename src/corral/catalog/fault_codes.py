@@ -60,8 +60,8 @@ def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
 
     Raises: KeyError for a kind that the table lacks.
     """
-    named, others = _by_code()
-    subject = named.get((kind, code)) or others[kind]
+    subject_by_code, fallback_subjects = _by_code()
+    subject = subject_by_code.get((kind, code)) or fallback_subjects[kind]
     return _fault_code_from_row(subject, table("fault_codes")[subject], family)
 
 
@@ -82,14 +82,16 @@ def named_by_driver(recovery: str) -> Remedy | None:
 
     The most thorough of what they name counts.
     """
-    words = recovery.lower()
+    message_text = recovery.lower()
     rows = [
         facts
         for facts in table("fault_codes").values()
         if facts["kind"].value == RECOVERY
     ]
     remedies = [
-        Remedy(row["action"].value) for row in rows if row["title"].value in words
+        Remedy(row["action"].value)
+        for row in rows
+        if row["title"].value in message_text
     ]
     return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
@@ -142,29 +144,29 @@ def _by_code() -> tuple[
     dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]
 ]:
     """Subjects by kind and code, and by kind those that stand for all others."""
-    named: dict[tuple[SignalKind, int | None], str] = {}
-    others: dict[SignalKind, str] = {}
+    subject_by_code: dict[tuple[SignalKind, int | None], str] = {}
+    fallback_subjects: dict[SignalKind, str] = {}
     for subject, row in table("fault_codes").items():
         if row["kind"].value == RECOVERY:
             continue
         kind = SignalKind(row["kind"].value)
         if "codes" not in row:
-            others[kind] = subject
+            fallback_subjects[kind] = subject
         for code in codes_in(row["codes"].value) if "codes" in row else ():
-            if (kind, code) in named:
+            if (kind, code) in subject_by_code:
                 raise ValueError(
-                    f"{kind} {code} is in {named[kind, code]} and in {subject}"
+                    f"{kind} {code} is in {subject_by_code[kind, code]} and in {subject}"
                 )
-            named[kind, code] = subject
-    for (kind, _), subject in named.items():
-        others.setdefault(kind, subject)
-    return named, others
+            subject_by_code[kind, code] = subject
+    for (kind, _), subject in subject_by_code.items():
+        fallback_subjects.setdefault(kind, subject)
+    return subject_by_code, fallback_subjects
 
 
 def codes_in(text: str) -> tuple[int, ...]:
     """48, or 144-150, or several of both."""
     found_codes: list[int] = []
-    for part in text.split():
-        first, _, last = part.partition("-")
-        found_codes += range(int(first), int(last or first) + 1)
+    for code_range in text.split():
+        first_code, _, last_code = code_range.partition("-")
+        found_codes += range(int(first_code), int(last_code or first_code) + 1)
     return tuple(found_codes)

@@ -121,9 +121,12 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
         LookupError,
         AttributeError,
     ) as wrong:
-        what = f"the configuration says something that cannot be: {_truncate_text(str(wrong), 200)}"
+        message = (
+            "the configuration says something that cannot be: "
+            f"{_truncate_text(str(wrong), 200)}"
+        )
         raise ModelRefused(
-            what, hint="give the config.json as it came with the model"
+            message, hint="give the config.json as it came with the model"
         ) from wrong
 
 
@@ -133,33 +136,36 @@ def _model_from_config(config: Mapping[str, Any], name: str) -> Model:
         for key in TEXT:
             if isinstance(inner := config.get(key), Mapping):
                 usual = NESTED.get(str(inner.get("model_type")), {})
-                words = model_of_config(
+                text_model = model_of_config(
                     {"model_type": f"{kind}_text", **usual, **inner}, name or kind
                 )
-                return replace(words, left_out=_describe_encoders(config))
+                return replace(text_model, left_out=_describe_encoders(config))
     family = _find_model_family(kind)
-    read = Config(config, family)
-    _refuse_what_is_not_plain(read)
-    hidden, heads = read.number(*HIDDEN, least=1), read.number(*HEADS, least=1)
-    layers = read.number(*LAYERS, least=1, most=MOST_LAYERS)
-    context = read.number(*CONTEXT, default=0)
-    latent = _read_latent_attention(read) if family.latent else None
-    head_dim = latent[1] if latent else _head_dim(read, hidden, heads)
-    experts = _read_experts(read, family, layers)
-    window, window_layers = _read_window_layers(read, family, layers)
+    config_reader = Config(config, family)
+    _refuse_what_is_not_plain(config_reader)
+    hidden, heads = (
+        config_reader.number(*HIDDEN, least=1),
+        config_reader.number(*HEADS, least=1),
+    )
+    layers = config_reader.number(*LAYERS, least=1, most=MOST_LAYERS)
+    context = config_reader.number(*CONTEXT, default=0)
+    latent = _read_latent_attention(config_reader) if family.latent else None
+    head_dim = latent[1] if latent else _head_dim(config_reader, hidden, heads)
+    experts = _read_experts(config_reader, family, layers)
+    window, window_layers = _read_window_layers(config_reader, family, layers)
     base = Model(
         name=name or str(config.get("_name_or_path") or kind),
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=_kv_heads(read, kind, heads),
+        kv_heads=_kv_heads(config_reader, kind, heads),
         head_dim=head_dim,
-        ffn=_read_ffn_size(read, kind, hidden),
-        vocab=read.number(*VOCAB, least=1),
+        ffn=_read_ffn_size(config_reader, kind, hidden),
+        vocab=config_reader.number(*VOCAB, least=1),
         is_gated=family.is_gated,
-        is_tied=bool(read.get("tie_word_embeddings", default=family.is_tied)),
+        is_tied=bool(config_reader.get("tie_word_embeddings", default=family.is_tied)),
         has_bias=family.qkv_bias and family.mlp_bias,
-        positions=_positions(read, kind, family, context),
+        positions=_positions(config_reader, kind, family, context),
         context=context,
         window=window,
         window_layers=window_layers,
@@ -170,7 +176,7 @@ def _model_from_config(config: Mapping[str, Any], name: str) -> Model:
     )
     return replace(
         base,
-        layer_vectors=_layer_vectors(base, kind, family, read),
+        layer_vectors=_layer_vectors(base, kind, family, config_reader),
         outer_vectors=_outer_vectors(base, family),
     )
 
@@ -191,12 +197,14 @@ def _describe_encoders(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Map each encoder of images or sound to its parameters, where its sizes are
     given."""
     towers: dict[str, str] = {}
-    for key, word in TOWERS.items():
-        if not (tower := config.get(key)) or word in towers:
+    for key, encoder_name in TOWERS.items():
+        if not (tower := config.get(key)) or encoder_name in towers:
             continue
         billions = _tower_parameters(tower) / 1e9 if isinstance(tower, Mapping) else 0.0
-        towers[word] = (
-            f"{word} (about {billions:.1f} billion parameters)" if billions else word
+        towers[encoder_name] = (
+            f"{encoder_name} (about {billions:.1f} billion parameters)"
+            if billions
+            else encoder_name
         )
     return tuple(towers.values())
 
@@ -303,14 +311,14 @@ def _read_experts(read: Config, family: ModelFamily, layers: int) -> Experts | N
     count = read.number(keys["count"])
     if count <= 1:
         return None
-    every = read.number(keys["every"], default=1) if "every" in keys else 1
+    layer_interval = read.number(keys["every"], default=1) if "every" in keys else 1
     return Experts(
         count=count,
         per_token=read.number(keys["per_token"], "experts_per_token"),
         ffn=read.number(keys.get("ffn", "intermediate_size"), "intermediate_size"),
         shared=read.number(keys["shared"], default=0) if "shared" in keys else 0,
         dense_layers=_dense_layers(read, keys, layers),
-        every=every,
+        every=layer_interval,
         shared_ffn=read.number(keys["shared_ffn"], default=0)
         if "shared_ffn" in keys
         else 0,
@@ -355,17 +363,17 @@ def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     norms = _count_layer_norms(kind, family, read) * family.norm_vectors * model.hidden
     norms += _query_norms(model, family, read)
-    says = read.get("attention_bias", "use_qkv_bias", "bias")
-    qkv = family.qkv_bias if says is None else bool(says)
-    out = (
+    bias_setting = read.get("attention_bias", "use_qkv_bias", "bias")
+    qkv = family.qkv_bias if bias_setting is None else bool(bias_setting)
+    has_output_bias = (
         family.out_bias
-        if says is None
+        if bias_setting is None
         else qkv and (family.out_bias or not family.qkv_bias)
     )
     mlp = read.get(
         "mlp_bias", "bias" if kind == "falcon" else "mlp_bias", default=family.mlp_bias
     )
-    biases = (queries + 2 * keys) * qkv + model.hidden * out
+    biases = (queries + 2 * keys) * qkv + model.hidden * has_output_bias
     biases += ((2 if family.is_gated else 1) * model.ffn + model.hidden) * bool(mlp)
     if model.experts and (family.sinks or read.get("topk_method") == "noaux_tc"):
         biases += model.experts.count  # of the router

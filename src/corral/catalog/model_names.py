@@ -23,9 +23,9 @@ def model(name: str) -> Model:
     Raises: NotFound, with the nearest name; ModelRefused where such a model is not
     known, and why.
     """
-    for word in _split_name_words(name):
-        if word in REFUSED:
-            raise ModelRefused(f"{name} is not known: {REFUSED[word]}", hint=PLAIN)
+    for name_word in _split_name_words(name):
+        if name_word in REFUSED:
+            raise ModelRefused(f"{name} is not known: {REFUSED[name_word]}", hint=PLAIN)
     return _model_from_facts(
         subject("model", name, table("models"), aliases(), spelled, listed="models")
     )
@@ -38,11 +38,11 @@ def models() -> tuple[Model, ...]:
 
 def aliases() -> dict[str, str]:
     """Other names of models, their titles among them, to their own."""
-    named: dict[str, str] = {}
+    name_by_alias: dict[str, str] = {}
     for name, facts in table("models").items():
-        others = facts["aliases"].value.split(";") if "aliases" in facts else []
-        named |= dict.fromkeys((*others, facts["title"].value), name)
-    return named
+        alias_names = facts["aliases"].value.split(";") if "aliases" in facts else []
+        name_by_alias |= dict.fromkeys((*alias_names, facts["title"].value), name)
+    return name_by_alias
 
 
 def _split_name_words(name: str) -> list[str]:
@@ -52,10 +52,10 @@ def _split_name_words(name: str) -> list[str]:
 
 def spelled(name: str) -> str:
     """Name without the words for its tuning, form or date."""
-    words = _split_name_words(name)
-    return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(
-        words
-    )
+    name_words = _split_name_words(name)
+    return "".join(
+        name_word for name_word in name_words if not SILENT.fullmatch(name_word)
+    ) or "".join(name_words)
 
 
 def _model_from_facts(facts: Mapping[str, Fact]) -> Model:
@@ -92,11 +92,11 @@ def _model_from_facts(facts: Mapping[str, Fact]) -> Model:
 def _latent_from_facts(facts: Mapping[str, Fact]) -> Latent | None:
     if "latent_kv_rank" not in facts:
         return None
-    named = {
+    latent_sizes = {
         quantity: round(facts[f"latent_{quantity}"].number)
         for quantity in ("kv_rank", "query_rank", "rope_dim", "value_dim")
     }
-    return Latent(**named)
+    return Latent(**latent_sizes)
 
 
 def _experts_from_facts(facts: Mapping[str, Fact]) -> Experts | None:
@@ -106,9 +106,9 @@ def _experts_from_facts(facts: Mapping[str, Fact]) -> Experts | None:
         *("count", "per_token", "ffn", "shared", "dense_layers", "every", "shared_ffn"),
         *("groups", "groups_per_token"),
     )
-    named = {
+    expert_sizes = {
         size: round(facts[f"experts_{size}"].number)
         for size in sizes
         if f"experts_{size}" in facts
     }
-    return Experts(**named, has_bias="experts_biased" in facts)
+    return Experts(**expert_sizes, has_bias="experts_biased" in facts)

@@ -204,16 +204,18 @@ class Model:
         return self.embedding_parameters + self.head_parameters + vectors
 
     def _layers_with(self, *, per_token: bool) -> int:
-        each = self.attention_parameters + self.layer_extras
+        parameters_per_layer = self.attention_parameters + self.layer_extras
         dense = (self.layers - self.moe_layers) * self.dense_ffn_parameters
-        total = self.layers * each + dense
+        total = self.layers * parameters_per_layer + dense
         if self.experts is None:
             return total
         passed = self.experts.per_token if per_token else self.experts.count
         router = self.hidden * self.experts.count
-        shared = self._ffn_weight_count(self.experts.shared_ffn)
+        shared_ffn_weights = self._ffn_weight_count(self.experts.shared_ffn)
         layer_parameters = (
-            (passed + self.experts.shared) * self.expert_parameters + shared + router
+            (passed + self.experts.shared) * self.expert_parameters
+            + shared_ffn_weights
+            + router
         )
         return total + self.moe_layers * layer_parameters
 
@@ -282,12 +284,19 @@ def _refuse_what_does_not_fit(
     ffn: int,
 ) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab}
-    others = {"kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn}  # 0: not given
-    for what, size in (sizes | others).items():
-        least, most = int(what in sizes), MOST_LAYERS if what == "layers" else MOST
-        if not least <= size <= most:
-            hint = f"give {what} from {least} to {most:,}"
-            raise ModelRefused(f"a model has {size:.6g} {what}", hint=hint)
+    optional_sizes = {
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "ffn": ffn,
+    }  # 0: not given
+    for size_name, size in (sizes | optional_sizes).items():
+        minimum, maximum = (
+            int(size_name in sizes),
+            MOST_LAYERS if size_name == "layers" else MOST,
+        )
+        if not minimum <= size <= maximum:
+            hint = f"give {size_name} from {minimum} to {maximum:,}"
+            raise ModelRefused(f"a model has {size:.6g} {size_name}", hint=hint)
     if not head_dim and hidden % heads:
         raise ModelRefused(
             f"{hidden} does not come out even over {heads} heads",
@@ -305,4 +314,6 @@ def _refuse_what_does_not_fit(
 
 def _largest_divisor(whole: int, near: int) -> int:
     """The largest part of `whole` that is no more than `near`."""
-    return next(part for part in range(min(near, whole), 0, -1) if whole % part == 0)
+    return next(
+        divisor for divisor in range(min(near, whole), 0, -1) if whole % divisor == 0
+    )

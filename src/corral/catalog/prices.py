@@ -75,8 +75,8 @@ class PriceList:
         """Return the offers without those a year older than the newest one, the
         cheapest first."""
         offers = self.rent(device, kind, cloud)
-        newest = max((offer.date for offer in offers), default=date.min)
-        return tuple(offer for offer in offers if newest - offer.date <= MOST_AGE)
+        newest_date = max((offer.date for offer in offers), default=date.min)
+        return tuple(offer for offer in offers if newest_date - offer.date <= MOST_AGE)
 
     def typical(self, device: str, kind: str = "on_demand") -> float:
         """The median of what the clouds ask now, in USD a GPU-hour.

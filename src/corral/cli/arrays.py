@@ -40,14 +40,14 @@ def found(
     its newest (sweep), its jobs by index. Raises: NotFound."""
     try:
         found_one = call(job)
-        if whose := getattr(found_one, "whose", ""):
-            note(whose)
+        if owner_text := getattr(found_one, "whose", ""):
+            note(owner_text)
         return found_one
     except NotFound:
-        parts = client.array(job, everything=True)
-        if not parts:
+        array_jobs = client.array(job, everything=True)
+        if not array_jobs:
             raise
-        return parts
+        return array_jobs
 
 
 def members(client: "Client", job: str) -> list[str]:
@@ -58,12 +58,12 @@ def members(client: "Client", job: str) -> list[str]:
     found_job = found(client, job, client.job)
     if not isinstance(found_job, list) and not found_job.is_over:
         return [job]
-    parts = [part.id for part in client.array(job)]
-    if not parts and isinstance(found_job, list):
+    unfinished_ids = [array_job.id for array_job in client.array(job)]
+    if not unfinished_ids and isinstance(found_job, list):
         raise Conflict(
             f"all jobs of {job} are over already", hint=f"run: corral show {job}"
         )
-    return parts or [job]
+    return unfinished_ids or [job]
 
 
 def name_of(jobs: "Sequence[api.JobView]") -> str:
@@ -79,7 +79,12 @@ def show_array(jobs: "Sequence[api.JobView]", now: float, common: Common) -> Non
     show_pairs(
         [
             ("array", f"{name_of(jobs)} ({jobs[0].array})"),
-            ("jobs", ", ".join(f"{count} {word}" for word, count in counts.items())),
+            (
+                "jobs",
+                ", ".join(
+                    f"{count} {state_name}" for state_name, count in counts.items()
+                ),
+            ),
             (
                 "owner",
                 f"{jobs[0].owner}, queue {jobs[0].queue}, priority {jobs[0].priority}",
@@ -127,13 +132,13 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
         )
         return
     name = name_of(jobs)
-    for group, why in rows_by_part:
+    for group, explanation in rows_by_part:
         alike = len({job.reason for job in group}) == 1
         of = "" if alike else f"{group[0].array_index}: "
-        reason = f": {of}{clean(why.reason)}" if why.reason else ""
-        are = "is" if len(group) == 1 else "are"
-        say(f"{name} {spans_of(group)} {are} {why.state}{reason}")
-        say_sooner(why)
+        reason = f": {of}{clean(explanation.reason)}" if explanation.reason else ""
+        verb = "is" if len(group) == 1 else "are"
+        say(f"{name} {spans_of(group)} {verb} {explanation.state}{reason}")
+        say_sooner(explanation)
 
 
 def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
@@ -169,25 +174,25 @@ def say_sooner(found: "api.Why") -> None:
 
 def line_text(found: "api.Why") -> str:
     """For example: it is number 2 of 3 in line; Slurm's word for that is Resources."""
-    place = (
+    place_text = (
         f"it is number {found.place} of {found.waiting} in line" if found.place else ""
     )
     slurm = f"Slurm's word for that is {found.slurm}" if found.slurm else ""
-    return "; ".join(filter(None, (place, slurm)))
+    return "; ".join(filter(None, (place_text, slurm)))
 
 
 def end_text(ending: "api.ExpectedEndView") -> str:
     """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at
     14:05."""
-    by = (
+    limit_text = (
         f"by its limit at {clock_text(ending.ends_by)}"
         if ending.ends_by is not None
         else ""
     )
     if ending.text:
-        return "; ".join(filter(None, (ending.text, by)))
-    if by:
-        return f"ends {by} at the latest"
+        return "; ".join(filter(None, (ending.text, limit_text)))
+    if limit_text:
+        return f"ends {limit_text} at the latest"
     return "has no limit, and no job like it has ended: its end cannot be estimated"
 
 
@@ -196,11 +201,11 @@ def when_text(forecast: "api.StartForecastView") -> str:
     to 3 h."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
-    parts = (
+    clauses = (
         f"starts {forecast.text}, and ends {forecast.ends.text}",
         given_up_text(forecast),
     )
-    return "; ".join(filter(None, parts))
+    return "; ".join(filter(None, clauses))
 
 
 def spans_of(jobs: "Sequence[api.JobView]") -> str:
@@ -211,13 +216,16 @@ def spans_of(jobs: "Sequence[api.JobView]") -> str:
             spans[-1][1] = index
         else:
             spans.append([index, index])
-    texts = [str(low) if low == high else f"{low}-{high}" for low, high in spans]
-    more = (
+    texts = [
+        str(first_index) if first_index == last_index else f"{first_index}-{last_index}"
+        for first_index, last_index in spans
+    ]
+    surplus_text = (
         f" and {len(texts) - MOST_INDICES} more spans"
         if len(texts) > MOST_INDICES
         else ""
     )
-    return ", ".join(texts[:MOST_INDICES]) + more
+    return ", ".join(texts[:MOST_INDICES]) + surplus_text
 
 
 def print_logs_of(

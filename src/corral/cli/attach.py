@@ -87,12 +87,12 @@ def raw_terminal(*, wanted: bool) -> Iterator[None]:
     if not wanted or not sys.stdin.isatty():
         yield
         return
-    before = termios.tcgetattr(sys.stdin)
+    saved_attributes = termios.tcgetattr(sys.stdin)
     try:
         tty.setraw(sys.stdin)
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, saved_attributes)
 
 
 def pump(terminal: "ClientConnection") -> int:
@@ -125,8 +125,8 @@ def _send_keys(terminal: "ClientConnection") -> None:
 
     with contextlib.suppress(ConnectionClosed, OSError):
         while data := os.read(sys.stdin.fileno(), PIECE):
-            before, key_bytes, _ = data.partition(DETACH)
-            terminal.send(before)
+            bytes_to_send, key_bytes, _ = data.partition(DETACH)
+            terminal.send(bytes_to_send)
             if key_bytes and sys.stdin.isatty():
                 terminal.close()
                 return

@@ -81,12 +81,12 @@ def audit(
             f"--limit {limit}: 1 to 10,000 can be shown",
             hint="corral audit --limit 100",
         )
-    after = (
+    since_seconds = (
         0.0 if since is None else max(0.0, SystemClock().wall() - _parse_since(since))
     )
     if export is not None:
-        return _export_entries(common, export, user, after, what or "")
-    _print_entries(common, user, after, what or "", limit)
+        return _export_entries(common, export, user, since_seconds, what or "")
+    _print_entries(common, user, since_seconds, what or "", limit)
     return DONE
 
 
@@ -137,18 +137,18 @@ def _format_result(entry: "AuditEntryView") -> str:
 def _export_entries(
     common: Common, to: str, user: str | None, since: float, what: str
 ) -> int:
-    written, after = 0, 0
-    with common.client() as client, _open_export_file(to) as out:
+    written, last_number = 0, 0
+    with common.client() as client, _open_export_file(to) as export_file:
         while page := client.audit(
-            user=user, since=since, after=after, limit=MOST_ROWS
+            user=user, since=since, after=last_number, limit=MOST_ROWS
         ):
             for audit_entry_view in page:
                 if audit_entry_view.what.startswith(what):
-                    out.write(audit_entry_view.model_dump_json() + "\n")
+                    export_file.write(audit_entry_view.model_dump_json() + "\n")
                     written += 1
-            after = page[-1].number
+            last_number = page[-1].number
     if to != "-":
-        note(f"{to}: {written:,} entries up to number {after}")
+        note(f"{to}: {written:,} entries up to number {last_number}")
     return DONE
 
 
@@ -202,12 +202,12 @@ def _verify_audit_chain(common: Common, anchor: "Anchor | None") -> int:
             f"broken: {chain_report.fault} ({chain_report.entries:,} entries before it are whole)"
         )
         return JOB_FAILED
-    old = (
+    unchained_text = (
         f", the first {chain_report.unchained:,} from before the chain"
         if chain_report.unchained
         else ""
     )
-    say(f"whole: {chain_report.entries:,} entries{old}")
+    say(f"whole: {chain_report.entries:,} entries{unchained_text}")
     note(
         f"keep this outside of the cluster, for --anchor: {chain_report.number}:{chain_report.link}"
     )

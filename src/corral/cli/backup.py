@@ -100,8 +100,8 @@ def restore(
         print_json({"dir": str(common.place.root), **_backup_fields(about)})
         return
     say(f"restored in {common.place.root}: {_backup_summary(about)}")
-    where = f" --dir {common.place.root}" if common.dir else ""
-    note(f"start it: corral up{where}")
+    dir_option = f" --dir {common.place.root}" if common.dir else ""
+    note(f"start it: corral up{dir_option}")
 
 
 def _backup_fields(about: "About") -> dict[str, Any]:

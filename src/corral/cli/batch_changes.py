@@ -33,9 +33,12 @@ def change_each(
             for answer in granted:
                 tell(answer)
         if refused and not granted:
-            first = refused[0]
+            first_refusal = refused[0]
             error_output.tell(
-                first.code, first.message, error_output.hint_of(first), as_json=as_json
+                first_refusal.code,
+                first_refusal.message,
+                error_output.hint_of(first_refusal),
+                as_json=as_json,
             )
             code = error_output.REFUSED
         else:
@@ -56,9 +59,9 @@ def _apply_to_parts(
         raise  # every further call would be refused in the same way
     except Refusal as why:
         return granted, [why]
-    for part in name_parts:
+    for part_name in name_parts:
         try:
-            granted.append(call(part))
+            granted.append(call(part_name))
         except Unauthorised:
             raise
         except Refusal as why:

@@ -46,10 +46,10 @@ def show_kept(results: "list[api.CheckResult]", now: float) -> None:
 
 
 def _result_cells(one: "api.CheckResult") -> "tuple[str | Text, ...]":
-    where = f"GPU {one.gpu}" if one.gpu is not None else one.device
+    device_text = f"GPU {one.gpu}" if one.gpu is not None else one.device
     return (
         one.kind,
-        where,
+        device_text,
         amount(one.value, one.unit),
         amount(one.expected, one.unit),
         _styled_verdict(one.result),
@@ -76,19 +76,22 @@ def amount(value: float | None, unit: str) -> str:
 
 def show_sameness(found: "api.Checkup") -> None:
     """Whether all nodes see the same files."""
-    seen: dict[str, list[str]] = {}
+    nodes_by_listing: dict[str, list[str]] = {}
     for node in found.nodes:
         for result in node.results:
             if result.unit.startswith(LISTING):
-                seen.setdefault(result.unit, []).append(node.node)
-    if len(seen) > 1:
-        parts = sorted(seen.values(), key=len, reverse=True)
+                nodes_by_listing.setdefault(result.unit, []).append(node.node)
+    if len(nodes_by_listing) > 1:
+        groups_by_size = sorted(nodes_by_listing.values(), key=len, reverse=True)
         groups_text = "; ".join(
-            ", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5)) for nodes in parts
+            ", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5))
+            for nodes in groups_by_size
         )
         say(f"nodes see different files there: {groups_text}")
-    elif seen and len(found.nodes) > 1:
-        say(f"all of {len(next(iter(seen.values())))} nodes see the same files")
+    elif nodes_by_listing and len(found.nodes) > 1:
+        say(
+            f"all of {len(next(iter(nodes_by_listing.values())))} nodes see the same files"
+        )
 
 
 def sees_other(found: "api.Checkup") -> bool:

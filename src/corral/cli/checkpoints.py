@@ -54,5 +54,5 @@ def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
         )
     show_table(rows)
     if pruned:
-        are = "1 older save is" if pruned == 1 else f"{pruned} older saves are"
-        note(f"{are} pruned: newer ones have taken their place")
+        pruned_text = "1 older save is" if pruned == 1 else f"{pruned} older saves are"
+        note(f"{pruned_text} pruned: newer ones have taken their place")

@@ -166,8 +166,8 @@ def say_who_cannot_reach(common: Common, url: str) -> None:
     from corral.boot.settings import ClusterSettings, is_loopback
 
     settings = ClusterSettings.load(common.place)
-    named = settings is not None and "head_url" in settings.engine_settings
-    if is_loopback(urlsplit(url).hostname or "") and not named:
+    has_head_url = settings is not None and "head_url" in settings.engine_settings
+    if is_loopback(urlsplit(url).hostname or "") and not has_head_url:
         note(
             f"only this machine reaches the head at {url}, and pods most likely do not; start it "
             "where they do: corral down --leave; corral up --host ADDRESS, or --set head_url=URL"
@@ -204,10 +204,10 @@ def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
         note("for a line that lets another machine join: corral node token")
         return
     with common.client() as client:
-        made = client.create_join_token()
+        join_token = client.create_join_token()
     say()
     say("On another machine, with Corral installed:")
-    show_line(made)
+    show_line(join_token)
 
 
 def check_ours(common: Common, verb: str) -> None:
@@ -239,16 +239,16 @@ def down(
     from corral.domain.errors import Conflict
 
     check_ours(common, "down")
-    place = common.place
+    cluster_dir = common.place
     if end_joined(common, leave_jobs=leave or jobs == "leave"):
         return
     request: Literal["leave", "stop"] = "leave" if leave else jobs
-    if not head_runs(place):
-        if not node_processes(place):
+    if not head_runs(cluster_dir):
+        if not node_processes(cluster_dir):
             _tell_down(common, [], "there is nothing to stop")
             return
         # only a head knows what its nodes hold, and ends them in order
-        start_head(place)
+        start_head(cluster_dir)
     with common.client() as client:
         running = unfinished(client)
         if running and request == "stop":
@@ -258,7 +258,7 @@ def down(
                 raise Conflict(
                     "nothing was stopped", hint="leave them: corral down --leave"
                 )
-        end_head(place, client, running, jobs=request)
+        end_head(cluster_dir, client, running, jobs=request)
     left_jobs = len(running) if request == "leave" else 0
     _tell_down(
         common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down"
@@ -273,9 +273,9 @@ def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
 
 
 def _unfinished(running: "list[api.JobView]") -> str:
-    named = ", ".join(f"{job.name} ({job.state})" for job in running[:5])
-    more = f" and {len(running) - 5} more" if len(running) > 5 else ""
-    return f"{len(running)} unfinished: {named}{more}"
+    job_names_text = ", ".join(f"{job.name} ({job.state})" for job in running[:5])
+    remainder_text = f" and {len(running) - 5} more" if len(running) > 5 else ""
+    return f"{len(running)} unfinished: {job_names_text}{remainder_text}"
 
 
 def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -298,14 +298,14 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         f"{count} {name}" for name, count in sorted(status_now.jobs.items())
     )
     about = f"process {status_now.head.pid}, version {status_now.head.version}"
-    here = "" if common.remote else str(common.place.root)
+    directory_text = "" if common.remote else str(common.place.root)
     # of several, the one that leads lies elsewhere perhaps
-    if here and not status_now.heads:
-        about += f", in {here}"
+    if directory_text and not status_now.heads:
+        about += f", in {directory_text}"
     show_pairs(
         [
             ("head", f"{status_now.head.url} ({about})"),
-            *[("heads", heads_text(status_now.heads)), ("directory", here)]
+            *[("heads", heads_text(status_now.heads)), ("directory", directory_text)]
             * bool(status_now.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
@@ -332,6 +332,8 @@ def heads_text(heads: "list[api.OneHead]") -> str:
     head_words = []
     for head in heads:
         away = head.silent_seconds > AWAY_SECONDS
-        word = f"silent for {head.silent_seconds:.0f} s" if away else "stands by"
-        head_words.append(f"{head.name} {'leads' if head.leads else word}")
+        standby_text = (
+            f"silent for {head.silent_seconds:.0f} s" if away else "stands by"
+        )
+        head_words.append(f"{head.name} {'leads' if head.leads else standby_text}")
     return ", ".join(head_words)

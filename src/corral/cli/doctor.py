@@ -88,11 +88,11 @@ def data(
     """
     from pathlib import Path
 
-    where = (
+    data_path = (
         path if path.startswith("/") or common.remote else str(Path(path).absolute())
     )
     return _run_node_checks(
-        f"data {path}", ("data",), node, (where,), seconds, max_wait, common
+        f"data {path}", ("data",), node, (data_path,), seconds, max_wait, common
     )
 
 
@@ -147,9 +147,10 @@ def _wait_for_checkup(
                 )
         time.sleep(LOOK_SECONDS)
         now = {node.node: node for node in client.checkup(begun.id).nodes}
-        gone = {"state": "over"}
+        over_update = {"state": "over"}
         nodes = [
-            now.get(node.node) or node.model_copy(update=gone) for node in checkup.nodes
+            now.get(node.node) or node.model_copy(update=over_update)
+            for node in checkup.nodes
         ]
         checkup = checkup.model_copy(update={"nodes": nodes})
     return checkup
@@ -158,22 +159,27 @@ def _wait_for_checkup(
 def _say_next(found: "api.Checkup", again: str) -> None:
     """Print the next command, by the result."""
     for node in found.nodes:
-        bad = [each for each in node.results if each.result == "failed"]
-        if bad and all(each.kind == "data" for each in bad):
+        bad = [
+            check_result
+            for check_result in node.results
+            if check_result.result == "failed"
+        ]
+        if bad and all(failed_result.kind == "data" for failed_result in bad):
             say(
                 f"{node.node} does not read it: mount it there, or: corral node cordon {node.node}"
             )
         elif bad:
-            then = f"when it is repaired: corral node clear {node.node}"
-            say(f"{node.node}: see corral node show {node.node}; {then}")
+            repair_advice = f"when it is repaired: corral node clear {node.node}"
+            say(f"{node.node}: see corral node show {node.node}; {repair_advice}")
         elif not node.results:
-            why = (
+            skip_reason = (
                 f"it is busy with {', '.join(node.jobs[:3])}"
                 if node.jobs
                 else "it was needed for work"
             )
             say(
-                f"{node.node} was not checked, {why}: {again} --node {node.node} --max-wait 2h"
+                f"{node.node} was not checked, {skip_reason}: {again} --node "
+                f"{node.node} --max-wait 2h"
             )
     if again == "corral doctor net" and len(found.nodes) < 2:
         say(

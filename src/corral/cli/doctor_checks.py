@@ -62,12 +62,15 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
         findings.append(
             Finding(where="head", state=which, text=error.message, to_do=error.hint)
         )
-    wrong = sum(finding.state == Is.WRONG for finding in findings)
+    wrong_count = sum(finding.state == Is.WRONG for finding in findings)
     if common.json:
         print_json(
-            {"findings": [asdict(finding) for finding in findings], "wrong": wrong}
+            {
+                "findings": [asdict(finding) for finding in findings],
+                "wrong": wrong_count,
+            }
         )
-        return JOB_FAILED if wrong else DONE
+        return JOB_FAILED if wrong_count else DONE
     from rich.text import Text
 
     rows = table("WHERE", "IS", "WHAT")
@@ -79,13 +82,13 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
             clean(finding.text + to_do),
         )
     show_table(rows)
-    if wrong:
-        say(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
+    if wrong_count:
+        say(f"{wrong_count} thing{'s are' if wrong_count > 1 else ' is'} wrong")
     else:
         say(
             "nothing is wrong; to put nodes to the proof: corral doctor gpu, net, or data PATH"
         )
-    return JOB_FAILED if wrong else DONE
+    return JOB_FAILED if wrong_count else DONE
 
 
 # -- this machine --------------------------------------------------------------------------------
@@ -93,20 +96,22 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
 
 def of_machine(common: Common) -> Iterator[Finding]:
     """Yield findings about a head or a node on this machine."""
-    here = "this machine"
+    machine_label = "this machine"
     from corral.boot.bring_up import real_gpu_count
 
     gpus = real_gpu_count()
-    none = (
+    no_gpu_text = (
         "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
     )
-    seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
-    yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
-    yield from _check_torch(here, gpus)
-    yield _containment(here)
+    gpu_text = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else no_gpu_text
+    yield Finding(
+        where=machine_label, state=Is.WELL if gpus else Is.NOTE, text=gpu_text
+    )
+    yield from _check_torch(machine_label, gpus)
+    yield _containment(machine_label)
     if not common.remote:
         yield _directory(common)
-        yield _check_web_pages(here)
+        yield _check_web_pages(machine_label)
 
 
 def _check_torch(where: str, gpus: int) -> Iterator[Finding]:
@@ -127,10 +132,15 @@ def _containment(where: str) -> Finding:
     containment_check = probe()
     weakest = containment_check.kind == SUBREAPER
     how = f"ranks are held in a {containment_check.kind}"
-    why = f" ({containment_check.reason})" if containment_check.kind != "cgroup" else ""
+    reason_text = (
+        f" ({containment_check.reason})" if containment_check.kind != "cgroup" else ""
+    )
     advice = "let this user have a cgroup, or user namespaces" if weakest else ""
     return Finding(
-        where=where, state=Is.NOTE if weakest else Is.WELL, text=how + why, to_do=advice
+        where=where,
+        state=Is.NOTE if weakest else Is.WELL,
+        text=how + reason_text,
+        to_do=advice,
     )
 
 
@@ -216,13 +226,13 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         status.head,
         {node.id for node in status.nodes if is_unhealthy(node)},
     )
-    same = head.version == __version__
+    is_same_version = head.version == __version__
     yield Finding(
         where="head",
-        state=Is.WELL if same else Is.NOTE,
+        state=Is.WELL if is_same_version else Is.NOTE,
         text=f"{head.url} answers, version {head.version}",
         to_do=""
-        if same
+        if is_same_version
         else f"this command line is {__version__}: install the same on both",
     )
     for warning in status.warnings:
@@ -286,11 +296,11 @@ def of_nodes(
 
 
 def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[Finding]:
-    where, see = node.id, f"corral node show {node.id}"
+    node_name, see = node.id, f"corral node show {node.id}"
     if node.liveness != "alive":
         to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"
         yield Finding(
-            where=where,
+            where=node_name,
             state=Is.WRONG,
             text=f"{node.liveness}: {node.why}",
             to_do=to_do,
@@ -306,22 +316,29 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
             condition.to_mend
             or f"{condition.remedy}; then: corral node clear {node.id}"
         )
-        yield Finding(where=where, state=Is.WRONG, text=condition.text, to_do=to_do)
+        yield Finding(where=node_name, state=Is.WRONG, text=condition.text, to_do=to_do)
     if node.health and not conditions:
         yield Finding(
-            where=where, state=Is.WRONG, text=node.health, to_do=f"see: {see}"
+            where=node_name, state=Is.WRONG, text=node.health, to_do=f"see: {see}"
         )
     if node.closed:
-        yield Finding(where=where, state=Is.NOTE, text=f"takes no work: {node.closed}")
+        yield Finding(
+            where=node_name, state=Is.NOTE, text=f"takes no work: {node.closed}"
+        )
     elif (node.cordoned or node.draining) and not node.cordoned_by:
         text = "drained" if node.draining else "cordoned"
-        back = f"to give it work again: corral node uncordon {node.id}"
+        uncordon_advice = f"to give it work again: corral node uncordon {node.id}"
         yield Finding(
-            where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back
+            where=node_name,
+            state=Is.NOTE,
+            text=f"{text} by a person",
+            to_do=uncordon_advice,
         )
     for check in (
         detail.checks if detail and not conditions else ()
     ):  # else in conditions
         if check.result == "failed" and check.kind != "data":
-            again = f"when it is repaired: corral doctor gpu --node {node.id}"
-            yield Finding(where=where, state=Is.WRONG, text=check.text, to_do=again)
+            recheck_advice = f"when it is repaired: corral doctor gpu --node {node.id}"
+            yield Finding(
+                where=node_name, state=Is.WRONG, text=check.text, to_do=recheck_advice
+            )

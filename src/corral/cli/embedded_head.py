@@ -74,8 +74,8 @@ def say_who_is_kept_out(common: "Common", client: "Client") -> None:
         return
     settings = ClusterSettings.load(common.place)
     engine = settings.engine if settings else LOCAL
-    if why := kept_out(common.place.root, engine, client.users()):
-        note(f"warning: {why}")
+    if warning_text := kept_out(common.place.root, engine, client.users()):
+        note(f"warning: {warning_text}")
 
 
 def _end_again(common: "Change", left: frozenset[str]) -> None:
@@ -98,17 +98,22 @@ def awaited_text(
     on_nodes = [job for job in running if job.nodes]
     if not on_nodes:
         return ""
-    named = ", ".join(
+    job_names_text = ", ".join(
         f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5]
     )
-    more = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
-    used = {node for job in on_nodes for node in job.nodes}
-    away = [node for node in nodes if node.id in used and node.liveness != "alive"]
+    remainder_text = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
+    job_node_ids = {node for job in on_nodes for node in job.nodes}
+    away = [
+        node for node in nodes if node.id in job_node_ids and node.liveness != "alive"
+    ]
     mute = "".join(
         f"; node {node.id} is {node.liveness} and does not answer" for node in away
     )
     jobs = "1 job" if len(on_nodes) == 1 else f"{len(on_nodes)} jobs"
-    return f"waiting at most {seconds:.0f} s for {jobs} to end: {named}{more}{mute}"
+    return (
+        f"waiting at most {seconds:.0f} s for {jobs} to end: "
+        f"{job_names_text}{remainder_text}{mute}"
+    )
 
 
 def end_head(
@@ -134,14 +139,14 @@ def end_head(
     def is_gone() -> bool:
         return not head_runs(place) and not (head and head.lives)
 
-    ended = until(is_gone, QUIET_SECONDS)
-    if not ended:
+    has_ended = until(is_gone, QUIET_SECONDS)
+    if not has_ended:
         if awaited:
             note(awaited)
-        ended = until(is_gone, head_seconds - QUIET_SECONDS)
-    if ended and not (running and jobs == "leave"):
-        ended = until(lambda: not node_processes(place), GONE_SECONDS)
-    if not ended:
+        has_ended = until(is_gone, head_seconds - QUIET_SECONDS)
+    if has_ended and not (running and jobs == "leave"):
+        has_ended = until(lambda: not node_processes(place), GONE_SECONDS)
+    if not has_ended:
         pids = ", ".join(str(process.pid) for process in node_processes(place))
         raise Conflict(
             f"the cluster does not end: processes {pids or 'of the head'} are left",

@@ -34,10 +34,10 @@ def read_text(path: Path, kind: str, *, hint: str) -> str:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(path) from error
     except UnicodeDecodeError as error:
-        why = f"byte {error.start + 1} is no text"
+        reason = f"byte {error.start + 1} is no text"
     except (OSError, EOFError, zlib.error) as error:
-        why = (getattr(error, "strerror", None) or str(error)).lower()
-    raise FileUnreadable(f"{path} cannot be read as {kind}: {why}", hint=hint)
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+    raise FileUnreadable(f"{path} cannot be read as {kind}: {reason}", hint=hint)
 
 
 def missing(path: Path) -> NotFound:

@@ -33,9 +33,11 @@ MOST_TOLD = 10  # failures of one submission that are printed one by one
 def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
     """Stream one job until it is over. Ctrl-C leaves it running."""
     # with --json stdout is for the one answer
-    out = sys.stderr if common.json else sys.stdout
+    output_stream = sys.stderr if common.json else sys.stdout
     ranks = client.job(job.id)
-    lines = LogLinePrinter(out, label=ranks.per == "gpu" or ranks.shape.nodes > 1)
+    lines = LogLinePrinter(
+        output_stream, label=ranks.per == "gpu" or ranks.shape.nodes > 1
+    )
     events = threading.Thread(target=_tell_events, args=(common, job.id), daemon=True)
     try:
         events.start()
@@ -43,11 +45,11 @@ def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
             lines.write(piece)
         lines.finish()
         events.join(LAST_EVENTS_SECONDS)
-        ended = client.wait(job.id)
+        ended_job = client.wait(job.id)
     except KeyboardInterrupt:
         _still_running([job])
         raise
-    code = tell_end(ended, common)
+    code = tell_end(ended_job, common)
     if not common.json:
         note_outputs(client, job.id)
     return code
@@ -57,21 +59,23 @@ def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common)
     """Tell logs and events of several jobs, each with its name, until all are over."""
     from corral.cli.follow_many import follow_each
 
-    out = sys.stderr if common.json else sys.stdout
+    output_stream = sys.stderr if common.json else sys.stdout
     try:
-        ended = follow_each(common, jobs, out)
+        ended_jobs = follow_each(common, jobs, output_stream)
     except KeyboardInterrupt:
         unfinished = {job.id for job in client.jobs(limit=MOST_ROWS)}
         job_views = [job for job in jobs if job.id in unfinished]
         _still_running(job_views or jobs)
         raise
     if common.json:
-        print_json({"jobs": [job.model_dump(mode="json") for job in ended]})
-    failed = [job for job in ended if job.state != "DONE"]
+        print_json({"jobs": [job.model_dump(mode="json") for job in ended_jobs]})
+    failed = [job for job in ended_jobs if job.state != "DONE"]
     for job in failed[:MOST_TOLD]:
         _tell_failure(job)
     note(
-        f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done"
+        f"{len(ended_jobs) - len(failed)} done, {len(failed)} not"
+        if failed
+        else "all done"
     )
     return error_output.JOB_FAILED if failed else error_output.DONE
 
@@ -90,8 +94,8 @@ def tell_end(job: "api.JobDetail", common: Common) -> int:
 
 def _tell_failure(job: "api.JobDetail") -> None:
     code = f" with exit code {job.exit_code}" if job.exit_code is not None else ""
-    why = f": {job.reason}" if job.reason else ""
-    note(f"{job.name} is {job.state}{code}{why}\nsee: corral why {job.id}")
+    reason_text = f": {job.reason}" if job.reason else ""
+    note(f"{job.name} is {job.state}{code}{reason_text}\nsee: corral why {job.id}")
 
 
 def _tell_events(common: Common, id: str) -> None:
@@ -106,7 +110,9 @@ def _tell_events(common: Common, id: str) -> None:
 
 
 def _still_running(jobs: "Sequence[api.JobView]") -> None:
-    named = " ".join(job.id for job in jobs[:MOST_TOLD])
-    named += f" and {len(jobs) - MOST_TOLD} more" if len(jobs) > MOST_TOLD else ""
-    note(f"\nleft running: {named}")
+    job_ids_text = " ".join(job.id for job in jobs[:MOST_TOLD])
+    job_ids_text += (
+        f" and {len(jobs) - MOST_TOLD} more" if len(jobs) > MOST_TOLD else ""
+    )
+    note(f"\nleft running: {job_ids_text}")
     note(f"back to it: corral logs -f {jobs[0].id}; end it: corral stop {jobs[0].id}")

@@ -74,31 +74,34 @@ def _import_jobs(
     if strict:
         refuse_faults(file, past.faults)
     with common.client() as client:
-        new, known_jobs = _send_jobs(client, past.jobs, dry_run=True)
+        new_count, known_jobs = _send_jobs(client, past.jobs, dry_run=True)
         if not common.json:
-            _print_import_summary(past, new, known_jobs, file)
-        if new and not dry_run:
-            if not common.agreed(f"import {_pluralize(new, 'job')}?"):
+            _print_import_summary(past, new_count, known_jobs, file)
+        if new_count and not dry_run:
+            if not common.agreed(f"import {_pluralize(new_count, 'job')}?"):
                 raise Conflict("nothing was imported")
-            new, known_jobs = _send_jobs(client, past.jobs, dry_run=False)
+            new_count, known_jobs = _send_jobs(client, past.jobs, dry_run=False)
     if common.json:
-        counts = {"new": new, "known": known_jobs, "left_out": past.left_out}
+        counts = {"new": new_count, "known": known_jobs, "left_out": past.left_out}
         print_json(counts | {"faults": list(past.faults)})
     elif dry_run:
         note("nothing was imported: this is what would be")
     else:
-        say(f"imported {_pluralize(new, 'job')}")
+        say(f"imported {_pluralize(new_count, 'job')}")
 
 
 def _print_import_summary(past: "PastJobs", new: int, known: int, file: Path) -> None:
     jobs = past.jobs
     gpu_hours = sum(job.shape.gpu_millis / 1000 * job.seconds for job in jobs) / 3600
-    first, last = min(job.started_at for job in jobs), max(job.ended_at for job in jobs)
+    first_start, last_end = (
+        min(job.started_at for job in jobs),
+        max(job.ended_at for job in jobs),
+    )
     users, queues = {job.user for job in jobs}, {job.queue for job in jobs}
     show_pairs(
         [
             ("jobs", f"{len(jobs)}: {new} new, {known} known already"),
-            ("from", f"{clock_text(first)} to {clock_text(last)}"),
+            ("from", f"{clock_text(first_start)} to {clock_text(last_end)}"),
             (
                 "of",
                 f"{_pluralize(len(users), 'user')}, in {_pluralize(len(queues), 'queue')}",
@@ -124,15 +127,15 @@ def _send_jobs(
     client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool
 ) -> tuple[int, int]:
     """(new, known), after as many requests as it takes."""
-    new = known_jobs = 0
+    new_count = known_jobs = 0
     for batch in _split_into_batches(jobs):
         done = client.put_imports(batch, dry_run=dry_run)
-        new, known_jobs = new + done.new, known_jobs + done.known
-    return new, known_jobs
+        new_count, known_jobs = new_count + done.new, known_jobs + done.known
+    return new_count, known_jobs
 
 
 def _split_into_batches(jobs: "Sequence[Imported]") -> "Iterator[list[ImportedJob]]":
     from corral.wire.imports import MOST_ROWS, rows_of
 
-    for first in range(0, len(jobs), MOST_ROWS):
-        yield rows_of(jobs[first : first + MOST_ROWS])
+    for batch_start in range(0, len(jobs), MOST_ROWS):
+        yield rows_of(jobs[batch_start : batch_start + MOST_ROWS])

@@ -23,10 +23,10 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
     check_named(jobs, verb, verb)
     with common.client() as client:
         question = f"{verb} {', '.join(jobs)}?"
-        ends = to != "resume"
+        is_ending = to != "resume"
         agrees = (
             agreed_to_lose(client, jobs, question, common)
-            if ends
+            if is_ending
             else common.agreed(question)
         )
         if not agrees:
@@ -70,10 +70,10 @@ def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
 
 
 def _shortened(spans: str) -> str:
-    parts = spans.split(",")
-    more = len(parts) - MOST_LINES
-    return ", ".join(parts[:MOST_LINES]) + (
-        f" and {more} more spans" if more > 0 else ""
+    span_list = spans.split(",")
+    hidden_count = len(span_list) - MOST_LINES
+    return ", ".join(span_list[:MOST_LINES]) + (
+        f" and {hidden_count} more spans" if hidden_count > 0 else ""
     )
 
 
@@ -81,12 +81,12 @@ def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) ->
     code = error_output.DONE
     for change_refused in refused:
         if change_refused.partly:
-            more = (
+            remainder_text = (
                 f" (and {len(change_refused.jobs) - 1:,} more of {change_refused.asked})"
                 if len(change_refused.jobs) > 1
                 else ""
             )
-            note(change_refused.message + more)
+            note(change_refused.message + remainder_text)
         else:
             error_output.tell(
                 change_refused.code,

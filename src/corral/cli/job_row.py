@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 def time_of(job: "api.JobView", now: float) -> float:
     """Seconds that its attempts have run, or since it was submitted while it never
     has."""
-    until = job.ended_at if job.ended_at is not None else now
+    end_time = job.ended_at if job.ended_at is not None else now
     if job.started_at is None:
-        return until - job.submitted_at
+        return end_time - job.submitted_at
     ran = job.ran_seconds or 0.0
     if job.running_since is not None:
         return ran + max(0.0, now - job.running_since)
-    return ran or until - job.started_at  # older heads do not count it
+    return ran or end_time - job.started_at  # older heads do not count it
 
 
 def ends_text(progress: "api.ProgressView | None") -> str:
@@ -31,8 +31,10 @@ def where_or_why(job: "api.JobView") -> str:
         progress = job.progress
         step = f" step {progress.step}" if progress else ""
         of = f"/{progress.until}" if progress and progress.until else ""
-        ends = ends_text(progress)
-        return ",".join(job.nodes) + step + of + (f", ends {ends}" if ends else "")
+        end_text = ends_text(progress)
+        return (
+            ",".join(job.nodes) + step + of + (f", ends {end_text}" if end_text else "")
+        )
     if job.state == "FAILED" and job.exit_code is not None and not job.reason:
         return f"exit code {job.exit_code}"
     return job.reason

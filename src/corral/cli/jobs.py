@@ -121,10 +121,12 @@ def _image_text(job: "api.JobDetail") -> str:
 
 def _idle_text(job: "api.JobDetail") -> str:
     """Return since when the job holds GPUs that are idle."""
-    since = job.attempts[-1].idle_since if job.attempts else None
+    idle_since = job.attempts[-1].idle_since if job.attempts else None
     mark = " (pretend)" * job.pretend
     return (
-        f"since {clock_text(since)}{mark}" if since and job.state == "RUNNING" else ""
+        f"since {clock_text(idle_since)}{mark}"
+        if idle_since and job.state == "RUNNING"
+        else ""
     )
 
 
@@ -168,7 +170,9 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
         exit_code = (
             f"exit code {attempt.exit_code}" if attempt.exit_code is not None else ""
         )
-        end = ": ".join(filter(None, (attempt.culprit, attempt.evidence))) or exit_code
+        end_text = (
+            ": ".join(filter(None, (attempt.culprit, attempt.evidence))) or exit_code
+        )
         rows.add_row(
             str(attempt.number),
             ", ".join(seat_text(seat) for seat in attempt.seats),
@@ -176,7 +180,7 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
             _format_optional_int(attempt.last_step),
             age_text(spent),
             "" if attempt.cause == "none" else attempt.cause,
-            clean(end),
+            clean(end_text),
         )
     show_table(rows)
 

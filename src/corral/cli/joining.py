@@ -92,7 +92,7 @@ def join(
     elif token is None:
         raise Usage("a join token is needed", hint=f"corral join {url} --token TOKEN")
     else:
-        wanted = JoinRequest(
+        join_request = JoinRequest(
             url=url,
             token=token,
             fingerprint=fingerprint,
@@ -100,10 +100,10 @@ def join(
             address=address,
             machine=requested_settings(offer),
         )
-        joined = begin(common.place, wanted, real_gpu_count)
+        joined = begin(common.place, join_request, real_gpu_count)
     if foreground:
-        words = words_of(joined)
-        os.execv(words[0], words)
+        agent_command = words_of(joined)
+        os.execv(agent_command[0], agent_command)
     start_agent(joined)
     _show_joined(common, joined, wait_for_heartbeat(joined))
 
@@ -196,14 +196,14 @@ def create_token(
     from corral.boot.settings import is_loopback
 
     with common.client() as client:
-        made = client.create_join_token(uses=uses, expires_seconds=minutes * 60.0)
+        join_token = client.create_join_token(uses=uses, expires_seconds=minutes * 60.0)
     if common.json:
-        print_json({**made.model_dump(mode="json"), "line": made.line})
+        print_json({**join_token.model_dump(mode="json"), "line": join_token.line})
         return
-    show_line(made)
-    if is_loopback(urlsplit(made.url).hostname or ""):
+    show_line(join_token)
+    if is_loopback(urlsplit(join_token.url).hostname or ""):
         note(
-            f"warning: only this machine reaches {made.url}; for others, let the head listen "
+            f"warning: only this machine reaches {join_token.url}; for others, let the head listen "
             "elsewhere, which ends its jobs: corral down; corral up --host ADDRESS"
         )
 

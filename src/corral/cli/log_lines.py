@@ -65,8 +65,8 @@ class LogLinePrinter:
         *lines, rest = (begun.text + data).split("\n")
         times = _times_of(begun, piece, len(lines) + 1)
         self._rest[piece.rank] = _Begun(piece.attempt, rest, times[len(lines)])
-        for line, at in zip(lines, times, strict=False):
-            self._out.write(f"{self._line_prefix(piece.rank, at)}{line}\n")
+        for line, line_time in zip(lines, times, strict=False):
+            self._out.write(f"{self._line_prefix(piece.rank, line_time)}{line}\n")
         self._out.flush()
 
     def _announce_attempt(self, attempt: int | None) -> None:
@@ -89,9 +89,9 @@ class LogLinePrinter:
 
     def _line_prefix(self, rank: int, at: float | None) -> str:
         """Return the prefix of a line, with a blank behind it."""
-        words = [self._job] if self._job else []
-        words += [str(rank)] if self._label else []
-        tag = f"[{' '.join(words)}] " if words else ""
+        tag_words = [self._job] if self._job else []
+        tag_words += [str(rank)] if self._label else []
+        tag = f"[{' '.join(tag_words)}] " if tag_words else ""
         if not self._times:
             return tag
         moment = "time not known" if at is None else moment_text(at)

@@ -49,8 +49,10 @@ def login(
             "say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN"
         )
     root = common.place.root
-    where = Where(url=url, dir=common.dir)
-    client, begun = begin_log_in(where, sleep=time.sleep, monotonic=time.monotonic)
+    head_target = Where(url=url, dir=common.dir)
+    client, begun = begin_log_in(
+        head_target, sleep=time.sleep, monotonic=time.monotonic
+    )
     with closing(client):
         page = client.page(begun)
         note(f"open {page}")
@@ -61,21 +63,23 @@ def login(
             import webbrowser
 
             webbrowser.open(page)
-        made = client.wait(begun)
-    file = keep_log_in(root, made)
+        log_in = client.wait(begun)
+    file = keep_log_in(root, log_in)
     if common.json:
-        print_json(_token_json_fields(made.url, made.user, made.id, made.expires_at))
+        print_json(
+            _token_json_fields(log_in.url, log_in.user, log_in.id, log_in.expires_at)
+        )
         return
     say(
-        f"{clean(made.user)} is logged in at {made.url} until {clock_text(made.expires_at)}"
+        f"{clean(log_in.user)} is logged in at {log_in.url} until {clock_text(log_in.expires_at)}"
     )
-    note(f"the token {clean(made.id)} is kept in {file}")
+    note(f"the token {clean(log_in.id)} is kept in {file}")
     if os.environ.get("CORRAL_TOKEN"):
         note(
             "CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN"
         )
-    if made.url not in split_addresses(os.environ.get("CORRAL_URL", "")):
-        note(f"for the commands that follow, run: export CORRAL_URL={made.url}")
+    if log_in.url not in split_addresses(os.environ.get("CORRAL_URL", "")):
+        note(f"for the commands that follow, run: export CORRAL_URL={log_in.url}")
 
 
 def _has_browser() -> bool:
@@ -105,12 +109,12 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
 
     root = common.place.root
     log_in = _log_in(root, url or os.environ.get("CORRAL_URL"))
-    ended = True
+    is_revoked = True
     try:
         with Client(url=log_in.url, token=log_in.token) as client:
             client.revoke_token(log_in.id)
     except (Unauthorised, NotFound):
-        ended = False  # the token is already invalid
+        is_revoked = False  # the token is already invalid
     except CorralError as error:
         drop_log_in(root, log_in.url)
         raise Unreachable(
@@ -126,7 +130,7 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
             _token_json_fields(log_in.url, log_in.user, log_in.id, log_in.expires_at)
         )
         return
-    how = "its token is ended" if ended else "its token had ended already"
+    how = "its token is ended" if is_revoked else "its token had ended already"
     say(f"{clean(log_in.user)} is logged out of {log_in.url}: {how}, and removed here")
     if os.environ.get("CORRAL_TOKEN"):
         note("CORRAL_TOKEN is still set: that token is ended by corral token revoke")

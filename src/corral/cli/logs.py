@@ -138,9 +138,11 @@ def print_matches(
     from corral.wire.api import LogLines  # loaded with the first answer anyway
 
     lines = LogLinePrinter(sys.stdout, label=label and rank is None, raw=raw)
-    after, number = "", 0
+    search_cursor, number = "", 0
     while True:
-        answer = client.search_logs(job, text, rank=rank, attempt=attempt, after=after)
+        answer = client.search_logs(
+            job, text, rank=rank, attempt=attempt, after=search_cursor
+        )
         for match in answer.matches:
             if common.json:
                 print_json_line(match)
@@ -151,8 +153,8 @@ def print_matches(
                     )
                 )
         number += len(answer.matches)
-        after = answer.next
-        if not after:
+        search_cursor = answer.next
+        if not search_cursor:
             break
     lines.finish()
     if not number:

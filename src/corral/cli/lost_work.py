@@ -53,8 +53,8 @@ def _impact_lines(client: "Client", jobs: Sequence[str]) -> list[str]:
             if isinstance(found_job, list)
             else job_impact(found_job, now)
         )
-    more = len(jobs) - MOST_LINES
-    return [*lines, f"and {more} more"] if more > 0 else lines
+    hidden_count = len(jobs) - MOST_LINES
+    return [*lines, f"and {hidden_count} more"] if hidden_count > 0 else lines
 
 
 def job_impact(job: "api.JobDetail", now: float) -> str:
@@ -68,13 +68,16 @@ def job_impact(job: "api.JobDetail", now: float) -> str:
     if job.state in WAITING or began_at is None:
         return f"{subject}: no work is lost"
     count = job.shape.nodes * job.shape.gpus_per_node
-    where = f" on {count:g} GPU{'s' if count > 1 else ''}" if count else ""
+    gpu_text = f" on {count:g} GPU{'s' if count > 1 else ''}" if count else ""
     saves = [save.at for save in job.checkpoints if not save.quarantined]
-    lost = duration_text(max(0.0, now - max([began_at, *saves])))
+    lost_work_text = duration_text(max(0.0, now - max([began_at, *saves])))
     if not saves:
-        return f"{subject}{where} and has no save: {lost} of work are lost"
+        return f"{subject}{gpu_text} and has no save: {lost_work_text} of work are lost"
     ago = duration_text(max(0.0, now - saves[-1]))
-    return f"{subject}{where}; its last save was {ago} ago: at most {lost} of work are lost"
+    return (
+        f"{subject}{gpu_text}; its last save was {ago} ago: at most {lost_work_text} of "
+        "work are lost"
+    )
 
 
 def array_impact(jobs: "Sequence[api.JobView]", now: float) -> str:

@@ -71,8 +71,10 @@ def build(*, examples: bool = True) -> App:
         help_on_error=False,
     )
     for group, about in GROUPS.items():
-        read = Parameter(converter=counted) if group == "plan" else None
-        app.command(App(name=group, help=about, group=MORE, default_parameter=read))
+        group_parameter = Parameter(converter=counted) if group == "plan" else None
+        app.command(
+            App(name=group, help=about, group=MORE, default_parameter=group_parameter)
+        )
     help_of = {command.name: command.help for command in COMMANDS}
     if examples:
         # loaded for help alone
@@ -109,13 +111,13 @@ def with_script(words: Sequence[str]) -> list[str]:
     its own."""
     if list(words[:1]) != ["run"] or "--" in words:
         return list(words)
-    for place, word in enumerate(words):
-        if place and os.path.isfile(word):
+    for word_index, argument in enumerate(words):
+        if word_index and os.path.isfile(argument):
             # commands need none of this
             from corral.cli.slurm.script_file import names_script
 
-            if names_script(Path(word)):
-                return [*words[:place], "--", *words[place:]]
+            if names_script(Path(argument)):
+                return [*words[:word_index], "--", *words[word_index:]]
     return list(words)
 
 
@@ -169,10 +171,10 @@ def run(words: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        where = f" of {error.filename}" if error.filename else ""
+        file_text = f" of {error.filename}" if error.filename else ""
         hint = "make room, then run it again; see: df -h"
         error_output.tell(
-            "disk_full", f"the disk{where} is full", hint, as_json=as_json
+            "disk_full", f"the disk{file_text} is full", hint, as_json=as_json
         )
         return error_output.UNREACHABLE
     except KeyboardInterrupt:
@@ -192,18 +194,18 @@ def with_negatives(words: Sequence[str]) -> Sequence[str]:
     """`--time -5m` is an option and its value, which the option's own reader judges: no
     option begins with a digit."""
     joined_words: list[str] = []
-    for place, word in enumerate(words):
-        if word == "--":
-            return [*joined_words, *words[place:]]
-        before = joined_words[-1] if joined_words else ""
+    for word_index, argument in enumerate(words):
+        if argument == "--":
+            return [*joined_words, *words[word_index:]]
+        previous_word = joined_words[-1] if joined_words else ""
         if (
-            _NEGATIVE.match(word)
-            and before.startswith("-")
-            and not _VALUED.search(before)
+            _NEGATIVE.match(argument)
+            and previous_word.startswith("-")
+            and not _VALUED.search(previous_word)
         ):
-            joined_words[-1] = f"{before}={word}"
+            joined_words[-1] = f"{previous_word}={argument}"
         else:
-            joined_words.append(word)
+            joined_words.append(argument)
     return joined_words
 
 

@@ -74,10 +74,10 @@ def metrics(
         )
     if csv and common.json:
         raise Usage("--csv and --json are two answers", hint="leave one of them out")
-    back = _parse_since(since)
+    period_seconds = _parse_since(since)
     with common.client() as client:
         while True:
-            picture = _load_picture(client, job, node, queue, back)
+            picture = _load_picture(client, job, node, queue, period_seconds)
             _print_picture(picture, common, csv=csv, every_gpu=gpus, clear=watch)
             if not watch or picture.is_over:
                 return
@@ -110,30 +110,36 @@ def _load_picture(
         )
     if queue:
         name = client.queue(queue).name
-        asks = [_full_series_query(f"queue:{name}", grid)]
-        return plain_picture(f"queue {name}", QUEUE, grid, _fetch_series(client, asks))
-    asks = [_full_series_query("cluster", grid)]
-    return plain_picture("the cluster", CLUSTER, grid, _fetch_series(client, asks))
+        series_queries = [_full_series_query(f"queue:{name}", grid)]
+        return plain_picture(
+            f"queue {name}", QUEUE, grid, _fetch_series(client, series_queries)
+        )
+    series_queries = [_full_series_query("cluster", grid)]
+    return plain_picture(
+        "the cluster", CLUSTER, grid, _fetch_series(client, series_queries)
+    )
 
 
 def _of_job(client: "Client", name: str, now: float, back: float | None) -> Picture:
     job_detail = client.job(name)
     if job_detail.whose:
         note(job_detail.whose)
-    until = job_detail.ended_at if job_detail.ended_at is not None else now
-    first = (
+    end_time = job_detail.ended_at if job_detail.ended_at is not None else now
+    first_time = (
         job_detail.attempts[0].placed_at
         if job_detail.attempts
         else job_detail.submitted_at
     )
-    since = min(first if back is None else until - back, until - LEAST_SECONDS)
+    start_time = min(
+        first_time if back is None else end_time - back, end_time - LEAST_SECONDS
+    )
     if not job_detail.attempts:
         note(
             f"{job_detail.name} has never run: it is {job_detail.state}; run: corral "
             f"why {job_detail.id}"
         )
-    grid = Grid.over(since, until)
-    answers = _fetch_series(client, job_asks(job_detail, since, until))
+    grid = Grid.over(start_time, end_time)
+    answers = _fetch_series(client, job_asks(job_detail, start_time, end_time))
     return job_picture(job_detail, grid, answers, is_over=job_detail.is_over)
 
 
@@ -153,17 +159,17 @@ def _fetch_series(client: "Client", asks: list[SeriesQuery]) -> "list[SeriesView
 def _print_picture(
     picture: Picture, common: Common, *, csv: bool, every_gpu: bool, clear: bool
 ) -> None:
-    out = console()
+    output_console = console()
     if common.json:
         if clear:
-            out.print_json(data=as_json(picture), indent=None)
+            output_console.print_json(data=as_json(picture), indent=None)
         else:
             print_json(as_json(picture))
     elif csv:
         print_csv(picture)
     else:
-        if clear and out.is_terminal:
-            out.clear()
+        if clear and output_console.is_terminal:
+            output_console.clear()
         elif clear:
             say()
-        show(picture, width=out.width, every_gpu=every_gpu)
+        show(picture, width=output_console.width, every_gpu=every_gpu)

@@ -93,7 +93,9 @@ def _facts_of(node: "api.NodeDetail") -> list[tuple[str, "str | Text | None"]]:
         ("lost jobs", ", ".join(node.lost_jobs)),
         (
             "held whole",
-            f"by {whole} (exclusive)" if (whole := node.held_whole_by) else "",
+            f"by {exclusive_job} (exclusive)"
+            if (exclusive_job := node.held_whole_by)
+            else "",
         ),
         ("by others", _taken_text(node)),
     ]
@@ -104,12 +106,12 @@ def _show_gpus(gpus: "Sequence[NodeGpu]") -> None:
     for gpu in gpus:
         kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
         kind += f", {gpu.slices} slices" if gpu.slices else ""
-        who = [*gpu.jobs, *["(others)"] * gpu.taken]
+        gpu_holders = [*gpu.jobs, *["(others)"] * gpu.taken]
         rows.add_row(
             str(gpu.index),
             kind,
             size_text(gpu.memory_bytes) if gpu.memory_bytes else "unknown",
-            ", ".join(who),
+            ", ".join(gpu_holders),
             gpu.uuid,
         )
     say()
@@ -121,15 +123,15 @@ def refused_text(users: Mapping[str, str]) -> str:
     others."""
     if not users:
         return ""
-    (first, why), *others = users.items()
-    names = [user for user, _ in others]
-    more = (
+    (first_user, refusal_reason), *other_refusals = users.items()
+    names = [user for user, _ in other_refusals]
+    remainder_text = (
         f" and {len(names) - MOST_REFUSED} more (--json)"
         if len(names) > MOST_REFUSED
         else ""
     )
-    also = f"; nor {', '.join(names[:MOST_REFUSED])}{more}" if names else ""
-    return f"{first}: {why}{also}"
+    also = f"; nor {', '.join(names[:MOST_REFUSED])}{remainder_text}" if names else ""
+    return f"{first_user}: {refusal_reason}{also}"
 
 
 def cordon(
@@ -206,11 +208,11 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
     if not common.agreed(f"label {node} {' '.join(labels)}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        shown = client.label(node, label_values)
+        labeled_node = client.label(node, label_values)
     if common.json:
-        print_json(shown)
+        print_json(labeled_node)
         return
-    say(f"{shown.id}: {labels_text(shown.labels) or 'no labels'}")
+    say(f"{labeled_node.id}: {labels_text(labeled_node.labels) or 'no labels'}")
 
 
 def _change_nodes(
@@ -262,8 +264,8 @@ def _work_status_text(node: "api.NodeView") -> str:
     if node.liveness != "alive":
         return f"none: it is {node.liveness}"
     if node.draining or node.cordoned:
-        by = ", by its health" if node.cordoned_by else ""
-        return f"{'draining' if node.draining else 'cordoned'}{by}"
+        cause_text = ", by its health" if node.cordoned_by else ""
+        return f"{'draining' if node.draining else 'cordoned'}{cause_text}"
     return f"none now: {node.closed}" if node.closed else "takes work"
 
 
@@ -300,7 +302,7 @@ def _unavailable_reason(node: "api.NodeView") -> str:
     if node.held_whole_by:
         return f"held whole by {node.held_whole_by} (exclusive)"
     return node.closed or (
-        f"others hold {taken}" if (taken := _taken_text(node)) else ""
+        f"others hold {taken_text}" if (taken_text := _taken_text(node)) else ""
     )
 
 

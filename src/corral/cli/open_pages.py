@@ -19,13 +19,13 @@ def ui(
         open: Also open it in this machine's browser.
     """
     with common.client() as client:
-        made = client.create_link()
+        login_link = client.create_link()
     if common.json:
-        print_json(made)
+        print_json(login_link)
     else:
-        say(made.url)
+        say(login_link.url)
         note("opens the pages once, within 5 minutes; it is a secret until then")
     if open:
         import webbrowser
 
-        webbrowser.open(made.url)
+        webbrowser.open(login_link.url)

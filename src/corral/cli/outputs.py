@@ -113,7 +113,9 @@ def summary(found: "Outputs") -> str:
     written = files_text(
         sum(node.count for node in having), sum(node.bytes for node in having)
     )
-    where = f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
+    nodes_text = (
+        f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
+    )
     kept_text = (
         f"; kept until {moment_text(found.kept_until)}"
         if found.kept_until is not None
@@ -121,9 +123,12 @@ def summary(found: "Outputs") -> str:
     )
     get = f"get them: corral cp {quote(f'{found.job}:{_common_output_path(having[0])}')} ."
     if len(having) > 1:  # one copy is of one node
-        first = having[0].node
-        get = f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first} --node {first}"
-    return f"{written} written in the work folder{where}{kept_text}; {get}"
+        first_node = having[0].node
+        get = (
+            f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first_node} --node "
+            f"{first_node}"
+        )
+    return f"{written} written in the work folder{nodes_text}{kept_text}; {get}"
 
 
 def _common_output_path(node: "NodeOutputs") -> str:
@@ -159,12 +164,16 @@ def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> s
         job_outputs = client.outputs(job, wait=wait)
     except CorralError:
         return ""
-    lost = (
+    trouble_texts = (
         node.trouble for node in job_outputs.nodes if node.trouble and not node.is_kept
     )
     return "; ".join(
         filter(
-            None, (summary(job_outputs) or next(lost, ""), unknown_text(job_outputs))
+            None,
+            (
+                summary(job_outputs) or next(trouble_texts, ""),
+                unknown_text(job_outputs),
+            ),
         )
     )
 

@@ -86,8 +86,12 @@ def clean(text: str) -> str:
 
 def _own_time(found: "re.Match[str]") -> str:
     try:
-        at = datetime.strptime(found[0], MOMENT_FORM).replace(tzinfo=UTC)
-        return clock_text(at.timestamp()) if at.astimezone().utcoffset() else found[0]
+        moment = datetime.strptime(found[0], MOMENT_FORM).replace(tzinfo=UTC)
+        return (
+            clock_text(moment.timestamp())
+            if moment.astimezone().utcoffset()
+            else found[0]
+        )
     except (ValueError, OverflowError):  # a job has written what is no moment
         return found[0]
 
@@ -107,13 +111,13 @@ def table(*columns: str, right: Sequence[str] = ()) -> "Table":
     """
     from rich.table import Table
 
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    rich_table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         side: Literal["right", "left"] = "right" if column in right else "left"
-        made.add_column(
+        rich_table.add_column(
             column, justify=side, no_wrap=column != columns[-1], overflow="fold"
         )
-    return made
+    return rich_table
 
 
 def cut(text: str) -> "Text":
@@ -129,14 +133,14 @@ def show_table(made: "Table") -> None:
     In a file or a pipe nothing is shortened. If a terminal is too narrow for all
     columns but the last, lines wrap, because a shortened id would be useless.
     """
-    out = _output_console()
-    if (least := _least_width(made, out)) > out.width:
-        out = console(width=least)
-    if out.is_terminal:
-        out.print(made)
+    output_console = _output_console()
+    if (minimum_width := _least_width(made, output_console)) > output_console.width:
+        output_console = console(width=minimum_width)
+    if output_console.is_terminal:
+        output_console.print(made)
         return
-    with out.capture() as captured:
-        out.print(made)
+    with output_console.capture() as captured:
+        output_console.print(made)
     sys.stdout.write(
         "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     )
@@ -144,13 +148,17 @@ def show_table(made: "Table") -> None:
 
 def fits(made: "Table") -> bool:
     """Whether its lines are no wider than the terminal."""
-    out = _output_console()
-    return _least_width(made, out) <= out.width
+    output_console = _output_console()
+    return _least_width(made, output_console) <= output_console.width
 
 
 def _output_console() -> "Console":
-    out = console()
-    return out if out.is_terminal or "COLUMNS" in os.environ else console(width=WIDEST)
+    default_console = console()
+    return (
+        default_console
+        if default_console.is_terminal or "COLUMNS" in os.environ
+        else console(width=WIDEST)
+    )
 
 
 def _least_width(made: "Table", out: "Console") -> int:
@@ -158,13 +166,15 @@ def _least_width(made: "Table", out: "Console") -> int:
     from rich.cells import cell_len
     from rich.measure import Measurement
 
-    whole = Measurement.get(out, out.options.update(max_width=WIDEST), made).maximum
-    last = made.columns[-1]
-    cells = (str(cell) for cell in (last.header, *last.cells))
+    full_width = Measurement.get(
+        out, out.options.update(max_width=WIDEST), made
+    ).maximum
+    last_column = made.columns[-1]
+    cells = (str(cell) for cell in (last_column.header, *last_column.cells))
     longest = max(
         cell_len(line) for cell in cells for line in (cell.splitlines() or [""])
     )
-    return whole - max(0, longest - max(LEAST_LAST, last.min_width or 0))
+    return full_width - max(0, longest - max(LEAST_LAST, last_column.min_width or 0))
 
 
 def show_pairs(
@@ -183,10 +193,14 @@ def show_pairs(
 
 def age_text(seconds: float) -> str:
     """A short span for a column: 5s, 12m, 3h20m, 2d4h."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    whole_seconds = max(0, int(seconds))
+    if whole_seconds < 60:
+        return f"{whole_seconds}s"
+    minutes, hours, days = (
+        whole_seconds // 60,
+        whole_seconds // 3600,
+        whole_seconds // 86400,
+    )
     if hours < 1:
         return f"{minutes}m"
     if days < 2:

@@ -24,16 +24,18 @@ class WorkProgress:
 @contextmanager
 def progress(doing: str, *, shown: bool) -> Iterator[WorkProgress]:
     """Show what is done, and for how long, while the body runs."""
-    now, ended = WorkProgress(doing), threading.Event()
+    now, end_event = WorkProgress(doing), threading.Event()
     if not shown:
         yield now
         return
-    ticker = threading.Thread(target=_print_progress, args=(now, ended), daemon=True)
+    ticker = threading.Thread(
+        target=_print_progress, args=(now, end_event), daemon=True
+    )
     ticker.start()
     try:
         yield now
     finally:
-        ended.set()
+        end_event.set()
         ticker.join()
 
 
@@ -42,13 +44,13 @@ def _print_progress(now: WorkProgress, ended: threading.Event) -> None:
     seconds = TERMINAL_SECONDS if is_terminal else LINE_SECONDS
     if ended.wait(FIRST_SECONDS):
         return
-    before, after = (CLEAR, "") if is_terminal else ("", "\n")
+    line_prefix, line_suffix = (CLEAR, "") if is_terminal else ("", "\n")
     try:
         while True:
             text = f"{now.doing}, {time.monotonic() - began:.0f} s"
-            print(f"{before}{text}", end=after, file=sys.stderr, flush=True)
+            print(f"{line_prefix}{text}", end=line_suffix, file=sys.stderr, flush=True)
             if ended.wait(seconds):
                 break
-        print(before, end="", file=sys.stderr, flush=True)
+        print(line_prefix, end="", file=sys.stderr, flush=True)
     except OSError:
         pass  # standard error is closed

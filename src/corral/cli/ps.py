@@ -84,7 +84,7 @@ def ps(
         before: Only jobs older than the job with this id.
     """
     states = _parse_states(state)
-    wanted = JobQuery(
+    job_query = JobQuery(
         everything=everything
         or since is not None
         or any(job_state in FINAL for job_state in states),
@@ -95,17 +95,22 @@ def ps(
         if since is None
         else moment_of(since, SystemClock().wall(), "--since"),
     )
-    most = limit or (MOST if everything else FEW_ROWS)
+    row_limit = limit or (MOST if everything else FEW_ROWS)
     with common.client() as client:
-        job_views = newest_jobs(client, most + 1, wanted, before=before)
+        job_views = newest_jobs(client, row_limit + 1, job_query, before=before)
     if common.json:
-        print_json({"jobs": [job.model_dump(mode="json") for job in job_views[:most]]})
+        print_json(
+            {"jobs": [job.model_dump(mode="json") for job in job_views[:row_limit]]}
+        )
     else:
-        _show_jobs(job_views[:most])
-    if len(job_views) > most:  # one more than is shown was asked for
-        again = _format_ps_command(queue, user, states, since, everything=everything)
+        _show_jobs(job_views[:row_limit])
+    if len(job_views) > row_limit:  # one more than is shown was asked for
+        list_command = _format_ps_command(
+            queue, user, states, since, everything=everything
+        )
         note(
-            f"the newest {most}: there are more; see: {again} --before {job_views[most - 1].id}"
+            f"the newest {row_limit}: there are more; see: {list_command} --before "
+            f"{job_views[row_limit - 1].id}"
         )
     if not job_views and not common.json:
         narrowed = queue or user or states or since
@@ -163,9 +168,12 @@ def _format_ps_command(
         "state": ",".join(states).lower(),
         "since": since,
     }
-    words = ["corral ps", *(["--all"] if everything else [])]
+    command_words = ["corral ps", *(["--all"] if everything else [])]
     return " ".join(
-        [*words, *(f"--{name} {value}" for name, value in options.items() if value)]
+        [
+            *command_words,
+            *(f"--{name} {value}" for name, value in options.items() if value),
+        ]
     )
 
 

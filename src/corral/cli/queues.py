@@ -95,12 +95,17 @@ class BudgetOptions:
             "until": self.until,
             "then": _parse_number(self.then),
         }
-        given = {key: value for key, value in typed.items() if value is not None}
-        if given and self.no_budget:
-            named = [f"--{key.replace('_', '-')}" for key in given]
-            taken = f"--no-budget takes the budget away that {named[0]} gives"
-            raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
-        return given
+        given_fields = {key: value for key, value in typed.items() if value is not None}
+        if given_fields and self.no_budget:
+            option_names = [f"--{key.replace('_', '-')}" for key in given_fields]
+            conflict_text = (
+                f"--no-budget takes the budget away that {option_names[0]} gives"
+            )
+            raise Usage(
+                conflict_text,
+                hint=f"leave out --no-budget, or {' and '.join(option_names)}",
+            )
+        return given_fields
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -142,8 +147,13 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
                 f"warning: the budget of queue {row.name} is spent: {row.budget.effect}"
             )
     if queues.relocation is not None:
-        spent, most = queues.relocation.spent_gpu_hours, queues.relocation.gpu_hours
-        say(f"relocations have cost {spent:.3g} of {most:g} GPU-hours in 24 hours")
+        spent, gpu_hours_limit = (
+            queues.relocation.spent_gpu_hours,
+            queues.relocation.gpu_hours,
+        )
+        say(
+            f"relocations have cost {spent:.3g} of {gpu_hours_limit:g} GPU-hours in 24 hours"
+        )
 
 
 def _format_budget(budget: "shapes.BudgetRow") -> str:
@@ -372,7 +382,7 @@ def _by_type(text: str | None) -> Any:
     """8, or h100:8,any:4. Raises: SpecInvalid for a type that is named twice."""
     if text is None or ":" not in text:
         return _parse_number(text)
-    pairs = [part.partition(":") for part in text.split(",")]
+    pairs = [pair_text.partition(":") for pair_text in text.split(",")]
     kinds = Counter(kind.strip().lower() for kind, _, _ in pairs)
     twice = next((kind for kind, count in kinds.items() if count > 1), None)
     if twice is not None:
@@ -386,19 +396,19 @@ def _parse_priority_range(text: str | None) -> Any:
     """low..normal."""
     if text is None or text == NONE:
         return text
-    low, dots, high = text.partition("..")
+    lowest_priority, dots, highest_priority = text.partition("..")
     if not dots:
         raise SpecInvalid(
             f"--priorities {text}: it is no span", hint="write: low..normal"
         )
-    return [_parse_number(low), _parse_number(high)]
+    return [_parse_number(lowest_priority), _parse_number(highest_priority)]
 
 
 def _parse_name_list(text: str | None) -> Any:
     """alice,bob."""
     if text is None or text == NONE:
         return text
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return [name_text.strip() for name_text in text.split(",") if name_text.strip()]
 
 
 def _print_changes(

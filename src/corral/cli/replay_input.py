@@ -57,11 +57,13 @@ def _of_cluster(
             logged_import(imported_job.to_domain())
             for imported_job in _fetch_imported_jobs(client)
         ]
-        here = [node.gpus.total for node in client.nodes() if node.gpus.total]
+        node_gpu_counts = [
+            node.gpus.total for node in client.nodes() if node.gpus.total
+        ]
     trace = trace_of(OWN, rows)
-    if nodes is not None or cluster is not None or not here:
+    if nodes is not None or cluster is not None or not node_gpu_counts:
         return trace, _load_replay_nodes(None, nodes, cluster)
-    return trace, (here, {})
+    return trace, (node_gpu_counts, {})
 
 
 def _fetch_imported_jobs(client: "Client") -> "list[ImportedJob]":

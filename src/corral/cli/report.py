@@ -101,12 +101,17 @@ def goodput(*, wanted: ReportQuery = USUAL) -> None:
 def _print_report(kind: str, wanted: ReportQuery) -> None:
     limit = MOST_ROWS if wanted.csv or wanted.json else min(wanted.limit, MOST_ROWS)
     now = SystemClock().wall()
-    until = _parse_moment(wanted.until, now, "--until") if wanted.until else None
-    since = _parse_moment(wanted.since, now, "--since") if wanted.since else None
-    by: By = "job" if wanted.job is not None else wanted.by
+    end_time = _parse_moment(wanted.until, now, "--until") if wanted.until else None
+    start_time = _parse_moment(wanted.since, now, "--since") if wanted.since else None
+    grouping: By = "job" if wanted.job is not None else wanted.by
     with wanted.client() as client:
         report_view = client.report(
-            kind, by=by, since=since, until=until, limit=limit, job=wanted.job
+            kind,
+            by=grouping,
+            since=start_time,
+            until=end_time,
+            limit=limit,
+            job=wanted.job,
         )
     if wanted.html is not None:
         from corral.plan.page import page
@@ -129,13 +134,13 @@ def _parse_moment(text: str, now: float, option: str) -> float:
     except ValueError:
         pass
     try:
-        at = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         hint = f"write for example {option} 7d, or {option} 2026-11-01"
         raise Usage(
             f"{option} {text} is neither a span nor a date", hint=hint
         ) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _print_csv(found: "ReportView") -> None:
@@ -143,12 +148,12 @@ def _print_csv(found: "ReportView") -> None:
         f"{column.name} ({column.unit})" if column.unit else column.name
         for column in found.columns
     ]
-    out = csv.writer(sys.stdout, lineterminator="\n")
+    csv_writer = csv.writer(sys.stdout, lineterminator="\n")
     names = [found.by, "name"] if found.by == "job" else [found.by]
-    out.writerow([*names, *heads])
+    csv_writer.writerow([*names, *heads])
     for row in found.rows:
         own_cells = [row.name, row.more] if found.by == "job" else [row.name]
-        out.writerow(
+        csv_writer.writerow(
             [
                 *own_cells,
                 *("" if value is None else f"{value:.10g}" for value in row.values),
@@ -161,7 +166,7 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     from corral.plan.report import PlannerReport as Shown
     from corral.plan.report import ReportTable, columns
 
-    whole, found = found, _without_unused(found)
+    full_report, found = found, _without_unused(found)
     names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
     heads = (*columns(*names), *_table_columns(found))
     rows = [
@@ -172,11 +177,13 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     total = ("total", "") if found.by == "job" else ("total",)
     if len(found.rows) > 1 or found.rest:
         rows.append(total + _value_cells(found, found.total))
-    more = f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
-    left_out = f"{more} left out: --limit" if found.rest else ""
+    remainder_text = (
+        f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
+    )
+    left_out = f"{remainder_text} left out: --limit" if found.rest else ""
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
-        verdict=_report_verdict(whole),
+        verdict=_report_verdict(full_report),
         answers=(),
         tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left_out),)
         if rows
@@ -207,17 +214,17 @@ def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
         for report_column, value in zip(found.columns, found.total, strict=True)
     }
     currency = next(column.unit for column in found.columns if column.name == "money")
-    parts = []
+    cost_texts = []
     if total["money"] or not total["list price"]:
-        parts.append(
+        cost_texts.append(
             f"{texts['money']} {currency} by own prices ({_format_losses(texts, '')})"
         )
     if total["list price"]:
         listed = f"{texts['list price']} USD at list prices of clouds"
-        parts.append(f"{listed} ({_format_losses(texts, ' of it')})")
+        cost_texts.append(f"{listed} ({_format_losses(texts, ' of it')})")
     if total["without a price"]:
-        parts.append(f"{texts['without a price']} GPU-hours have no price")
-    return f"{texts['allocated']} GPU-hours: {'; '.join(parts)}."
+        cost_texts.append(f"{texts['without a price']} GPU-hours have no price")
+    return f"{texts['allocated']} GPU-hours: {'; '.join(cost_texts)}."
 
 
 def _format_losses(texts: Mapping[str, str], which: str) -> str:
@@ -248,17 +255,17 @@ def _without_unused(found: "ReportView") -> "ReportView":
     elif not total["money"]:
         unused = {"money", "wasted", "not used"}
     kept_columns = [
-        place
-        for place, report_column in enumerate(found.columns)
+        column_index
+        for column_index, report_column in enumerate(found.columns)
         if report_column.name not in unused
     ]
 
     def some(values: list[float | None]) -> list[float | None]:
-        return [values[place] for place in kept_columns]
+        return [values[value_index] for value_index in kept_columns]
 
     return found.model_copy(
         update={
-            "columns": [found.columns[place] for place in kept_columns],
+            "columns": [found.columns[kept_index] for kept_index in kept_columns],
             "rows": [
                 row.model_copy(update={"values": some(row.values)})
                 for row in found.rows
@@ -297,19 +304,22 @@ def _usage_figures(found: "ReportView") -> "tuple[Figure, ...]":
     from corral.plan.report import Figure, FigureSeries, TableColumn
 
     hours = [
-        at
-        for at, report_column in enumerate(found.columns)
+        column_index
+        for column_index, report_column in enumerate(found.columns)
         if report_column.unit == "GPU-hours"
     ]
-    marks = tuple((float(at), str(day.day)[5:]) for at, day in enumerate(found.days))
+    marks = tuple(
+        (float(day_index), str(day.day)[5:]) for day_index, day in enumerate(found.days)
+    )
     lines = tuple(
         FigureSeries(
-            name=found.columns[at].name,
+            name=found.columns[hours_column].name,
             points=tuple(
-                (float(x), day.values[at] or 0.0) for x, day in enumerate(found.days)
+                (float(x), day.values[hours_column] or 0.0)
+                for x, day in enumerate(found.days)
             ),
         )
-        for at in hours
+        for hours_column in hours
     )
     bars = tuple(
         FigureSeries(
@@ -322,7 +332,7 @@ def _usage_figures(found: "ReportView") -> "tuple[Figure, ...]":
     by_day = Figure(
         title="By day", x=TableColumn(name="day"), y=value, series=lines, x_marks=marks
     )
-    most = Figure(
+    holder_figure = Figure(
         title="Who held most", x=TableColumn(name=""), y=value, series=bars, kind="bars"
     )
-    return (by_day, most) if len(found.days) > 1 else (most,)
+    return (by_day, holder_figure) if len(found.days) > 1 else (holder_figure,)

@@ -77,13 +77,15 @@ def errors(gpu: "GpuSample") -> str:
 
 def pressure(sample: "NodeSample") -> str:
     """Shares of the last 10 s in which tasks waited."""
-    parts = (
+    pressure_shares = (
         ("CPU", sample.pressure_cpu),
         ("memory", sample.pressure_memory),
         ("disks", sample.pressure_io),
     )
     return ", ".join(
-        f"{name} {share(part)}" for name, part in parts if part is not None
+        f"{name} {share(pressure_share)}"
+        for name, pressure_share in pressure_shares
+        if pressure_share is not None
     )
 
 
@@ -97,8 +99,8 @@ def _format_power(gpu: "GpuSample") -> str:
 def _format_disk(disk: "DiskSample") -> str:
     if disk.silent:
         return "does not answer"
-    free = f"{size_text(disk.free_bytes)} of {size_text(disk.total_bytes)} free"
-    return f"{free}, read-only" if disk.read_only else free
+    free_text = f"{size_text(disk.free_bytes)} of {size_text(disk.total_bytes)} free"
+    return f"{free_text}, read-only" if disk.read_only else free_text
 
 
 def _format_port(port: "PortSample") -> str:
@@ -116,5 +118,5 @@ def _format_port(port: "PortSample") -> str:
 def _format_clock_offset(offset_seconds: float | None) -> str:
     if offset_seconds is None:
         return ""
-    where = "ahead of" if offset_seconds > 0 else "behind"
-    return f"{abs(offset_seconds) * 1000:.0f} ms {where} the head's"
+    direction = "ahead of" if offset_seconds > 0 else "behind"
+    return f"{abs(offset_seconds) * 1000:.0f} ms {direction} the head's"

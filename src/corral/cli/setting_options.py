@@ -28,8 +28,8 @@ def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
         options.__annotations__ = {
             setting.name: _annotation(setting) for setting in declared
         }
-        made = dataclass(frozen=True, slots=True, kw_only=True)(options)
-        return Parameter(name="*")(made)
+        options_class = dataclass(frozen=True, slots=True, kw_only=True)(options)
+        return Parameter(name="*")(options_class)
 
     return decorate
 
@@ -100,14 +100,15 @@ def policy_of(words: tuple[str, ...]) -> dict[str, str]:
     from corral.domain.errors import SpecInvalid
     from corral.domain.node_policy import NodePolicy, policy_with
 
-    for word in words:
-        if "=" not in word:
+    for assignment in words:
+        if "=" not in assignment:
             raise SpecInvalid(
-                f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow"
+                f"--policy {assignment[:60]} is not NAME=VALUE",
+                hint="--policy root=allow",
             )
     given_fields = {
         name.strip(): value
-        for name, _, value in (word.partition("=") for word in words)
+        for name, _, value in (pair_text.partition("=") for pair_text in words)
     }
     policy_with(NodePolicy(), given_fields)
     return given_fields
@@ -117,13 +118,13 @@ def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str
     """Return pairs typed as NAME=VALUE each. Raises: SpecInvalid."""
     from corral.domain.errors import SpecInvalid
 
-    for word in words:
-        if not word.partition("=")[0].strip() or "=" not in word:
+    for assignment in words:
+        if not assignment.partition("=")[0].strip() or "=" not in assignment:
             from corral.boot.engine_settings import example
 
-            hint = f"write: --set {example(word.strip(), engine)}"
-            raise SpecInvalid(f"{word} is no NAME=VALUE", hint=hint)
+            hint = f"write: --set {example(assignment.strip(), engine)}"
+            raise SpecInvalid(f"{assignment} is no NAME=VALUE", hint=hint)
     return {
         name.strip(): value
-        for name, _, value in (word.partition("=") for word in words)
+        for name, _, value in (pair_text.partition("=") for pair_text in words)
     }

@@ -121,10 +121,10 @@ def simulate(
     read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
     faults = _node_faults(mtbf_hours, checkpoint_seconds, seed)
     tree = _build_queue_tree(read_trace, sizes, owned, queues, per_vc=queue_per_vc)
-    named = _select_policies(policy or (), config, restart_seconds, tree)
+    policies = _select_policies(policy or (), config, restart_seconds, tree)
     answer = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
     answer |= _replay_policies(
-        read_trace, sizes, named, faults, outputs, tree, restart_seconds, not json
+        read_trace, sizes, policies, faults, outputs, tree, restart_seconds, not json
     )
     _write_results(answer, outputs, json=json)
 
@@ -244,8 +244,8 @@ def _replay_policies(
     work, too_large = _drop_oversized_jobs(found, sizes, tree)
     _refuse_endless(work, sizes, failures, restart_seconds)
     plays = {
-        name: _make_policy_replay(work, sizes, named, failures)
-        for name, named in policies.items()
+        name: _make_policy_replay(work, sizes, replay_policy, failures)
+        for name, replay_policy in policies.items()
     }
     if tree is not None:
         plays[QUEUES] = _make_queued_replay(
@@ -253,15 +253,21 @@ def _replay_policies(
         )
     queues = [found.queues[queue] for queue in work.queues]
     results = {}
-    with progress("compiling", shown=shows_progress) as at:
+    with progress("compiling", shown=shows_progress) as work_progress:
         if policies and compiles_first():
             note("compiling once (about a minute); the next replays begin at once")
-            few = work.only(range(min(FEW, len(work.submits))))
-            for named in policies.values():  # so that wall_s is the replay's own
-                _make_policy_replay(few, sizes, named, failures)(None)
+            warmup_workload = work.only(range(min(FEW, len(work.submits))))
+            for (
+                warmup_policy
+            ) in policies.values():  # so that wall_s is the replay's own
+                _make_policy_replay(warmup_workload, sizes, warmup_policy, failures)(
+                    None
+                )
         with _event_file(outputs.events, work.names) as write:
             for name, play in plays.items():
-                at.doing = f"replaying {len(work.submits):,} jobs under {name}"
+                work_progress.doing = (
+                    f"replaying {len(work.submits):,} jobs under {name}"
+                )
                 results[name] = _run_replay(play, queues, write(name))
     return {
         "nodes": len(sizes),
@@ -282,10 +288,10 @@ def _run_replay(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[st
     numbers = asdict(metrics_of(outcome)) | {"wall_s": perf_counter() - begun}
     by_queue = parts_of(outcome, queues)
     by_size = parts_of(outcome, size_labels(outcome.workload.gpus))
-    parts = {
+    metrics_by_group = {
         "queues": {
-            label: asdict(part)
-            for label, part in sorted(
+            label: asdict(group_metrics)
+            for label, group_metrics in sorted(
                 by_queue.items(), key=lambda item: -item[1].gpu_hours
             )
         },
@@ -294,7 +300,9 @@ def _run_replay(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[st
         },
     }
     return (
-        numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
+        numbers
+        | metrics_by_group
+        | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
     )
 
 
@@ -307,20 +315,22 @@ def _drop_oversized_jobs(
     from corral.replay import largest_gang
     from corral.replay.queue_replay import fits
 
-    most, gpus = largest_gang(sizes), found.workload.gpus
-    able = {size for size in set(gpus) if size <= most}
+    gang_gpu_limit, gpus = largest_gang(sizes), found.workload.gpus
+    able = {size for size in set(gpus) if size <= gang_gpu_limit}
     able = {size for size in able if tree is None or fits(size, sizes)}
     rows = [row for row, size in enumerate(gpus) if size in able]
     too_large = len(gpus) - len(rows)
     if not rows:
         raise Conflict(
-            f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes"
+            f"no job fits: the nodes hold {gang_gpu_limit} GPUs of one",
+            hint="add nodes",
         )
     if found.skipped:
         note(f"{found.skipped} rows have no GPUs or never ended: they are not replayed")
     if too_large:
         note(
-            f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed"
+            f"{too_large} jobs ask for more than the {gang_gpu_limit} GPUs there are: "
+            "they are not replayed"
         )
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
@@ -398,7 +408,7 @@ def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
 
 
 def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
-    shown = table(
+    result_table = table(
         "policy",
         "jct",
         "jct p99",
@@ -413,7 +423,7 @@ def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
         right=("slowdown", "used", "split", "preempted", "lost GPU h"),
     )
     for name, numbers in results.items():
-        shown.add_row(
+        result_table.add_row(
             name,
             *(
                 duration_text(numbers[key])
@@ -431,7 +441,7 @@ def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
             str(numbers["preemptions"]),
             f"{numbers['lost_gpu_s'] / 3_600:.0f}",
         )
-    show_table(shown)
+    show_table(result_table)
     for kind in ("queues", "sizes") if by else ():
         say()
         _show_parts(results, kind)
@@ -440,20 +450,22 @@ def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
 def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
     """One row a queue or size, the mean and the longest wait of each policy side by
     side."""
-    first = next(iter(results.values()))
-    waits = [f"{name} {word}" for name in results for word in ("wait", "longest")]
-    shown = table(
+    first_result = next(iter(results.values()))
+    waits = [
+        f"{name} {wait_label}" for name in results for wait_label in ("wait", "longest")
+    ]
+    group_table = table(
         kind.removesuffix("s"), "jobs", "GPU h", *waits, right=("jobs", "GPU h")
     )
-    for label, part in first[kind].items():
-        shown.add_row(
+    for label, group_metrics in first_result[kind].items():
+        group_table.add_row(
             label,
-            str(part["jobs"]),
-            f"{part['gpu_hours']:.0f}",
+            str(group_metrics["jobs"]),
+            f"{group_metrics['gpu_hours']:.0f}",
             *(
                 duration_text(numbers[kind][label][key])
                 for numbers in results.values()
                 for key in ("wait_mean_s", "wait_max_s")
             ),
         )
-    show_table(shown)
+    show_table(group_table)

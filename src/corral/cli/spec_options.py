@@ -104,11 +104,18 @@ def command_text(command: Sequence[str]) -> str:
 def made_name(command: Sequence[str]) -> str:
     """Return a name from the script or program, with four digits that make it
     unique."""
-    words = [
-        word for line in command for word in line.split() if not word.startswith("-")
+    command_words = [
+        command_word
+        for line in command
+        for command_word in line.split()
+        if not command_word.startswith("-")
     ]
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    base = Path((scripts or words or ["job"])[0]).stem
+    scripts = [
+        script_name
+        for script_name in command_words
+        if script_name.endswith((".py", ".sh"))
+    ]
+    base = Path((scripts or command_words or ["job"])[0]).stem
     plain = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "job"
     return f"{plain}-{secrets.token_hex(2)}"
 
@@ -120,8 +127,12 @@ def workdir_of(typed: Typed) -> str | None:
         return None
     if typed.workdir is not None:
         return str(typed.workdir.expanduser().absolute())
-    here = Path.cwd()
-    return None if here == Path(tempfile.gettempdir()).resolve() else str(here)
+    current_dir = Path.cwd()
+    return (
+        None
+        if current_dir == Path(tempfile.gettempdir()).resolve()
+        else str(current_dir)
+    )
 
 
 def is_around_home(folder: Path) -> bool:

@@ -59,22 +59,22 @@ def bring(
     from corral.boot.ssh_hosts import Invitation, SshAccess, bring_up_hosts
 
     with common.client() as client:
-        made = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
+        join_token = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
     invitation = Invitation(
-        url=made.url, fingerprint=made.fingerprint, token=made.token
+        url=join_token.url, fingerprint=join_token.fingerprint, token=join_token.token
     )
     settings = ClusterSettings.load(common.place) or ClusterSettings()
-    way = SshAccess(
+    ssh_access = SshAccess(
         user=others.ssh_user,
         key=others.ssh_key,
         python=others.python,
         extra_packages=needed_to_join(settings),
     )
     with tempfile.TemporaryDirectory(prefix="corral-wheel-") as folder:
-        wheel = own_wheel(Path(folder)) if way.python is None else None
-        host_outcomes = bring_up_hosts(targets, way, invitation, wheel)
+        wheel = own_wheel(Path(folder)) if ssh_access.python is None else None
+        host_outcomes = bring_up_hosts(targets, ssh_access, invitation, wheel)
     with common.client() as client:
-        client.revoke_token(made.id)  # its remaining uses are no longer valid
+        client.revoke_token(join_token.id)  # its remaining uses are no longer valid
     return host_outcomes
 
 

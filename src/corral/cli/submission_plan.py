@@ -38,8 +38,10 @@ def _plan_rows(
     yield "gets", shape_text(one.shape) if is_open and one.starts_now else ""
     unknown = is_open and not one.starts_now  # how many nodes it has
     if one.kind == "ray":
-        many = f"{one.shape.nodes} " if one.shape.nodes > 1 else ""
-        nodes = "nodes" if unknown else f"{many}node{'s' * (one.shape.nodes > 1)}"
+        count_prefix = f"{one.shape.nodes} " if one.shape.nodes > 1 else ""
+        nodes = (
+            "nodes" if unknown else f"{count_prefix}node{'s' * (one.shape.nodes > 1)}"
+        )
         yield "runs", f"one program, on a Ray cluster of its {nodes}"
     else:
         yield "ranks", "" if unknown else str(one.ranks)
@@ -66,8 +68,8 @@ def _plan_rows(
         yield "starts", one.forecast.text
         yield "ends", "" if one.forecast.is_too_late else one.forecast.ends.text
         yield "but", given_up_text(one.forecast)
-        for other in one.forecast.instead:
-            yield "sooner", instead_text(other)
+        for alternative in one.forecast.instead:
+            yield "sooner", instead_text(alternative)
     if whole:
         for name, value in sorted(one.environment.items()):
             yield "env", f"{name}={clean(value)}"
@@ -88,10 +90,10 @@ def given_up_text(forecast: "api.StartForecastView") -> str:
     """Return the note that start_by may end the job first."""
     if forecast.gives_up_at is None:
         return ""
-    at = clock_text(forecast.gives_up_at)
+    deadline_text = clock_text(forecast.gives_up_at)
     if forecast.is_too_late:
-        return f"will be given up at {at}, before it is likely to start"
-    return f"is given up at {at} if it has not started by then"
+        return f"will be given up at {deadline_text}, before it is likely to start"
+    return f"is given up at {deadline_text} if it has not started by then"
 
 
 def instead_text(one: "api.ChangeSuggestionView") -> str:
@@ -114,20 +116,20 @@ def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
 def shape_text(shape: "api.ShapeView", *, least: int | None = None) -> str:
     """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes
     would do too."""
-    parts = []
+    resource_texts = []
     if shape.gpus_per_node:
         plural = "s" if shape.gpus_per_node > 1 else ""
         kind = f"{shape.gpu_type} " if shape.gpu_type else ""
-        parts.append(f"{shape.gpus_per_node:g} {kind}GPU{plural}")
+        resource_texts.append(f"{shape.gpus_per_node:g} {kind}GPU{plural}")
     if shape.cpus_per_node:
-        parts.append(
+        resource_texts.append(
             f"{shape.cpus_per_node:g} CPU{'s' if shape.cpus_per_node > 1 else ''}"
         )
     if shape.memory_bytes_per_node:
-        parts.append(size_text(shape.memory_bytes_per_node))
+        resource_texts.append(size_text(shape.memory_bytes_per_node))
     span = f"{least} to " if least is not None and least < shape.nodes else ""
     nodes = "1 node" if shape.nodes == 1 else f"{span}{shape.nodes} nodes, each"
-    return f"{nodes} with {', '.join(parts)}" if parts else nodes
+    return f"{nodes} with {', '.join(resource_texts)}" if resource_texts else nodes
 
 
 def seat_text(seat: "api.SeatView") -> str:
@@ -147,20 +149,20 @@ def signal_text(warned: "api.Warned | None") -> str:
     its own."""
     if warned is None:
         return ""
-    before = duration_text(warned.before_seconds)
-    return f"{warned.signal or 'none, to save'}, {before} before the time limit"
+    lead_text = duration_text(warned.before_seconds)
+    return f"{warned.signal or 'none, to save'}, {lead_text} before the time limit"
 
 
 def place_text(job: "api.JobDetail | api.PlannedJob") -> str:
     """For example: zone=a, require:rack, exclusive, apart from train, preemptible."""
-    place = job.place
-    if place is None:
+    placement = job.place
+    if placement is None:
         return ""
-    parts = [
-        *place.constraints,
-        *([] if place.topology == "prefer" else [place.topology]),
-        *(["exclusive"] if place.exclusive else []),
-        *(f"apart from {name}" for name in place.apart_from),
+    placement_terms = [
+        *placement.constraints,
+        *([] if placement.topology == "prefer" else [placement.topology]),
+        *(["exclusive"] if placement.exclusive else []),
+        *(f"apart from {name}" for name in placement.apart_from),
         *(["preemptible"] if job.preemptible else []),
     ]
-    return ", ".join(parts)
+    return ", ".join(placement_terms)

@@ -125,21 +125,24 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
 
     Raises: Usage if it is not possible to ask.
     """
-    here = Path.cwd()
-    if typed.workdir is not None or typed.no_workdir or not is_around_home(here):
+    current_dir = Path.cwd()
+    if typed.workdir is not None or typed.no_workdir or not is_around_home(current_dir):
         return typed
     without = replace(typed, no_workdir=True)
     if common.yes:
         return without
-    ways = "name a directory: --workdir DIR, or send no files: --no-workdir (or --yes)"
+    workdir_hint = (
+        "name a directory: --workdir DIR, or send no files: --no-workdir (or --yes)"
+    )
     if common.json or not common.is_attended:
         raise Usage(
-            f"{here} is no project to send along: it holds a home directory", hint=ways
+            f"{current_dir} is no project to send along: it holds a home directory",
+            hint=workdir_hint,
         )
     if not common.agreed(
-        f"{here} holds a home directory. Submit without any of its files?"
+        f"{current_dir} holds a home directory. Submit without any of its files?"
     ):
-        raise Usage("nothing was submitted", hint=ways)
+        raise Usage("nothing was submitted", hint=workdir_hint)
     return without
 
 
@@ -254,9 +257,9 @@ def _note_past(wire_specs: "WireSpecs") -> None:
     from corral.domain.time_point import moment_text
 
     now = SystemClock().wall()
-    for at in dict.fromkeys(wire_specs.begins):
-        if at <= now:
-            note(f"begin is past, {moment_text(at)}: it may start at once")
+    for begin_time in dict.fromkeys(wire_specs.begins):
+        if begin_time <= now:
+            note(f"begin is past, {moment_text(begin_time)}: it may start at once")
 
 
 def _fetch_plan(
@@ -289,13 +292,16 @@ def _print_jobs(jobs: "list[api.JobView]", common: Change) -> None:
     }
     for name in names.values():
         say(name)
-    last = jobs[-1]
-    if last.array is None:
-        note(f"submitted as {last.id}; follow it: corral logs -f {last.id}")
+    last_job = jobs[-1]
+    if last_job.array is None:
+        note(f"submitted as {last_job.id}; follow it: corral logs -f {last_job.id}")
         return
-    count = sum(job.array == last.array for job in jobs)
-    are = f"{count} job" if count == 1 else f"{count} jobs"
-    note(f"submitted as {last.array} ({are}); follow them: corral logs -f {last.array}")
+    count = sum(job.array == last_job.array for job in jobs)
+    count_text = f"{count} job" if count == 1 else f"{count} jobs"
+    note(
+        f"submitted as {last_job.array} ({count_text}); follow them: corral logs -f "
+        f"{last_job.array}"
+    )
 
 
 def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> None:
@@ -309,15 +315,15 @@ def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> No
         return
     sys.stdout.flush()
     with suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
-        why = client.why(waits.id)
-        if why.forecast is None:
+        explanation = client.why(waits.id)
+        if explanation.forecast is None:
             return
-        if why.forecast.starts.high_seconds is None and why.reason:
-            note(f"{why.name} waits: {why.reason}")
-            for suggestion in why.suggestions[:1]:
+        if explanation.forecast.starts.high_seconds is None and explanation.reason:
+            note(f"{explanation.name} waits: {explanation.reason}")
+            for suggestion in explanation.suggestions[:1]:
                 note(f"  {suggestion}")
             return
-        note(f"{why.name} {when_text(why.forecast)}")
+        note(f"{explanation.name} {when_text(explanation.forecast)}")
 
 
 def _follow_jobs(client: "Client", jobs: "list[api.JobView]", common: Change) -> int:

@@ -126,10 +126,14 @@ def _parse_local_time(text: str | None, now: datetime) -> str | None:
     if match := _CLOCK.fullmatch(text):
         hour, minute, second = (int(group or 0) for group in match.groups())
         try:
-            at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            next_moment = now.replace(
+                hour=hour, minute=minute, second=second, microsecond=0
+            )
         except ValueError:
             return text
-        return (at if at > now else at + timedelta(days=1)).isoformat()
+        return (
+            next_moment if next_moment > now else next_moment + timedelta(days=1)
+        ).isoformat()
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -161,14 +165,17 @@ def _given_twice(
 ) -> Exception:
     """With the one option that says both, where both say the same of their values."""
     was_negated = isinstance(before, dict)
-    sign, both = (
+    sign, merged_values = (
         "!=" if negated else "=",
         [*(before["not"] if was_negated else before), *values],
     )
     hint = f"keep one: {label}=VALUE already leaves out all other values"
-    if was_negated == negated and True not in both:
+    if was_negated == negated and True not in merged_values:
         either = "neither of them" if negated else "either of them"
-        hint = f"write: --constraint {label}{sign}{','.join(dict.fromkeys(both))} for {either}"
+        hint = (
+            f"write: --constraint {label}{sign}{','.join(dict.fromkeys(merged_values))} for "
+            f"{either}"
+        )
     return SpecInvalid(f"--constraint {text}: {label} is given twice", hint=hint)
 
 
@@ -210,11 +217,14 @@ def nodes_of(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     if match := _RANGE.fullmatch(text):
-        low, high = int(match.group(1)), int(match.group(2))
-        if low > high:
+        min_nodes, max_nodes = int(match.group(1)), int(match.group(2))
+        if min_nodes > max_nodes:
             raise SpecInvalid(
                 f"--nodes {text}: it names the most before the fewest",
-                hint=f"write: --nodes {high}-{low}",
+                hint=f"write: --nodes {max_nodes}-{min_nodes}",
             )
-        return {"nodes": high, "elastic": {"min_nodes": low, "max_nodes": high}}
+        return {
+            "nodes": max_nodes,
+            "elastic": {"min_nodes": min_nodes, "max_nodes": max_nodes},
+        }
     return {"nodes": int(text) if re.fullmatch(r"[+-]?\d{1,9}", text) else text}

@@ -27,15 +27,16 @@ class TellingClient(Client):
 @cache
 def _warn_of_expiry(ends_at: float, log_in_url: str | None) -> None:
     remaining_seconds = max(0.0, ends_at - SystemClock().wall())
-    end = f"{duration_text(remaining_seconds)}, at {clock_text(ends_at)}"
+    expiry_text = f"{duration_text(remaining_seconds)}, at {clock_text(ends_at)}"
     if log_in_url is None:
         note(
-            f"your token ends in {end}; a token that you make with it ends no later, so ask an "
+            f"your token ends in {expiry_text}; a token that you make with it ends no "
+            "later, so ask an "
             "admin before that for another: corral token create NAME"
         )
     elif (
         remaining_seconds <= LOG_IN_WARNING_SECONDS
     ):  # it lasts for hours: a warning with each command is noise
         note(
-            f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}"
+            f"your log-in ends in {expiry_text}; to go on, run: corral login --oidc {log_in_url}"
         )

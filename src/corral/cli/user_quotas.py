@@ -59,24 +59,28 @@ class UserQuotaOptions:
 
 def show_quotas(rows: "list[QuotaRow]") -> None:
     """Print what is used and allowed of each quota."""
-    shown = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
+    quota_table = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
     for row in rows:
-        used = "" if row.used is None else _format_amount(row, row.used)
-        shown.add_row(clean(row.name), used, _format_amount(row, row.limit), row.set_by)
-    show_table(shown)
+        used_text = "" if row.used is None else _format_amount(row, row.used)
+        quota_table.add_row(
+            clean(row.name), used_text, _format_amount(row, row.limit), row.set_by
+        )
+    show_table(quota_table)
 
 
 def show_rates(rows: "list[RateRow]") -> None:
     """Print what is used and allowed of each rate."""
-    shown = table(
+    rate_table = table(
         "RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE")
     )
     for row in rows:
         average = f"{row.a_second:g} a second"
         if row.a_second < 1:
             average = f"{row.a_second * HOUR_SECONDS:g} an hour"
-        shown.add_row(clean(row.text), f"{row.used:,.0f}", f"{row.limit:,.0f}", average)
-    show_table(shown)
+        rate_table.add_row(
+            clean(row.text), f"{row.used:,.0f}", f"{row.limit:,.0f}", average
+        )
+    show_table(rate_table)
 
 
 def _format_amount(row: "QuotaRow", number: int) -> str:

@@ -80,10 +80,10 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             if token.user == name and token.node is None
         ]
     if common.json:
-        shown = [token.model_dump(mode="json") for token in tokens]
-        print_json({**user_detail.model_dump(mode="json"), "tokens": shown})
+        token_fields = [token.model_dump(mode="json") for token in tokens]
+        print_json({**user_detail.model_dump(mode="json"), "tokens": token_fields})
         return
-    since = clock_text(user_detail.created_at)
+    created_text = clock_text(user_detail.created_at)
     log_in = (
         f"{clean(user_detail.subject)} of {clean(user_detail.issuer or '')}"
         if user_detail.subject
@@ -94,7 +94,7 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("user", user_detail.name),
             ("role", user_detail.role),
             ("state", _account_state(user_detail)),
-            ("since", since),
+            ("since", created_text),
             ("log-in", log_in),
         ]
     )
@@ -201,15 +201,22 @@ def create_token(
             f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d"
         )
     with common.client() as client:
-        made = client.create_token(
+        created_token = client.create_token(
             user=user, role=role, expires_seconds=seconds, never_expires=never
         )
     if common.json:
-        print_json(made)
+        print_json(created_token)
         return
-    say(made.token)
-    until = f", until {clock_text(made.expires_at)}" if made.expires_at else ""
-    note(f"{made.id}: {made.role} of {made.user}{until}; it is not shown again")
+    say(created_token.token)
+    expiry_text = (
+        f", until {clock_text(created_token.expires_at)}"
+        if created_token.expires_at
+        else ""
+    )
+    note(
+        f"{created_token.id}: {created_token.role} of "
+        f"{created_token.user}{expiry_text}; it is not shown again"
+    )
 
 
 def _parse_seconds(text: str, example: str) -> float:
@@ -240,9 +247,11 @@ def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 def _show_tokens(tokens: "list[users.TokenView]") -> None:
     rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
     for token in tokens:
-        ends = clock_text(token.expires_at) if token.expires_at else "never"
-        used = clock_text(token.used_at) if token.used_at else "never"
-        rows.add_row(token.id, token.user, token.role, token.state, ends, used)
+        expiry_text = clock_text(token.expires_at) if token.expires_at else "never"
+        last_use_text = clock_text(token.used_at) if token.used_at else "never"
+        rows.add_row(
+            token.id, token.user, token.role, token.state, expiry_text, last_use_text
+        )
     show_table(rows)
 
 

@@ -244,17 +244,22 @@ def put_imports(
     jobs: Sequence["ImportedJob"], *, dry_run: bool
 ) -> "ApiCall[ImportDone]":
     body = {"jobs": [imported_job.model_dump(mode="json") for imported_job in jobs]}
-    read, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
-    return ApiCall(method="POST", path="/v1/imports", query=query, json=body, read=read)
+    answer_reader, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
+    return ApiCall(
+        method="POST", path="/v1/imports", query=query, json=body, read=answer_reader
+    )
 
 
 def imports(limit: int, before: str | None) -> "ApiCall[list[ImportedJob]]":
     query: dict[str, str | int] = {"limit": limit}
     if before is not None:
         query["before"] = before
-    read = read_as("imports.ImportedJobs")
+    answer_reader = read_as("imports.ImportedJobs")
     return ApiCall(
-        method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs
+        method="GET",
+        path="/v1/imports",
+        query=query,
+        read=lambda body: answer_reader(body).jobs,
     )
 
 
@@ -269,9 +274,9 @@ def report(
 ) -> "ApiCall[ReportView]":
     query: dict[str, str | int] = {"by": by, "limit": limit}
     query |= {
-        name: str(at)
-        for name, at in (("since", since), ("until", until))
-        if at is not None
+        name: str(time_seconds)
+        for name, time_seconds in (("since", since), ("until", until))
+        if time_seconds is not None
     }
     query |= {"job": job} if job is not None else {}
     path = f"/v1/reports/{quote(kind, safe='')}"

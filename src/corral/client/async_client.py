@@ -130,11 +130,11 @@ class AsyncClient(
         return await self._call(api_calls.checkpoints(job))
 
     async def wait(self, job: str) -> "api.JobDetail":
-        newest = await self.job(job)
-        if not newest.is_over:
-            async for _ in self.events(newest.id, follow=True):
+        job_detail = await self.job(job)
+        if not job_detail.is_over:
+            async for _ in self.events(job_detail.id, follow=True):
                 pass
-        return await self.job(newest.id)
+        return await self.job(job_detail.id)
 
     # -- streams ---------------------------------------------------------------------------------
 

@@ -148,11 +148,11 @@ class Client(
 
     def wait(self, job: str) -> "api.JobDetail":
         """The job, once it is over."""
-        newest = self.job(job)
-        if not newest.is_over:
-            for _ in self.events(newest.id, follow=True):
+        job_detail = self.job(job)
+        if not job_detail.is_over:
+            for _ in self.events(job_detail.id, follow=True):
                 pass
-        return self.job(newest.id)
+        return self.job(job_detail.id)
 
     # -- streams ---------------------------------------------------------------------------------
 

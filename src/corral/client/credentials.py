@@ -95,7 +95,9 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
 def own_directories() -> frozenset[Path]:
     """The directory of this user's cluster: CORRAL_DIR, and the usual one."""
     places = (os.environ.get("CORRAL_DIR") or DEFAULT_DIR, DEFAULT_DIR)
-    return frozenset(Path(place).expanduser().resolve() for place in places)
+    return frozenset(
+        Path(directory_text).expanduser().resolve() for directory_text in places
+    )
 
 
 def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> bool:
@@ -124,10 +126,10 @@ def cluster_around(root: Path) -> Path | None:
 def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
     """The sentence about what a snapshot leaves out, with the way to send it after
     all."""
-    shown = ", ".join(left_out[:most])
-    more = f" and {len(left_out) - most} more" if len(left_out) > most else ""
+    listed_names = ", ".join(left_out[:most])
+    remainder_text = f" and {len(left_out) - most} more" if len(left_out) > most else ""
     return (
-        f"left out of the workdir, as credentials: {shown}{more}; to send one, "
+        f"left out of the workdir, as credentials: {listed_names}{remainder_text}; to send one, "
         f"run: echo '!{left_out[0]}' >> {root}/.corralignore"
     )
 
@@ -135,8 +137,10 @@ def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
 def never_sent_text(folders: Sequence[str]) -> str:
     """The sentence about directories of clusters, which no pattern lets in."""
     is_one = len(folders) == 1
-    what = "the directory of a cluster" if is_one else "directories of clusters"
-    return f"left out of the workdir, as {what}, never sent: {', '.join(folders)}"
+    folder_kind = "the directory of a cluster" if is_one else "directories of clusters"
+    return (
+        f"left out of the workdir, as {folder_kind}, never sent: {', '.join(folders)}"
+    )
 
 
 def _list_directory(folder: Path) -> list[str]:

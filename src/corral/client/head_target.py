@@ -85,9 +85,9 @@ class Where:
         malformed; InsecureHead if the token would travel in clear to another machine.
         """
         given_url, urls = self._given(), self.addresses()
-        here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
+        location_text = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
         next_step = (
-            f"see that a head runs {here}; {_from_where(given_url)}"
+            f"see that a head runs {location_text}; {_from_where(given_url)}"
             if given_url
             else self._start_command()
         )
@@ -277,16 +277,18 @@ def no_answer(target: HeadTarget, error: Exception) -> CorralError:
 
 def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
     """Return the error of an address at which no head answers."""
-    words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
-    if _UNTRUSTED in words.lower():
+    error_text = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    if _UNTRUSTED in error_text.lower():
         return Unreachable(
             f"the head at {url} shows a certificate that this machine does not trust",
             hint="set CORRAL_CA to a copy of its ca.pem (on the head: tls/ca.pem in the cluster's "
             f"directory); or run: corral login {url}",
         )
-    plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
-    why = "" if plain else f": {words}"
-    return Unreachable(f"no head answers at {url}{why}", hint=hint)
+    plain = not error_text or any(
+        error_pattern in error_text.lower() for error_pattern in _NOBODY_THERE
+    )
+    reason_text = "" if plain else f": {error_text}"
+    return Unreachable(f"no head answers at {url}{reason_text}", hint=hint)
 
 
 def error_of(status: int, body: bytes) -> CorralError:

@@ -42,16 +42,18 @@ def all_log_ins(root: Path) -> list[LogIn]:
 def keep_log_in(root: Path, log_in: LogIn) -> Path:
     """Keep the log-in in place of an earlier one at its head. Raises: Conflict."""
     path = _log_in_path(root, log_in.url)
-    fresh = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")
+    temporary_path = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(
+            temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
+        )
         with os.fdopen(descriptor, "w") as file:
             json.dump(asdict(log_in), file)
-        fresh.replace(path)
+        temporary_path.replace(path)
     except OSError as error:
         with suppress(OSError):
-            fresh.unlink()
+            temporary_path.unlink()
         raise Conflict(
             f"the log-in cannot be kept in {path.parent}: {error.strerror}",
             hint="choose another directory with CORRAL_DIR",

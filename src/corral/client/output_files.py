@@ -64,20 +64,25 @@ def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
     raises.
     """
     name = next(
-        (part for part in reversed(path.split("/")) if part not in ("", ".")), ""
+        (
+            path_segment
+            for path_segment in reversed(path.split("/"))
+            if path_segment not in ("", ".")
+        ),
+        "",
     )
     try:
         with tarfile.open(
             fileobj=io.BufferedReader(_Pieces(pieces), COPY_BYTES), mode="r|"
         ) as tar:
-            first = tar.next()
-            if first is None:
+            first_member = tar.next()
+            if first_member is None:
                 raise OutputUnsafe("the answer holds no file")
-            if first.isdir():
+            if first_member.isdir():
                 root = to / name if name and to.is_dir() else to
                 return _write_folder(tar, root)
             target = to / name if to.is_dir() else to
-            size = _write_file(tar, first, target)
+            size = _write_file(tar, first_member, target)
             return Fetched(path=target, files=1, bytes=size)
     except (tarfile.TarError, EOFError) as wrong:
         raise OutputUnsafe(f"the answer is not whole: {wrong}") from None
@@ -105,15 +110,21 @@ def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
 def _safe_member_path(root: Path, name: str) -> Path:
     """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a
     link."""
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if name.startswith("/") or ".." in parts or not parts:
+    path_segments = [
+        path_segment
+        for path_segment in name.split("/")
+        if path_segment not in ("", ".")
+    ]
+    if name.startswith("/") or ".." in path_segments or not path_segments:
         raise OutputUnsafe(f"{name[:200]!r} leads out of where it is to be written")
-    place = root
-    for part in parts[:-1]:
-        place = place / part
-        if place.is_symlink():
-            raise OutputUnsafe(f"{place} is a link: nothing is written through it")
-    return place / parts[-1]
+    member_path = root
+    for folder_name in path_segments[:-1]:
+        member_path = member_path / folder_name
+        if member_path.is_symlink():
+            raise OutputUnsafe(
+                f"{member_path} is a link: nothing is written through it"
+            )
+    return member_path / path_segments[-1]
 
 
 def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> int:
@@ -122,11 +133,11 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
         raise OutputUnsafe(f"{member.name[:200]!r} is neither a file nor a folder")
-    fresh = target.with_name(f".{target.name}.part")
+    partial_path = target.with_name(f".{target.name}.part")
     size = 0
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+        with os.fdopen(os.open(partial_path, flags, 0o600), "wb") as file:
             while data := content.read(COPY_BYTES):
                 size += file.write(data)
         if size != member.size:
@@ -135,10 +146,10 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
             )
         umask = os.umask(0)
         os.umask(umask)
-        fresh.chmod(member.mode & 0o777 & ~umask | 0o600)
-        os.utime(fresh, (member.mtime, member.mtime))
-        fresh.rename(target)
+        partial_path.chmod(member.mode & 0o777 & ~umask | 0o600)
+        os.utime(partial_path, (member.mtime, member.mtime))
+        partial_path.rename(target)
     finally:
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            partial_path.unlink(missing_ok=True)
     return size

@@ -68,19 +68,19 @@ class Following(Generic[T]):
         if self._places:
             query.pop("tail", None)
             query["after"] = ",".join(
-                f"{key}:{place}" if key else place
-                for key, place in self._places.items()
+                f"{key}:{stream_position}" if key else stream_position
+                for key, stream_position in self._places.items()
             )
         return query
 
     def feed(self, piece: bytes) -> Iterator[T]:
-        for sent in self._parser.feed(piece):
-            if sent.kind == "end":
+        for server_event in self._parser.feed(piece):
+            if server_event.kind == "end":
                 self.over = True
                 return
-            value = self._stream.read(json.loads(sent.data))
-            if sent.id:
-                key, _, place = sent.id.rpartition(":")
-                self._places[key] = place
+            value = self._stream.read(json.loads(server_event.data))
+            if server_event.id:
+                key, _, stream_position = server_event.id.rpartition(":")
+                self._places[key] = stream_position
             self.over = self._stream.is_last(value)
             yield value

@@ -84,9 +84,9 @@ class TerminalLogInClient:
 
         Raises: Refusal when it is refused there, or not confirmed in time.
         """
-        until = self._monotonic() + begun.seconds
+        deadline = self._monotonic() + begun.seconds
         nap = max(0.5, min(begun.poll_seconds, LONGEST_WAIT_SECONDS))
-        while self._monotonic() < until:
+        while self._monotonic() < deadline:
             self._sleep(nap)
             try:
                 answer = self._post_json(TERMINAL_TOKEN, {"secret": begun.secret})
@@ -94,14 +94,19 @@ class TerminalLogInClient:
                 if isinstance(error, Trouble) or error.code == "too_many":
                     continue
                 raise
-            made = TerminalToken.model_validate(answer)
-            if made.token and made.id and made.user and made.expires_at:
+            terminal_token = TerminalToken.model_validate(answer)
+            if (
+                terminal_token.token
+                and terminal_token.id
+                and terminal_token.user
+                and terminal_token.expires_at
+            ):
                 return LogIn(
                     url=self.url,
-                    token=made.token,
-                    id=made.id,
-                    user=made.user,
-                    expires_at=made.expires_at,
+                    token=terminal_token.token,
+                    id=terminal_token.id,
+                    user=terminal_token.user,
+                    expires_at=terminal_token.expires_at,
                 )
         raise expired()
 

@@ -73,15 +73,17 @@ def unlink_user(name: str) -> "ApiCall[people.UserView]":
 
 
 def pending_log_ins() -> "ApiCall[list[people.PendingLogInView]]":
-    read = read_as("users.PendingLogInsView")
+    body_reader = read_as("users.PendingLogInsView")
     return ApiCall(
-        method="GET", path="/v1/log-ins", read=lambda body: read(body).pending
+        method="GET", path="/v1/log-ins", read=lambda body: body_reader(body).pending
     )
 
 
 def remove_user(name: str) -> "ApiCall[people.UserRemoved]":
-    read = read_as("users.UserRemoved")
-    return ApiCall(method="DELETE", path=_user_path(name), read=read, repeatable=False)
+    body_reader = read_as("users.UserRemoved")
+    return ApiCall(
+        method="DELETE", path=_user_path(name), read=body_reader, repeatable=False
+    )
 
 
 def rotate_key() -> "ApiCall[people.KeyRotated]":
@@ -113,9 +115,13 @@ def create_token(
     }
     if never_expires:
         body_fields["never_expires"] = True
-    read = read_as("users.TokenMade")
+    body_reader = read_as("users.TokenMade")
     return ApiCall(
-        method="POST", path="/v1/tokens", json=body_fields, read=read, repeatable=False
+        method="POST",
+        path="/v1/tokens",
+        json=body_fields,
+        read=body_reader,
+        repeatable=False,
     )
 
 
@@ -125,8 +131,10 @@ def revoke_token(id: str) -> "ApiCall[people.TokenView]":
 
 
 def create_link() -> "ApiCall[people.LinkMade]":
-    read = read_as("users.LinkMade")
-    return ApiCall(method="POST", path="/v1/session/links", read=read, repeatable=False)
+    body_reader = read_as("users.LinkMade")
+    return ApiCall(
+        method="POST", path="/v1/session/links", read=body_reader, repeatable=False
+    )
 
 
 def audit(

@@ -138,11 +138,11 @@ def _walk_workdir(root: Path) -> _Walk:
     todo: list[tuple[str, _Specs]] = [("", ())]
     while todo:
         folder, specs = todo.pop()
-        here = root / folder
-        specs = (*specs, *_read_ignore_files(here, folder))
-        scanned = _scan_directory(here)
+        current_dir = root / folder
+        specs = (*specs, *_read_ignore_files(current_dir, folder))
+        scanned = _scan_directory(current_dir)
         if folder and is_cluster(
-            here, {scanned_entry.name for scanned_entry in scanned}, paths
+            current_dir, {scanned_entry.name for scanned_entry in scanned}, paths
         ):
             walk.clusters.append(folder)
             walk.entries = [
@@ -190,9 +190,9 @@ def _scan_directory(folder: Path) -> list["os.DirEntry[str]"]:
 
 
 def _unreadable(path: Path, error: OSError) -> SpecInvalid:
-    why = (error.strerror or str(error)).lower()
+    reason = (error.strerror or str(error)).lower()
     return SpecInvalid(
-        f"workdir: {path} cannot be read: {why}",
+        f"workdir: {path} cannot be read: {reason}",
         hint="make it readable or add it to .corralignore",
     )
 
@@ -238,12 +238,12 @@ def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
     if total <= max_bytes and len(entries) <= MAX_FILES:
         return
     largest = sorted(files, key=lambda entry: -entry.found.st_size)[:3]
-    named = ", ".join(
+    largest_text = ", ".join(
         f"{entry.name} ({size_text(entry.found.st_size)})" for entry in largest
     )
     raise TooLarge(
         f"workdir {root} has {size_text(total)} in {len(entries):,} files; a snapshot takes "
-        f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {named}",
+        f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {largest_text}",
         hint=f"name in .corralignore what the job does not need, e.g. echo '{largest[0].name}' "
         f">> {root}/.corralignore"
         if largest

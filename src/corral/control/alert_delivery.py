@@ -88,8 +88,8 @@ class Alerting:
     def cluster(self) -> str:
         """Return the name of the cluster in messages: that of the head's machine, and
         the first digits of the cluster's id."""
-        short = self._control.world.cluster[:ID_DIGITS]
-        return f"{self._machine} ({short})" if self._machine else short
+        id_prefix = self._control.world.cluster[:ID_DIGITS]
+        return f"{self._machine} ({id_prefix})" if self._machine else id_prefix
 
     def standing(self) -> list[Alert]:
         """Return the conditions that hold now, with or without a receiver, and since
@@ -104,7 +104,8 @@ class Alerting:
         """Return problems of the messages themselves."""
         trouble = self.asked().trouble
         undelivered = [
-            f"alerts do not reach {name}: {why}" for name, why in self.troubles.items()
+            f"alerts do not reach {name}: {failure_reason}"
+            for name, failure_reason in self.troubles.items()
         ]
         return [*([trouble] if trouble else []), *undelivered]
 
@@ -113,11 +114,13 @@ class Alerting:
         remembered = self._memory.load()
         sent_alerts = (
             sent_alert
-            for each in remembered.told.values()
-            for sent_alert in each.sent.items()
+            for delivered_alerts in remembered.told.values()
+            for sent_alert in delivered_alerts.sent.items()
         )
         self._since = {
-            key: sent.alert.since for key, sent in sent_alerts if not sent.alert.moment
+            key: delivery.alert.since
+            for key, delivery in sent_alerts
+            if not delivery.alert.moment
         }
         while True:
             await asyncio.sleep(STEP_SECONDS)
@@ -126,12 +129,12 @@ class Alerting:
                 self.standing()
                 continue
             try:
-                fresh = await self._deliver_alerts(remembered, alert_settings)
+                updated_memory = await self._deliver_alerts(remembered, alert_settings)
             except Trouble as trouble:
                 log.warning("not_looked", error=trouble.message)
                 continue
-            if fresh != remembered:
-                remembered = fresh
+            if updated_memory != remembered:
+                remembered = updated_memory
                 self._memory.save(remembered)
 
     async def test(self) -> dict[str, str]:
@@ -140,8 +143,8 @@ class Alerting:
         receivers = self.asked().receivers
         outcomes = await asyncio.gather(*map(self._test_receiver, receivers))
         return {
-            receiver.name: why
-            for receiver, why in zip(receivers, outcomes, strict=True)
+            receiver.name: failure_reason
+            for receiver, failure_reason in zip(receivers, outcomes, strict=True)
         }
 
     async def _test_receiver(self, receiver: Receiver) -> str:
@@ -155,17 +158,19 @@ class Alerting:
         self, known: Remembered, asked: AlertSettings
     ) -> Remembered:
         now = self._control.now().wall
-        event, new = await self._read(known.event, asked.rules)
+        event, new_alerts = await self._read(known.event, asked.rules)
         moments = [
-            alert for alert in (*known.moments, *new) if now - alert.since < DAY_SECONDS
+            alert
+            for alert in (*known.moments, *new_alerts)
+            if now - alert.since < DAY_SECONDS
         ]
         moments = moments[-MOST_MOMENTS:]
         alerts = [*self.standing(), *moments]
         sent_now = {}
         for receiver in asked.receivers:
-            before = known.told.get(receiver.name, DeliveredAlerts())
+            previous_state = known.told.get(receiver.name, DeliveredAlerts())
             sent_now[receiver.name] = await self._send_to_receiver(
-                receiver, before, alerts, now
+                receiver, previous_state, alerts, now
             )
         return Remembered(event=event, told=sent_now, moments=tuple(moments))
 
@@ -179,11 +184,11 @@ class Alerting:
         """Deliver the alerts to one receiver, and return its state afterwards."""
         if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
             return before
-        notice, after = due(
+        notice, next_state = due(
             before, alerts, now, receiver.day_seconds(now), receiver.taste
         )
         if notice is None:
-            return after
+            return next_state
         try:
             await receiver.send(notice, self.cluster)
         except Trouble as trouble:
@@ -193,7 +198,7 @@ class Alerting:
             return before
         self.troubles.pop(receiver.name, None)
         self._failed_at.pop(receiver.name, None)
-        return after
+        return next_state
 
     async def _read(
         self, after: int | None, rules: AlertRules

@@ -49,8 +49,8 @@ def holders_text(
     if code not in NO_ROOM:
         return ""
     nodes = _candidate_nodes(world, job)
-    others = _others_text([world.nodes[id] for id in nodes], job.spec)
-    busy_text = "; ".join(filter(None, (_closed_text(world, nodes), others)))
+    others_text = _others_text([world.nodes[id] for id in nodes], job.spec)
+    busy_text = "; ".join(filter(None, (_closed_text(world, nodes), others_text)))
     if not any(shape.gpu_millis for shape in job.spec.shapes):
         return busy_text
     held_counts = _gpu_millis_by_job(world, nodes)
@@ -58,19 +58,21 @@ def holders_text(
     if not ranked:
         return busy_text
     # one is not worth a count
-    named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)
-    first, *more = ranked[:named]
-    parts = [
-        f"{_job_text(world, first)} holds {_gpu_count_text(held_counts[first])} there"
+    named_count = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)
+    top_holder, *other_holders = ranked[:named_count]
+    holder_texts = [
+        f"{_job_text(world, top_holder)} holds {_gpu_count_text(held_counts[top_holder])} there"
     ]
-    parts += [f"{_job_text(world, id)} {gpus_text(held_counts[id])}" for id in more]
-    rest = ranked[named:]
+    holder_texts += [
+        f"{_job_text(world, id)} {gpus_text(held_counts[id])}" for id in other_holders
+    ]
+    rest = ranked[named_count:]
     if rest:
         together = gpus_text(sum(held_counts[id] for id in rest))
-        parts.append(f"and {len(rest)} others together {together}")
+        holder_texts.append(f"and {len(rest)} others together {together}")
     jobs = (world.jobs[id] for id in ranked[:MOST_ASKED] if id in world.jobs)
-    ends = _first_end(((holder, ending_of(holder)) for holder in jobs), now)
-    return "; ".join(filter(None, (busy_text, ", ".join(parts), ends)))
+    first_end_text = _first_end(((holder, ending_of(holder)) for holder in jobs), now)
+    return "; ".join(filter(None, (busy_text, ", ".join(holder_texts), first_end_text)))
 
 
 def _closed_text(world: World, nodes: set[NodeId]) -> str:
@@ -79,14 +81,17 @@ def _closed_text(world: World, nodes: set[NodeId]) -> str:
     if not closed:
         return ""
     if len(closed) == 1:
-        why = world.nodes[closed[0]].inventory.closed
-        return f"{closed[0]} takes no work now{f' ({why})' if why else ''}, see: corral node ls"
-    who = (
+        closed_reason = world.nodes[closed[0]].inventory.closed
+        return (
+            f"{closed[0]} takes no work "
+            f"now{f' ({closed_reason})' if closed_reason else ''}, see: corral node ls"
+        )
+    nodes_text = (
         " and ".join(closed)
         if len(closed) <= MOST_NAMED
         else f"{len(closed)} of these nodes"
     )
-    return f"{who} take no work now, see: corral node ls"
+    return f"{nodes_text} take no work now, see: corral node ls"
 
 
 def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
@@ -96,13 +101,15 @@ def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
     crowded = sorted(
         (node for node in nodes if node.takes_work), key=lambda one: one.id
     )
-    for wanted, taken, text in (
+    for requested_amount, usage_getter, text in (
         (resources.gpu_millis, lambda has: len(has.taken), _gpus_taken),
         (resources.cpu_millis, lambda has: has.taken_cpu_millis, _cpus_taken),
         (resources.memory_bytes, lambda has: has.taken_memory_bytes, _memory_taken),
     ):
         taken_nodes = (
-            [node for node in crowded if taken(node.inventory)] if wanted else []
+            [node for node in crowded if usage_getter(node.inventory)]
+            if requested_amount
+            else []
         )
         if len(taken_nodes) > MOST_NAMED:
             return (
@@ -110,8 +117,10 @@ def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
                 f"{len(taken_nodes)} nodes"
             )
         if taken_nodes:
-            each = (f"{text([node.inventory])} on {node.id}" for node in taken_nodes)
-            return f"others hold {', '.join(each)}"
+            node_texts = (
+                f"{text([node.inventory])} on {node.id}" for node in taken_nodes
+            )
+            return f"others hold {', '.join(node_texts)}"
     return ""
 
 
@@ -122,8 +131,8 @@ def _gpus_taken(found: Sequence[Inventory]) -> str:
 
 def _cpus_taken(found: Sequence[Inventory]) -> str:
     total = sum(inventory.cpu_millis for inventory in found) / MILLIS_PER_CPU
-    taken = sum(inventory.taken_cpu_millis for inventory in found) / MILLIS_PER_CPU
-    return f"{taken:g} of {total:g} CPU{'s' * (total > 1)}"
+    taken_cpus = sum(inventory.taken_cpu_millis for inventory in found) / MILLIS_PER_CPU
+    return f"{taken_cpus:g} of {total:g} CPU{'s' * (total > 1)}"
 
 
 def _memory_taken(found: Sequence[Inventory]) -> str:
@@ -150,8 +159,10 @@ def _candidate_nodes(world: World, job: Job) -> set[NodeId]:
     """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks
     for any."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
-    every = {shape.resources for shape in job.spec.shapes}
-    resources = {requested for requested in every if requested.gpu_millis} or every
+    all_resources = {shape.resources for shape in job.spec.shapes}
+    resources = {
+        requested for requested in all_resources if requested.gpu_millis
+    } or all_resources
     return {
         node.id
         for node in world.nodes.values()

@@ -226,11 +226,11 @@ class Control:
     def reason(self, job: Job) -> Reason:
         """Return the reason of a job's state; for a waiting one that of the last
         pass."""
-        waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
-        waiting = awaited(self.world, job, waiting, self.engine.could_bring)
+        wait_reason = self.reasons.get(job.id) if job.state == "QUEUED" else None
+        wait_reason = awaited(self.world, job, wait_reason, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
         engine_reason = self.engine.says((job.id, job.attempt))
-        return waiting or reason_held(
+        return wait_reason or reason_held(
             self.world, job, self.now(), stopped=stopped, said=engine_reason
         )
 
@@ -251,9 +251,9 @@ class Control:
         }
         return [
             *(
-                ClusterWarning(code=code, text=it)
-                for code, it in text_by_code.items()
-                if it
+                ClusterWarning(code=code, text=warning_text)
+                for code, warning_text in text_by_code.items()
+                if warning_text
             ),
             *node_warnings(self.world.nodes.values()),
             *self.dropped.warnings(self.now().wall),
@@ -418,8 +418,8 @@ class Control:
     ) -> None:
         """Keep what was being decided, so that the decision can be made again."""
         if self._keep_replay is not None:
-            parts = (error, self.now(), requests, self.facts, self.world)
-            self._keep_replay(name, "\n".join(map(repr, parts)))
+            replay_values = (error, self.now(), requests, self.facts, self.world)
+            self._keep_replay(name, "\n".join(map(repr, replay_values)))
 
     async def _new_requests(self) -> Seq[StoredRequest]:
         if not self._requests_waiting:
@@ -447,9 +447,11 @@ class Control:
         if touched is None:
             nodes |= self.world.nodes.keys()
         for node in sorted(nodes):
-            wanted = self._book.renewed(self.world, node, self.facts.nodes.get(node))
-            if wanted is not None:
-                self.engine.apply(wanted)
+            desired_state = self._book.renewed(
+                self.world, node, self.facts.nodes.get(node)
+            )
+            if desired_state is not None:
+                self.engine.apply(desired_state)
         if self.placer is not None and (
             touched is None or changes.jobs or changes.nodes
         ):

@@ -92,8 +92,8 @@ class HeadCounters:
         """Count what has just been committed; `world` is as it was before."""
         self.commits += 1
         for job in changes.jobs:
-            queue, before = job.spec.queue, world.jobs.get(job.id)
-            if before is None and world.state_of(job.id) is None:
+            queue, previous_job = job.spec.queue, world.jobs.get(job.id)
+            if previous_job is None and world.state_of(job.id) is None:
                 self.submitted[queue] += 1
             if job.is_final and world.state_of(job.id) != job.state:
                 self.ended[queue, job.state] += 1
@@ -104,10 +104,10 @@ class HeadCounters:
             if not receipt.kind.has_loss:
                 continue
             self.interruptions[receipt.kind] += 1
-            lost = (
+            lost_seconds = (
                 self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
             )
-            self.lost_gpu_seconds[receipt.kind] = lost
+            self.lost_gpu_seconds[receipt.kind] = lost_seconds
         for save in (
             stored_save for stored_save in changes.saves if not stored_save.quarantined
         ):
@@ -125,11 +125,13 @@ class HeadCounters:
     def _take_attempts(self, world: World, changes: Changes) -> None:
         jobs = {job.id: job for job in changes.jobs}
         for attempt in changes.attempts:
-            before = world.attempts.get(attempt.job)
+            previous_attempt = world.attempts.get(attempt.job)
             job = jobs.get(attempt.job) or world.jobs.get(attempt.job)
             if job is None:
                 continue
-            is_new = before is None or before.number < attempt.number
+            is_new = (
+                previous_attempt is None or previous_attempt.number < attempt.number
+            )
             if is_new and attempt.number == 1:
                 wait = attempt.placed_at - job.submitted_at
                 queue = job.spec.queue
@@ -137,9 +139,9 @@ class HeadCounters:
                 self.waits.setdefault(queue, Histogram(bounds)).add(max(0.0, wait))
             self.starts[job.spec.queue] += is_new
             was_over = (
-                before is not None
-                and before.number == attempt.number
-                and before.ended_at
+                previous_attempt is not None
+                and previous_attempt.number == attempt.number
+                and previous_attempt.ended_at
             )
             if (
                 attempt.ended_at is not None

@@ -74,14 +74,16 @@ class Book:
     ) -> DesiredState | None:
         """The node's word under a new version if it differs from the last one, else
         None."""
-        last, held_launches = self._told.get(node), self._held[node].values()
+        last_state, held_launches = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held_launches, heard)
-        if last is not None and grounds == self._grounds.get(node):
+        if last_state is not None and grounds == self._grounds.get(node):
             return None
         self._grounds[node] = grounds
-        version = last.version if last else Version(term=world.term, counter=0)
-        wanted = wanted_of(world, node, held_launches, heard, version)
-        if wanted == last:
+        version = (
+            last_state.version if last_state else Version(term=world.term, counter=0)
+        )
+        desired_state = wanted_of(world, node, held_launches, heard, version)
+        if desired_state == last_state:
             return None
         self._counter += 1
         version = Version(term=world.term, counter=self._counter)

@@ -54,13 +54,13 @@ class Diagnoses:
     def ask(self, unread: Mapping[AttemptKey, RankEnds], world: World) -> None:
         """Queue what is not read yet. An attempt that waits is read as it was then, and
         asked for again afterwards if it has changed."""
-        for key, ends in unread.items():
+        for key, rank_ends in unread.items():
             job = world.jobs.get(key[0])
             if key in self._waiting or job is None:
                 continue
             self._waiting.add(key)
             line = self._lines.setdefault(job.owner, deque())
-            line.append(_Asked(key, ends, self._clock.monotonic()))
+            line.append(_Asked(key, rank_ends, self._clock.monotonic()))
             self._asked.set()
 
     async def run(self) -> None:
@@ -78,8 +78,8 @@ class Diagnoses:
     async def _read(self, asked: _Asked, reader: LogReader) -> None:
         """Read one attempt. What cannot be read in time is not known yet."""
         assert self.known is not None
-        key, last = asked.key, self.known.get(asked.key)
-        failure = last.failure if last is not None else None
+        key, last_diagnosis = asked.key, self.known.get(asked.key)
+        failure = last_diagnosis.failure if last_diagnosis is not None else None
         self._readings[key] = self._readings.get(key, 0) + 1
         try:
             if self._clock.monotonic() - asked.at < PATIENCE_SECONDS:

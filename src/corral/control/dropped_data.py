@@ -90,17 +90,18 @@ class DroppedData:
 
     def warnings(self, at: float) -> Iterator[ClusterWarning]:
         """Yield a warning for each node of which data was dropped lately."""
-        newest: dict[NodeId, tuple[float, str, str]] = {}
-        for (node, what, _), report in self._reports.items():
+        newest_by_node: dict[NodeId, tuple[float, str, str]] = {}
+        for (node, data_kind, _), report in self._reports.items():
             if at - report.at < WARN_SECONDS:
-                newest[node] = max(
-                    newest.get(node, (0.0, "", "")), (report.at, what, report.why)
+                newest_by_node[node] = max(
+                    newest_by_node.get(node, (0.0, "", "")),
+                    (report.at, data_kind, report.why),
                 )
-        for node, (_, what, why) in sorted(newest.items()):
+        for node, (_, data_kind, drop_reason) in sorted(newest_by_node.items()):
             yield ClusterWarning(
                 code=WarningCode.DROPPED_DATA,
                 text=f"node {node} sends data out of bounds, which is dropped; the last: "
-                f"{what}: {why}; run: corral node show {node}",
+                f"{data_kind}: {drop_reason}; run: corral node show {node}",
                 node=node,
             )
 
@@ -108,12 +109,12 @@ class DroppedData:
 def _drop_event(
     node: NodeId, what: str, key: AttemptKey | None, report: _Report
 ) -> Event:
-    many = "" if report.count == 1 else f" ({report.count} times)"
+    times_text = "" if report.count == 1 else f" ({report.count} times)"
     job, attempt = key or (None, None)
     return Event(
         at=report.at,
         kind=EventKind.DROPPED,
-        text=f"node {node}: {what} out of bounds was dropped{many}: {report.why}",
+        text=f"node {node}: {what} out of bounds was dropped{times_text}: {report.why}",
         node=node,
         job=job,
         attempt=attempt,

@@ -95,8 +95,8 @@ class Forecasts:
         ):
             return None
         now = self._control.clock.monotonic()
-        at, start_forecast = self._fresh.get(job.id, (float("-inf"), None))
-        if start_forecast is not None and now - at < FRESH_SECONDS:
+        computed_at, start_forecast = self._fresh.get(job.id, (float("-inf"), None))
+        if start_forecast is not None and now - computed_at < FRESH_SECONDS:
             return start_forecast
         changes = changes_of(self._control.world, without_commands(job.spec), job.owner)
         forecast = await self._run_forecast(
@@ -148,22 +148,24 @@ class Forecasts:
             asked=Submit(specs=tuple(specs), key=""),
         )
         draft = Draft(world, self._control.facts, now)
-        new = grant_new(draft, request)
-        new = [replace(job, spec=without_commands(job.spec)) for job in new]
-        world.jobs |= {job.id: job for job in new if not job.is_final}
-        place = next(
+        new_jobs = grant_new(draft, request)
+        new_jobs = [replace(job, spec=without_commands(job.spec)) for job in new_jobs]
+        world.jobs |= {job.id: job for job in new_jobs if not job.is_final}
+        queued_index = next(
             (
                 queued_place
                 for queued_place in places
-                if new[queued_place].state == JobState.QUEUED
+                if new_jobs[queued_place].state == JobState.QUEUED
             ),
             None,
         )
-        if place is None:
+        if queued_index is None:
             return {}
-        changes = changes_of(world, new[place].spec, by)
-        start_forecast = await self._run_forecast(world, new[place].id, changes)
-        return {} if start_forecast is None else {place: start_forecast}
+        changes = changes_of(world, new_jobs[queued_index].spec, by)
+        start_forecast = await self._run_forecast(
+            world, new_jobs[queued_index].id, changes
+        )
+        return {} if start_forecast is None else {queued_index: start_forecast}
 
     async def _run_forecast(
         self, world: World, job: JobId, changes: tuple[tuple[str, JobSpec], ...]
@@ -219,8 +221,8 @@ class Forecasts:
         runs = await store.runs(limit=RUNS)
         self._runs = deque(reversed(runs), maxlen=RUNS)
         rows = await store.told(limit=OUTCOMES)
-        over = [row for row in rows if row.waited_seconds is not None]
-        self._outcomes = deque(sorted(over, key=_settled_at), maxlen=OUTCOMES)
+        settled_rows = [row for row in rows if row.waited_seconds is not None]
+        self._outcomes = deque(sorted(settled_rows, key=_settled_at), maxlen=OUTCOMES)
         self._open = {row.job: row for row in rows if row.waited_seconds is None}
         await self._record_outcomes(list(self._open))
 
@@ -232,10 +234,12 @@ class Forecasts:
         if events is None:
             return True
         jobs = self._control.world.jobs
-        named = dict.fromkeys(event.job for event in events if event.job is not None)
-        over = [id for id in named if id not in jobs]
-        await self._record_outcomes([id for id in named if id in self._open])
-        await self._learn_run_times(over[:MOST_A_ROUND])
+        event_job_ids = dict.fromkeys(
+            event.job for event in events if event.job is not None
+        )
+        ended_ids = [id for id in event_job_ids if id not in jobs]
+        await self._record_outcomes([id for id in event_job_ids if id in self._open])
+        await self._learn_run_times(ended_ids[:MOST_A_ROUND])
         self._untold.extend(
             event.job
             for event in events
@@ -297,8 +301,8 @@ class Forecasts:
             ):
                 await self._control.store.tell([start_forecast.row])
                 self._open[id] = start_forecast.row
-            ended = self._control.clock.monotonic()
-            self._rests_until = ended + REST * (ended - began)
+            ended_at = self._control.clock.monotonic()
+            self._rests_until = ended_at + REST * (ended_at - began)
 
     def _still_waits(self, id: JobId) -> bool:
         job = self._control.world.jobs.get(id)

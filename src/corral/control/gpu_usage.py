@@ -62,7 +62,7 @@ class GpuUsage:
     def take(self, world: World, node: NodeId, sample: NodeSample, at: float) -> None:
         """Count what passed since this node's last sample. `at`: the head's wall
         clock."""
-        before = self._seen.get(node)
+        previous_sample = self._seen.get(node)
         joules = {
             gpu_sample.index: (gpu_sample.uuid, gpu_sample.energy_joules)
             for gpu_sample in sample.gpus
@@ -71,14 +71,15 @@ class GpuUsage:
         self._seen[node] = _Seen(at, joules)
         gpus = {gpu_sample.index: gpu_sample for gpu_sample in sample.gpus}
         length = min(
-            LONGEST_SECONDS, sample.seconds if before is None else at - before.at
+            LONGEST_SECONDS,
+            sample.seconds if previous_sample is None else at - previous_sample.at,
         )
         for allocation in self._on(world, node, at):
             job = world.jobs.get(allocation.job)
             seconds = min(length, at - allocation.began)
             if job is None or seconds <= 0 or not allocation.seat.gpus:
                 continue
-            self._count(job, allocation, gpus, before, at - seconds, at)
+            self._count(job, allocation, gpus, previous_sample, at - seconds, at)
             self._note_idle(world, allocation, gpus, at - seconds)
 
     def _on(self, world: World, node: NodeId, at: float) -> list[Allocation]:
@@ -98,8 +99,8 @@ class GpuUsage:
         for key in [key for key in self._parts if key not in live]:
             del self._parts[key]
             self.idle.pop(key, None)
-        for gone in self._seen.keys() - world.nodes.keys():
-            del self._seen[gone]
+        for removed_node in self._seen.keys() - world.nodes.keys():
+            del self._seen[removed_node]
 
     def _count(
         self,
@@ -111,17 +112,17 @@ class GpuUsage:
         until: float,
     ) -> None:
         seat = allocation.seat
-        each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
-        seen = [gpus[index] for index in seat.gpus if index in gpus]
-        for gpu in seen:
+        gpu_share = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
+        gpu_samples = [gpus[index] for index in seat.gpus if index in gpus]
+        for gpu in gpu_samples:
             amounts = _of_sample(
                 gpu, until - since, _consumed_joules(gpu, before, since, until)
             )
             for day, seconds in by_day(since, until) if amounts else ():
-                part = amounts.times(each * seconds / (until - since))
+                day_amounts = amounts.times(gpu_share * seconds / (until - since))
                 key = (job.id, allocation.attempt, day, gpu.type)
                 _, sums = self._sums.get(key, (job, UsageAmounts()))
-                self._sums[key] = (job, sums.plus(part))
+                self._sums[key] = (job, sums.plus(day_amounts))
 
     def _note_idle(
         self,
@@ -140,12 +141,16 @@ class GpuUsage:
             (since if idle_since is None else idle_since) if idle else None
         )
         attempt = world.attempts.get(allocation.job)
-        whole = attempt is not None and len(idle_by_node) == sum(
+        is_complete = attempt is not None and len(idle_by_node) == sum(
             bool(attempt_seat.gpus) for attempt_seat in attempt.seats
         )
-        since_all = [since for since in idle_by_node.values() if since is not None]
+        since_all = [
+            idle_start for idle_start in idle_by_node.values() if idle_start is not None
+        ]
         self.idle[key] = (
-            max(since_all) if whole and len(since_all) == len(idle_by_node) else None
+            max(since_all)
+            if is_complete and len(since_all) == len(idle_by_node)
+            else None
         )
 
     # -- what goes out ---------------------------------------------------------------------------
@@ -215,7 +220,7 @@ def _consumed_joules(
     gpu: GpuSample, before: _Seen | None, since: float, until: float
 ) -> float:
     """Return the energy by the counter if it has only risen; else by the power."""
-    uuid, last = (
+    uuid, last_joules = (
         ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
     )
     counter = gpu.energy_joules
@@ -223,9 +228,9 @@ def _consumed_joules(
         before is not None
         and counter is not None
         and uuid == gpu.uuid
-        and counter >= last
+        and counter >= last_joules
     ):
-        return (counter - last) * min(
+        return (counter - last_joules) * min(
             1.0, (until - since) / max(until - before.at, 1e-9)
         )
     return gpu.power_watts * (until - since) if gpu.power_watts is not None else 0.0

@@ -36,10 +36,10 @@ def planned_reason(draft: Draft, job: Job) -> Reason:
     if job.reason_code != ReasonCode.DEPENDENCY:
         return replace(held_by(draft, job) or _own_reason(job), suggestions=())
     waits = [
-        replace(after, job=JobId(after.name), name="")
-        if after.job in draft.jobs
-        else after
-        for after in unmet(draft, job.spec)
+        replace(dependency, job=JobId(dependency.name), name="")
+        if dependency.job in draft.jobs
+        else dependency
+        for dependency in unmet(draft, job.spec)
     ]
     return Reason(code=job.reason_code, sentence=waits_for(waits))
 

@@ -55,7 +55,9 @@ class Sensed:
     def age(self, at: float) -> None:
         """Drop outdated samples."""
         for node, samples_by_part in list(self._parts.items()):
-            if any(_is_old(came, at) for came, _ in samples_by_part.values()):
+            if any(
+                _is_old(received_at, at) for received_at, _ in samples_by_part.values()
+            ):
                 self._update_newest(node, at)
 
     def drop(self, node: NodeId) -> None:
@@ -65,15 +67,18 @@ class Sensed:
 
     def _update_newest(self, node: NodeId, at: float) -> None:
         samples_by_part = self._parts[node]
-        for part in [
-            part for part, (came, _) in samples_by_part.items() if _is_old(came, at)
+        for expired_part in [
+            part_id
+            for part_id, (received_at, _) in samples_by_part.items()
+            if _is_old(received_at, at)
         ]:
-            del samples_by_part[part]
+            del samples_by_part[expired_part]
         if not samples_by_part:
             self.drop(node)
             return
         self.newest[node] = united(
-            self._own(part, sample) for part, (_, sample) in samples_by_part.items()
+            self._own(live_part, sample)
+            for live_part, (_, sample) in samples_by_part.items()
         )
 
     def _own(self, part: NodeId, sample: NodeSample) -> NodeSample:

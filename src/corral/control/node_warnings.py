@@ -32,20 +32,20 @@ def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
                 node=node.id,
             )
     if len(unhealthy) > MOST_TOLD:
-        more = len(unhealthy) - MOST_TOLD
+        remaining_count = len(unhealthy) - MOST_TOLD
         yield ClusterWarning(
             code=WarningCode.NODE_FAULT,
-            text=f"{more} more nodes have faults: corral node ls",
+            text=f"{remaining_count} more nodes have faults: corral node ls",
         )
     if suspects := sum(node.suspect for node in unhealthy):
-        waiting = (
+        suspects_text = (
             "1 suspect node is waiting for your decision"
             if suspects == 1
             else f"{suspects} suspect nodes are waiting for your decision"
         )
         yield ClusterWarning(
             code=WarningCode.SUSPECTS,
-            text=f"{waiting}; to cordon: corral node cordon --suspects",
+            text=f"{suspects_text}; to cordon: corral node cordon --suspects",
         )
 
 

@@ -12,23 +12,29 @@ from corral.domain.world import Changes, World
 def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
     """Know it in place of the last word; the jobs that it could move, None: nothing is
     new."""
-    old = facts.nodes.get(heard.node)
+    previous_facts = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard
-    last_at = old.heard_at if old is not None else 0.0
+    last_at = previous_facts.heard_at if previous_facts is not None else 0.0
     if heard.heard_at > last_at:  # else it is as silent as before
         facts.awaited.discard(heard.node)
         facts.excused.pop(heard.node, None)
-    facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
-    touched = changed(old, heard)
-    return touched if touched or old is None or is_news(old, heard) else None
+    facts.stepped.update(dict.fromkeys(stepped(previous_facts, heard), heard.heard_at))
+    touched = changed(previous_facts, heard)
+    return (
+        touched
+        if touched or previous_facts is None or is_news(previous_facts, heard)
+        else None
+    )
 
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
     """Jobs of which the node says something that could move them: not a mere step."""
-    before = _reported_state(old.seen) if old is not None else {}
-    after = _reported_state(new.seen)
-    keys = before.keys() | after.keys()
-    return {key[0] for key in keys if before.get(key) != after.get(key)}
+    previous_states = _reported_state(old.seen) if old is not None else {}
+    current_states = _reported_state(new.seen)
+    keys = previous_states.keys() | current_states.keys()
+    return {
+        key[0] for key in keys if previous_states.get(key) != current_states.get(key)
+    }
 
 
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
@@ -42,16 +48,16 @@ def is_news(old: NodeFacts, new: NodeFacts) -> bool:
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
     """Attempts whose training loop has made a step since the last word."""
-    before = {
+    previous_progress = {
         attempt.key: attempt.progress
         for attempt in (old.seen if old is not None else ())
     }
-    for seen in new.seen:
-        last = before.get(seen.key)
-        if seen.progress is not None and (
-            last is None or last.step != seen.progress.step
+    for attempt_report in new.seen:
+        last_progress = previous_progress.get(attempt_report.key)
+        if attempt_report.progress is not None and (
+            last_progress is None or last_progress.step != attempt_report.progress.step
         ):
-            yield seen.key
+            yield attempt_report.key
 
 
 def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
@@ -111,10 +117,10 @@ def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
     key = (job.id, job.attempt)
     heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
     beats = [
-        seen.progress
-        for word in heard
-        for seen in (word.seen if word is not None else ())
-        if seen.key == key and seen.progress is not None
+        attempt_report.progress
+        for node_facts in heard
+        for attempt_report in (node_facts.seen if node_facts is not None else ())
+        if attempt_report.key == key and attempt_report.progress is not None
     ]
     return max(beats, key=lambda beat: beat.step, default=None)
 

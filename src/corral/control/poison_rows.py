@@ -75,21 +75,25 @@ class LeftOut:
         ignored. Return False if nothing new was found; another round would then end the
         same.
         """
-        before = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
-        for row, why in error.rows:
+        previous_counts = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
+        for row, reason in error.rows:
             log.error(
                 "unrecordable",
                 row=type(row).__name__,
                 of=_row_owner(row),
-                why=why[:400],
+                why=reason[:400],
             )
             if isinstance(row, Node):
-                facts.unheard[row.id] = cut(why, SENTENCE_LETTERS)
+                facts.unheard[row.id] = cut(reason, SENTENCE_LETTERS)
             elif (job := _job_of(row)) is not None:
-                facts.unrecordable[job] = cut(why, SENTENCE_LETTERS)
+                facts.unrecordable[job] = cut(reason, SENTENCE_LETTERS)
             else:
                 self._rows.add(_row_key(row))
-        return before != (len(self._rows), len(facts.unrecordable), len(facts.unheard))
+        return previous_counts != (
+            len(self._rows),
+            len(facts.unrecordable),
+            len(facts.unheard),
+        )
 
     def without(self, changes: Changes) -> Changes:
         """Return the changes without these rows."""

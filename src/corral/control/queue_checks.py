@@ -112,13 +112,13 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
         )
     below = [queue.name for queue in tree.queues if queue.parent == name]
     if below:
-        are = (
+        children_text = (
             f"queue {below[0]} is"
             if len(below) == 1
             else f"queues {', '.join(below[:9])} are"
         )
         raise Conflict(
-            f"queue {name} would be taken away, and {are} below it",
+            f"queue {name} would be taken away, and {children_text} below it",
             hint=f"put it elsewhere: corral queue set {below[0]} --parent none; or take it away "
             f"first: corral queue rm {below[0]}",
         )
@@ -130,10 +130,10 @@ def _check_budget(queue: Queue, before: Queue, at: float) -> None:
 
     Raises: SpecInvalid.
     """
-    budget, old = queue.budget, before.budget
+    budget, previous_budget = queue.budget, before.budget
     if budget is None or budget.until is None or not budget.is_over(at):
         return
-    if old is None or old.until != budget.until:
+    if previous_budget is None or previous_budget.until != budget.until:
         raise SpecInvalid(
             f"queue {queue.name}: budget: {moment_text(budget.until)} is over, and so it would "
             "have no budget from the start",
@@ -163,10 +163,12 @@ def check_allowed(
     setter = next(
         queue for queue in reversed(tree.path(name)) if queue.allow is not None
     )
-    whose = "" if setter.name == name else f", as queue {setter.name} above it says"
+    origin_text = (
+        "" if setter.name == name else f", as queue {setter.name} above it says"
+    )
     ask = ", ".join(operators[:MOST_NAMED]) or "an operator"
     raise Forbidden(
-        f"queue {name} takes jobs of {who_text(allow)}{whose}; {user} may not submit to it",
+        f"queue {name} takes jobs of {who_text(allow)}{origin_text}; {user} may not submit to it",
         hint=f"choose another: corral queue ls; or ask {ask} to run: "
         f"corral queue set {name} --allow {','.join([*allow, user])}",
     )
@@ -188,19 +190,23 @@ def check_queue(world: World, spec: JobSpec) -> None:
             hint=f"write: max_duration: {written_duration(limit)}, "
             "or choose another: corral queue ls",
         )
-    whole = whole_gpus(world.nodes.values(), spec) * MILLIS_PER_GPU
+    whole_millis = whole_gpus(world.nodes.values(), spec) * MILLIS_PER_GPU
     for queue in tree.path(spec.queue):
         _check_priority(queue, spec)
-        _check_size(queue, spec, whole)
+        _check_size(queue, spec, whole_millis)
 
 
 def _check_priority(queue: Queue, spec: JobSpec) -> None:
-    low, high = queue.lowest_priority, queue.highest_priority
-    if (low is not None and spec.priority < low) or (
-        high is not None and spec.priority > high
+    lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
+    if (lowest_priority is not None and spec.priority < lowest_priority) or (
+        highest_priority is not None and spec.priority > highest_priority
     ):
-        near = max(low, spec.priority) if low is not None else spec.priority
-        near = min(high, near) if high is not None else near
+        near = (
+            max(lowest_priority, spec.priority)
+            if lowest_priority is not None
+            else spec.priority
+        )
+        near = min(highest_priority, near) if highest_priority is not None else near
         raise QueueRule(
             f"{spec.name} asks for priority {priority_text(spec.priority)}; queue {queue.name} "
             f"takes {priorities_text(queue)}",
@@ -216,12 +222,16 @@ def priority_text(priority: int) -> str:
 def priorities_text(queue: Queue) -> str:
     """The priorities that a queue takes: "low to normal", "up to normal"; "" for
     all."""
-    low, high = queue.lowest_priority, queue.highest_priority
-    if low is not None and high is not None:
-        return f"{priority_text(low)} to {priority_text(high)}"
-    if low is not None:
-        return f"{priority_text(low)} and above"
-    return f"up to {priority_text(high)}" if high is not None else ""
+    lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
+    if lowest_priority is not None and highest_priority is not None:
+        return f"{priority_text(lowest_priority)} to {priority_text(highest_priority)}"
+    if lowest_priority is not None:
+        return f"{priority_text(lowest_priority)} and above"
+    return (
+        f"up to {priority_text(highest_priority)}"
+        if highest_priority is not None
+        else ""
+    )
 
 
 def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
@@ -237,13 +247,15 @@ def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
 def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) -> None:
     """Refuse a user's priorities above the ordinary range. Raises: Forbidden."""
     for spec in specs:
-        most = ordinary_priority(tree, spec.queue)
-        if spec.priority > most and spec.priority > PRIORITIES["high"]:
+        priority_limit = ordinary_priority(tree, spec.queue)
+        if spec.priority > priority_limit and spec.priority > PRIORITIES["high"]:
             raise Forbidden(
                 f"{spec.name} asks for priority {spec.priority:,}; users may ask for up to "
-                f"{priority_text(most)} ({most:,}) in queue {spec.queue}, operators for more",
-                hint=f"write: priority: {priority_text(most)}; or ask an operator to run, once it "
-                f"waits: corral set {spec.name} --priority {spec.priority}",
+                f"{priority_text(priority_limit)} ({priority_limit:,}) in queue "
+                f"{spec.queue}, operators for more",
+                hint=f"write: priority: {priority_text(priority_limit)}; or ask an "
+                f"operator to run, once it waits: corral set {spec.name} --priority "
+                f"{spec.priority}",
             )
 
 
@@ -253,29 +265,33 @@ def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
 
     `whole_millis`: what each node costs at the least that is to be exclusively its.
     """
-    least = min(
+    least_millis = min(
         max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes
     )
-    asks = (
-        f"{spec.name} asks for {gpus_text(least)} GPU{'s' * (least > MILLIS_PER_GPU)}"
+    request_text = (
+        f"{spec.name} asks for {gpus_text(least_millis)} "
+        f"GPU{'s' * (least_millis > MILLIS_PER_GPU)}"
     )
-    asks += ", as exclusive nodes count whole" if spec.place.exclusive else ""
+    request_text += ", as exclusive nodes count whole" if spec.place.exclusive else ""
     if queue.borrow_limit_millis is not None:
         own_millis = (
             0 if spec.preemptible else queue.nominal_millis
         )  # what is preemptible is borrowed
-        most = own_millis + queue.borrow_limit_millis
-        if least > most:
+        limit_millis = own_millis + queue.borrow_limit_millis
+        if least_millis > limit_millis:
             raise QuotaExceeded(
-                f"{asks}; queue {queue.name} has {gpus_text(own_millis)} and may borrow "
+                f"{request_text}; queue {queue.name} has {gpus_text(own_millis)} and may borrow "
                 f"{gpus_text(queue.borrow_limit_millis)}",
-                hint=_less_hint(queue, most),
+                hint=_less_hint(queue, limit_millis),
             )
-    if queue.most_per_user_millis is not None and least > queue.most_per_user_millis:
-        most = queue.most_per_user_millis
+    if (
+        queue.most_per_user_millis is not None
+        and least_millis > queue.most_per_user_millis
+    ):
+        limit_millis = queue.most_per_user_millis
         raise QuotaExceeded(
-            f"{asks}; in queue {queue.name} one user may have {gpus_text(most)}",
-            hint=_less_hint(queue, most),
+            f"{request_text}; in queue {queue.name} one user may have {gpus_text(limit_millis)}",
+            hint=_less_hint(queue, limit_millis),
         )
 
 

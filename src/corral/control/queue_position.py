@@ -32,6 +32,8 @@ class InLine:
         if has_come or now.serving - self._made_at >= KEEP_SECONDS:
             draft = Draft(control.world, control.facts, now)
             line = line_of(draft, self._memo, control.learning.table)
-            self._places = {job_id: place for place, job_id in enumerate(line, start=1)}
+            self._places = {
+                job_id: position for position, job_id in enumerate(line, start=1)
+            }
             self._made_at, self._granted = now.serving, control.world.granted
         return self._places

@@ -18,4 +18,6 @@ def check_node(world: World, asked: SetNode) -> None:
 
 def jobs_on(world: World, node: NodeId) -> list[JobId]:
     """Jobs that hold something of the node."""
-    return sorted({job for job, _, where in world.allocations if where == node})
+    return sorted(
+        {job for job, _, allocated_node in world.allocations if allocated_node == node}
+    )

@@ -34,10 +34,10 @@ async def report_of(
     else:
         recorded = await store.days(first=first, last=last)
     open_allocations = OpenAllocations.of(control.world, control.now().wall)
-    waiting = control.ledger.waiting()
+    pending_records = control.ledger.waiting()
 
     def summed() -> UsageReport:
-        now = chain(open_accounts(open_allocations), waiting)
+        now = chain(open_accounts(open_allocations), pending_records)
         live = (
             usage_record
             for usage_record in now

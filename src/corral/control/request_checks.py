@@ -127,7 +127,7 @@ def check_specs(
     """
     fleet = NodeTypes(world.nodes.values())
     # references within the submission
-    inside = {f"@{place}" for place in range(len(specs))}
+    inside = {f"@{spec_index}" for spec_index in range(len(specs))}
     for spec in specs:
         check_queue(world, spec)
         _check_warn(spec)
@@ -135,10 +135,12 @@ def check_specs(
             if attrgetter(field)(spec):
                 text = f"{spec.name} asks for {field}: {limit.reason}"
                 raise Unsupported(text, hint=limit.hint)
-        for after in spec.after:
-            is_known = after.job in inside or world.state_of(after.job) is not None
+        for dependency in spec.after:
+            is_known = (
+                dependency.job in inside or world.state_of(dependency.job) is not None
+            )
             if not is_known:
-                raise NotFound("job", after.job, see="corral ps -a")
+                raise NotFound("job", dependency.job, see="corral ps -a")
         if not could_come(world, spec, could_bring):
             _check_fits(world, fleet, spec, shown_by)
 
@@ -168,9 +170,13 @@ def _check_fits(world: World, fleet: NodeTypes, spec: JobSpec, shown_by: str) ->
     if not fleet.size:
         return  # nodes may yet join
     never = [never_fits(spec.place, shape, fleet) for shape in spec.shapes]
-    able = [shape for shape, why in zip(spec.shapes, never, strict=True) if why is None]
-    if not able and (why := never[-1]) is not None:
-        raise cannot_fit(fleet, spec, why, shown_by)
+    able = [
+        shape
+        for shape, misfit_reason in zip(spec.shapes, never, strict=True)
+        if misfit_reason is None
+    ]
+    if not able and (last_reason := never[-1]) is not None:
+        raise cannot_fit(fleet, spec, last_reason, shown_by)
     if spec.checkpoint is not None:
         rooms = [NodeRoom(node) for node in world.nodes.values()]
         _check_shared(rooms, spec.name, able, spec.checkpoint)
@@ -188,11 +194,13 @@ def _check_shared(
             or max(map(marks.count, filter(None, marks)), default=0) >= shape.nodes
         ):
             return
-    shared = sorted({path for room in rooms for path, _ in room.node.inventory.shared})
+    shared_paths = sorted(
+        {path for room in rooms for path, _ in room.node.inventory.shared}
+    )
     raise NotShared(
         f"{name} saves to {rule.path}, which is not proven shared by the nodes it needs",
-        hint=f"put it under {' or '.join(shared)}"
-        if shared
+        hint=f"put it under {' or '.join(shared_paths)}"
+        if shared_paths
         else "run: corral down; corral up --shared PATH",
     )
 
@@ -214,20 +222,20 @@ def plan(
         at=now.wall,
         asked=Submit(specs=tuple(specs), key=""),
     )
-    new = grant_new(draft, request)
+    planned_jobs = grant_new(draft, request)
     if facts.placing is not None:
-        return [_planned_by_engine(draft, job) for job in new]
+        return [_planned_by_engine(draft, job) for job in planned_jobs]
     memo.look(draft)
-    over = judge_budgets(draft, memo.held)
-    standing = memo.standing_of(draft, over)
+    spent_budgets = judge_budgets(draft, memo.held)
+    standing = memo.standing_of(draft, spent_budgets)
     decision = decide(
         memo.floor,
-        queued_gangs(draft, over, memo.queued),
+        queued_gangs(draft, spent_budgets, memo.queued),
         fleet=memo.fleet,
         now=now.wall,
         standing=standing,
         learned=learned,
-        running=lambda: roster_of(draft, memo.live, standing, over),
+        running=lambda: roster_of(draft, memo.live, standing, spent_budgets),
         reserved=reserved_of(draft),
         ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
@@ -250,7 +258,7 @@ def plan(
                 if preempted.by == job.id
             ),
         )
-        for job in new
+        for job in planned_jobs
     ]
 
 
@@ -304,9 +312,9 @@ def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
 def _check_suspend(job: Job) -> None:
     """A cancel outranks it, and what a limit ends is over."""
     if job.state == JobState.STOPPING and job.why in (StopWhy.CANCEL, StopWhy.TIME):
-        why = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
+        ending_text = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
         raise Conflict(
-            f"{job.spec.name} is being {why}: it cannot be kept for later",
+            f"{job.spec.name} is being {ending_text}: it cannot be kept for later",
             hint=f"see how it ends: corral show {job.id}",
         )
 

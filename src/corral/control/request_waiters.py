@@ -23,8 +23,8 @@ class Granted:
 
     def announce(self, world: World) -> None:
         """Wake the callers whose requests are granted by now."""
-        waiting, self._waiting = self._waiting, []
-        for sequence, granted in waiting:
+        waiters, self._waiting = self._waiting, []
+        for sequence, granted in waiters:
             if sequence > world.granted:
                 self._waiting.append((sequence, granted))
             elif not granted.done():

@@ -38,14 +38,14 @@ class Keeping:
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
         """Keep the jobs that these specs wait for until they are accepted. Raises:
         Forgotten."""
-        named = Counter(job for spec in specs for job in spec.needs)
-        for job in named.keys() & self._leaving:
+        reference_counts = Counter(job for spec in specs for job in spec.needs)
+        for job in reference_counts.keys() & self._leaving:
             raise self.retention.refusal(f"job {job}")
-        self._named += named
+        self._named += reference_counts
         try:
             yield
         finally:
-            self._named -= named
+            self._named -= reference_counts
 
     def due(self, serving: float) -> Retention | None:
         """The bounds, when it is time to look again."""

@@ -25,10 +25,14 @@ class HeadLearning:
     def take_in(self, world: World, changes: Changes, now: Now) -> None:
         """Let the world take in what has just been committed, and learn from the jobs
         that are over by it."""
-        new = [job for job in changes.jobs if job.id not in world.ended]
+        changed_jobs = [job for job in changes.jobs if job.id not in world.ended]
         world.apply(changes)
-        ended = [ended_job for job in new if (ended_job := ended_of(job)) is not None]
-        self._lessons.learn(ended, now.serving, lambda: live_of(world, now.wall))
+        ended_jobs = [
+            ended_job
+            for job in changed_jobs
+            if (ended_job := ended_of(job)) is not None
+        ]
+        self._lessons.learn(ended_jobs, now.serving, lambda: live_of(world, now.wall))
 
 
 async def learned_of(store: Store, world: World, now: Now) -> HeadLearning:

@@ -21,12 +21,12 @@ def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
     there."""
     if not kinds or _can_fit(NodeTypes(world.nodes.values()), spec):
         return False
-    more = (
+    extra_nodes = (
         Node(id=NodeId(f"{kind.name}+{number}"), inventory=kind.inventory)
         for kind in kinds
         for number in range(min(kind.most, MOST_MORE))
     )
-    return _can_fit(NodeTypes([*world.nodes.values(), *more]), spec)
+    return _can_fit(NodeTypes([*world.nodes.values(), *extra_nodes]), spec)
 
 
 def awaited(

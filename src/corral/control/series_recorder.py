@@ -37,8 +37,8 @@ class Recorder:
         """Record a sample. For a node with several pilots, one sample in a while is
         enough."""
         if self._control.sensed.parts(node) > 1:
-            last = self._put_at.get(node)
-            if last is not None and 0 <= at - last < STEP_SECONDS / 2:
+            last_put_at = self._put_at.get(node)
+            if last_put_at is not None and 0 <= at - last_put_at < STEP_SECONDS / 2:
                 return
             self._put_at[node] = at
         self._series.put(f"node:{node}", at, node_values(sample))
@@ -82,8 +82,12 @@ def scalar_values(progress: Progress) -> Values:
     """Return each scalar by its name, and its least and greatest since the look
     before."""
     values: Values = {}
-    for name, value, low, high in progress.scalars:
-        values |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
+    for name, value, least_value, greatest_value in progress.scalars:
+        values |= {
+            name: value,
+            f"{name}{LOW}": least_value,
+            f"{name}{HIGH}": greatest_value,
+        }
     return {name: _float32_or_none(value) for name, value in values.items()}
 
 
@@ -108,14 +112,14 @@ def node_values(sample: NodeSample) -> Values:
 
 @cache
 def _names_of_gpu(index: int) -> tuple[str, ...]:
-    parts = (
+    metric_names = (
         "utilisation",
         "memory",
         "power_watts",
         "temperature_celsius",
         "sm_clock_mhz",
     )
-    return tuple(f"gpu{index}.{part}" for part in parts)
+    return tuple(f"gpu{index}.{metric}" for metric in metric_names)
 
 
 def _of_gpu(gpu: GpuSample) -> tuple[float | None, ...]:
@@ -138,9 +142,9 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
     node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
     taken_gpus = {
-        (allocation.seat.node, at)
+        (allocation.seat.node, gpu_index)
         for allocation in world.allocations.values()
-        for at in allocation.seat.gpus
+        for gpu_index in allocation.seat.gpus
     }
     busy, watts = [], 0.0
     for id in alive & newest.keys():
@@ -170,10 +174,13 @@ def queue_values(world: World) -> Mapping[QueueName, Values]:
         job = world.jobs.get(allocation.job)
         if job is not None:
             held_counts[job.spec.queue] += allocation.seat.gpu_millis
-    waiting = Counter(
+    queued_counts = Counter(
         job.spec.queue for job in world.in_state(JobState.QUEUED).values()
     )
     return {
-        name: {"held_gpus": held_counts[name] / MILLIS_PER_GPU, "queued": waiting[name]}
-        for name in {*world.queues.by_name, *held_counts, *waiting}
+        name: {
+            "held_gpus": held_counts[name] / MILLIS_PER_GPU,
+            "queued": queued_counts[name],
+        }
+        for name in {*world.queues.by_name, *held_counts, *queued_counts}
     }

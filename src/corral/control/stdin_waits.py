@@ -13,15 +13,15 @@ def input_text(world: World, facts: Facts, job: Job) -> str:
         return ""
     attempt, key = world.attempts.get(job.id), (job.id, job.attempt)
     heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
-    waiting = [
-        seen.waits_for_input
-        for word in heard
-        for seen in (word.seen if word is not None else ())
-        if seen.key == key and seen.waits_for_input is not None
+    waiting_ranks = [
+        attempt_report.waits_for_input
+        for node_facts in heard
+        for attempt_report in (node_facts.seen if node_facts is not None else ())
+        if attempt_report.key == key and attempt_report.waits_for_input is not None
     ]
-    if not waiting:
+    if not waiting_ranks:
         return ""
-    rank = min(waiting)
+    rank = min(waiting_ranks)
     which = f" --rank {rank}" if rank else ""
     return (
         f"rank {rank} waits for standard input, and nothing is typed there: type it with "

@@ -64,11 +64,13 @@ class Paces:
             del self._loops[key]
         progress_by_attempt: dict[AttemptKey, dict[NodeId, Progress]] = {}
         for heard in facts.nodes.values():
-            for seen in heard.seen:
-                if seen.progress is not None and _is_now(world, seen.key):
-                    progress_by_attempt.setdefault(seen.key, {})[heard.node] = (
-                        seen.progress
-                    )
+            for attempt_report in heard.seen:
+                if attempt_report.progress is not None and _is_now(
+                    world, attempt_report.key
+                ):
+                    progress_by_attempt.setdefault(attempt_report.key, {})[
+                        heard.node
+                    ] = attempt_report.progress
         return [
             event
             for key, progress_by_node in progress_by_attempt.items()
@@ -156,22 +158,32 @@ def _straggler_event(
 def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
     """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest
     samples."""
-    seen = _gpu_step_times(gpus)
+    gpu_times = _gpu_step_times(gpus)
     if len(loop.looks) < 2:
-        return seen
-    first, last = loop.looks.first, loop.newest
-    both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
-    if not both:
-        return seen
+        return gpu_times
+    first_look, last_look = loop.looks.first, loop.newest
+    progress_pairs = [
+        (first_look[rank], last_look[rank])
+        for rank in first_look.keys() & last_look.keys()
+    ]
+    if not progress_pairs:
+        return gpu_times
     return replace(
-        seen,
-        steps=max(after.step - before.step for before, after in both),
-        data_seconds=median(
-            after.data_seconds - before.data_seconds for before, after in both
+        gpu_times,
+        steps=max(
+            end_progress.step - start_progress.step
+            for start_progress, end_progress in progress_pairs
         ),
-        compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
+        data_seconds=median(
+            end_progress.data_seconds - start_progress.data_seconds
+            for start_progress, end_progress in progress_pairs
+        ),
+        compute_seconds=median(
+            a.compute_seconds - b.compute_seconds for b, a in progress_pairs
+        ),
         wait_seconds=median(
-            after.wait_seconds - before.wait_seconds for before, after in both
+            end_progress.wait_seconds - start_progress.wait_seconds
+            for start_progress, end_progress in progress_pairs
         ),
         save_seconds=loop.looks.save_seconds,
     )

@@ -29,9 +29,9 @@ def changes_of(
         return ()  # the spec already lists its alternatives
     fleet = NodeTypes(world.nodes.values())
     alternatives = [
-        (change, other)
-        for change, other in _suggest_changes(world, spec, by)
-        if _is_taken(world, fleet, other)
+        (change, changed_spec)
+        for change, changed_spec in _suggest_changes(world, spec, by)
+        if _is_taken(world, fleet, changed_spec)
     ]
     return tuple(alternatives[:MOST])
 

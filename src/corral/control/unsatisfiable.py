@@ -28,22 +28,22 @@ def cannot_fit(
         )
     # of an elastic one the smallest
     forms = {shape.resources: shape for shape in spec.shapes}
-    *others, last = forms.values()
+    *other_shapes, last_shape = forms.values()
     rules = {shape: _ruled_out(fleet, spec, shape) for shape in forms.values()}
-    each = [
+    shape_texts = [
         f"{shape} ({_why_never(fleet, shape, rules[shape])})"
         for shape in forms.values()
     ]
     shape_text = (
-        f"{', or '.join(each)}"
-        if others
-        else f"{last}; {_why_never(fleet, last, rules[last])}"
+        f"{', or '.join(shape_texts)}"
+        if other_shapes
+        else f"{last_shape}; {_why_never(fleet, last_shape, rules[last_shape])}"
     )
-    hint = _parts_hint(fleet, last, shown_by)
+    hint = _parts_hint(fleet, last_shape, shown_by)
     if not hint:
         could = _would_fit(fleet, spec, list(forms.values()))
         fits = f"; this would fit: {could}" if could is not None else ""
-        hint = f"there {_what_is(fleet)}{fits}; {_lookup_hint(fleet, last, shown_by)}"
+        hint = f"there {_what_is(fleet)}{fits}; {_lookup_hint(fleet, last_shape, shown_by)}"
         advised = [
             advice for rule in rules.values() if rule for advice in rule.suggestions
         ]
@@ -61,8 +61,12 @@ def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape
 def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
     """Return why no node may hold the form that nodes are large enough for: labels, or
     topology."""
-    why = never_fits(spec.place, shape, fleet)
-    return None if why is None or why.code == ReasonCode.NEVER_FITS else why
+    misfit_reason = never_fits(spec.place, shape, fleet)
+    return (
+        None
+        if misfit_reason is None or misfit_reason.code == ReasonCode.NEVER_FITS
+        else misfit_reason
+    )
 
 
 def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
@@ -72,8 +76,8 @@ def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
     able = fleet.holding(shape.resources)
     if able == fleet.size:
         return f"this cluster has only {able} node{'s' * (able > 1)}"
-    who = f"only {able} of the {fleet.size} nodes" if able else "no node"
-    return f"{who} of this cluster could ever hold its part"
+    nodes_text = f"only {able} of the {fleet.size} nodes" if able else "no node"
+    return f"{nodes_text} of this cluster could ever hold its part"
 
 
 def _what_is(fleet: NodeTypes) -> str:
@@ -93,8 +97,11 @@ def _lookup_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
         return f"{SEE}; or, for what lends them: {shown_by}"
     if fleet.most_gpus or not shape.resources.gpus:
         return SEE
-    parts = " --gpu-shares" * shape.resources.is_share
-    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}{parts}"
+    shares_option = " --gpu-shares" * shape.resources.is_share
+    return (
+        "to pretend some, run: corral down; corral up --gpus "
+        f"{shape.resources.gpus}{shares_option}"
+    )
 
 
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
@@ -112,6 +119,9 @@ def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
             "corral up --gpu-shares"
         )
     if resources.gpus and not resources.is_share and fleet.most_parts:
-        part = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
-        return f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: {part:g}"
+        gpu_fraction = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
+        return (
+            f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: "
+            f"{gpu_fraction:g}"
+        )
     return ""

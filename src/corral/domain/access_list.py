@@ -37,8 +37,8 @@ def users_of(allow: Allowed | None) -> list[UserName]:
 
 def who_text(allow: Sequence[str]) -> str:
     """For example: alice, bob and operators."""
-    named = [name for name in allow if name != f"{MARK}{Role.OPERATOR}"]
-    return f"{', '.join(named)} and operators" if named else "operators"
+    user_names = [name for name in allow if name != f"{MARK}{Role.OPERATOR}"]
+    return f"{', '.join(user_names)} and operators" if user_names else "operators"
 
 
 def _allowed_roles(allow: Allowed) -> list[Role]:

@@ -135,12 +135,12 @@ class _Walk:
         return ""
 
     def _check_link(self, entry: ChainEntry) -> str:
-        before = self.link or self._before.link()
+        previous_link = self.link or self._before.link()
         if entry.number <= self.number:
             return f"entry {entry.number} stands twice, or in another's place"
         if entry.number > self.number + 1:
             return _missing_text(self.number + 1, entry.number - 1)
-        link = next_link(before, entry.number, entry.record)
+        link = next_link(previous_link, entry.number, entry.record)
         if link != entry.link or not entry.intact:
             return (
                 f"entry {entry.number}, or an entry before it, is not as it was written"

@@ -87,8 +87,8 @@ def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
 def cut(value: str, letters: int) -> str:
     """Return the beginning of a text for people, with what no store can hold
     replaced."""
-    short = value if len(value) <= letters else f"{value[: letters - 3]}..."
-    return _CONTROL.sub("?", printed(short))
+    shortened_text = value if len(value) <= letters else f"{value[: letters - 3]}..."
+    return _CONTROL.sub("?", printed(shortened_text))
 
 
 def printed(value: str) -> str:

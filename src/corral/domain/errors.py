@@ -205,7 +205,7 @@ class Unrecordable(InvariantBroken):
     code = "unrecordable"
 
     def __init__(self, rows: Sequence[tuple[object, str]]) -> None:
-        first = rows[0][1] if rows else ""
-        more = f"; so are {len(rows) - 1} more rows" if len(rows) > 1 else ""
-        super().__init__(f"a row cannot be recorded: {first}{more}")
+        first_fault = rows[0][1] if rows else ""
+        rest_text = f"; so are {len(rows) - 1} more rows" if len(rows) > 1 else ""
+        super().__init__(f"a row cannot be recorded: {first_fault}{rest_text}")
         self.rows = tuple(rows)

@@ -35,20 +35,22 @@ class NodeRecord:
         users = self.users
         if now - self.since >= HALF_SECONDS:
             users = _halve_counts(users) if self.since else users
-            since = now
+            window_start = now
         else:
-            since = self.since
+            window_start = self.since
         user_record = next((record for record in users if record.user == user), None)
         tried = UserRecord(
             user=user,
             tries=(user_record.tries if user_record else 0) + 1,
             failures=(user_record.failures if user_record else 0) + failed,
         )
-        others = sorted(
+        other_records = sorted(
             (record for record in users if record.user != user),
             key=lambda one: -one.tries,
         )
-        return NodeRecord(since=since, users=(tried, *others[: MOST_USERS - 1]))
+        return NodeRecord(
+            since=window_start, users=(tried, *other_records[: MOST_USERS - 1])
+        )
 
     @property
     def failures(self) -> int:

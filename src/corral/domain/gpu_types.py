@@ -23,17 +23,27 @@ _MAKERS: Final = frozenset(
 
 def short_type(name: str) -> str:
     """A GPU's type as jobs ask for it: "NVIDIA H100 80GB HBM3" is h100."""
-    words = [
-        word for word in re.split(r"[\s\-_/]+", name.lower()) if word not in _MAKERS
+    name_tokens = [
+        token for token in re.split(r"[\s\-_/]+", name.lower()) if token not in _MAKERS
     ]
-    if words[:2] == ["rtx", "pro"]:
-        return "".join(words[:3])
-    if words[:1] == ["rtx"] and len(words) > 1:
-        model = words[1] if re.fullmatch(r"a\d+", words[1]) else f"rtx{words[1]}"
-        return model + "".join(
-            word for word in words[2:] if word in ("ada", "ti", "super")
+    if name_tokens[:2] == ["rtx", "pro"]:
+        return "".join(name_tokens[:3])
+    if name_tokens[:1] == ["rtx"] and len(name_tokens) > 1:
+        model = (
+            name_tokens[1]
+            if re.fullmatch(r"a\d+", name_tokens[1])
+            else f"rtx{name_tokens[1]}"
         )
-    if words[:1] == ["max"] and len(words) > 1:  # Intel's
-        return f"max{words[1]}"
-    models = (word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*", word))
-    return next(models, "-".join(words) or "gpu")
+        return model + "".join(
+            model_suffix
+            for model_suffix in name_tokens[2:]
+            if model_suffix in ("ada", "ti", "super")
+        )
+    if name_tokens[:1] == ["max"] and len(name_tokens) > 1:  # Intel's
+        return f"max{name_tokens[1]}"
+    models = (
+        model_token
+        for model_token in name_tokens
+        if re.fullmatch(r"[a-z]+\d+[a-z]*", model_token)
+    )
+    return next(models, "-".join(name_tokens) or "gpu")

@@ -79,8 +79,8 @@ class After:
     def __str__(self) -> str:
         if self.any_of_array:
             return f"any of {self.of} to fail, once all have ended"
-        who = f"{self.name} ({self.job})" if self.name else str(self.job)
-        return f"{who} {_TO_HAVE[self.on]}"
+        job_text = f"{self.name} ({self.job})" if self.name else str(self.job)
+        return f"{job_text} {_TO_HAVE[self.on]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ class JobSpec:
         """The jobs whose records it needs until it is over."""
         origin = self.origin
         return (
-            *(after.job for after in self.after),
+            *(dependency.job for dependency in self.after),
             *([origin.job] if origin is not None else ()),
         )
 
@@ -318,16 +318,16 @@ class Job:
     ) -> "Job":
         """The job after the event; unchanged when the event is moot. `also`: what
         changes with it, by name."""
-        after = move(self.state, event)
-        if after == self.state:
+        next_state = move(self.state, event)
+        if next_state == self.state:
             return self
-        why = self.why if after == JobState.STOPPING else None
-        ended = now if after in FINAL else None
+        stop_reason = self.why if next_state == JobState.STOPPING else None
+        ended_at = now if next_state in FINAL else None
         changes = {
             "since": now,
-            "why": why,
+            "why": stop_reason,
             "reason": reason,
             "reason_code": code,
-            "ended_at": ended,
+            "ended_at": ended_at,
         }
-        return replace(self, state=after, **(changes | also))
+        return replace(self, state=next_state, **(changes | also))

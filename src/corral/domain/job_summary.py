@@ -59,17 +59,17 @@ class ListedJob:
 
 
 def listed(job: Job) -> ListedJob:
-    spec, each = job.spec, job.spec.resources
+    spec, node_resources = job.spec, job.spec.resources
     return ListedJob(
         id=job.id,
         spec=ListedSpec(
             name=spec.name,
             nodes=spec.nodes,
             resources=ListedResources(
-                gpu_millis=each.gpu_millis,
-                gpu_type=each.gpu_type,
-                cpu_millis=each.cpu_millis,
-                memory_bytes=each.memory_bytes,
+                gpu_millis=node_resources.gpu_millis,
+                gpu_type=node_resources.gpu_type,
+                cpu_millis=node_resources.cpu_millis,
+                memory_bytes=node_resources.memory_bytes,
             ),
             queue=spec.queue,
             priority=spec.priority,

@@ -13,8 +13,8 @@ def kept_saves(saves: Sequence[Save], keep: int) -> tuple[Save, ...]:
     save of a later attempt is newer. A rank that ended before its last record came back
     has left more.
     """
-    whole = [save for save in saves if not save.quarantined]
+    verified_saves = [save for save in saves if not save.quarantined]
     newest_first = sorted(
-        whole, key=lambda save: (save.attempt, save.step), reverse=True
+        verified_saves, key=lambda save: (save.attempt, save.step), reverse=True
     )
     return tuple(newest_first[: max(1, keep)])

@@ -63,22 +63,26 @@ def folders_to_remove(
     user's size, or as many as bring a full disk below its mark."""
     in_order = sorted(kept, key=lambda one: (one.ended_at, one.name))
     removable = [kept_folder for kept_folder in in_order if not kept_folder.has_saves]
-    gone = {
+    removed_names = {
         kept_folder.name
         for kept_folder in removable
         if now > limits.until(kept_folder.ended_at)
     }
-    gone |= set(_beyond_size(removable, limits, gone))
+    removed_names |= set(_beyond_size(removable, limits, removed_names))
     freed = sum(
-        kept_folder.bytes for kept_folder in removable if kept_folder.name in gone
+        kept_folder.bytes
+        for kept_folder in removable
+        if kept_folder.name in removed_names
     )
     for kept_work in removable:
         if freed >= disk.excess_bytes:
             break
-        if kept_work.name not in gone:
-            gone.add(kept_work.name)
+        if kept_work.name not in removed_names:
+            removed_names.add(kept_work.name)
             freed += kept_work.bytes
-    return [kept_folder for kept_folder in removable if kept_folder.name in gone]
+    return [
+        kept_folder for kept_folder in removable if kept_folder.name in removed_names
+    ]
 
 
 def _beyond_size(

@@ -109,15 +109,15 @@ def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
     """(day, its seconds) of the time between two moments of the wall clock."""
     while since < until:
         day = day_of(since)
-        end = min(until, (day + 1) * DAY_SECONDS)
-        yield day, end - since
-        since = end
+        span_end = min(until, (day + 1) * DAY_SECONDS)
+        yield day, span_end - since
+        since = span_end
 
 
 def summed(rows: Iterable[UsageRecord]) -> dict[tuple[str | int, ...], UsageRecord]:
     """Return the sum of the records of each key."""
     sums: dict[tuple[str | int, ...], UsageRecord] = {}
     for row in rows:
-        before = sums.get(row.key)
-        sums[row.key] = row if before is None else before.plus(row)
+        previous_sum = sums.get(row.key)
+        sums[row.key] = row if previous_sum is None else previous_sum.plus(row)
     return sums

@@ -53,7 +53,7 @@ def row_of(
 def answer(values: int, side: int, inner: int) -> Iterator[int]:
     """The product, row by row, in floats of 64 bits and nothing but Python."""
     columns = [
-        [float(entry(B_PLACE, values, place, column)) for place in range(inner)]
+        [float(entry(B_PLACE, values, row_index, column)) for row_index in range(inner)]
         for column in range(side)
     ]
     for number in range(side):

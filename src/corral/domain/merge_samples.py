@@ -16,9 +16,11 @@ def united(samples: Iterable[NodeSample]) -> NodeSample:
     has them. Raises: ValueError on no sample.
     """
     in_order = sorted(samples, key=lambda one: one.at)
-    newest = max(in_order, key=lambda one: (one.memory_total_bytes is not None, one.at))
+    newest_sample = max(
+        in_order, key=lambda one: (one.memory_total_bytes is not None, one.at)
+    )
     gpus = {gpu.index: gpu for node_sample in in_order for gpu in node_sample.gpus}
-    return replace(newest, gpus=tuple(gpus[index] for index in sorted(gpus)))
+    return replace(newest_sample, gpus=tuple(gpus[index] for index in sorted(gpus)))
 
 
 def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:

@@ -6,7 +6,7 @@ import re
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """n2 comes before n10."""
     return tuple(
-        (0, int(part), "") if part.isdecimal() else (1, 0, part)
-        for part in re.split(r"([0-9]+)", name)
-        if part
+        (0, int(segment), "") if segment.isdecimal() else (1, 0, segment)
+        for segment in re.split(r"([0-9]+)", name)
+        if segment
     )

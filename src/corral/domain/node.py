@@ -115,15 +115,15 @@ class Node:
 
     def taking(self, signals: Iterable[Signal]) -> "Node":
         """With these taken in."""
-        taken, own_signals = dict(self.parts_taken), self.signals_taken
+        taken_by_part, own_signals = dict(self.parts_taken), self.signals_taken
         for signal in signals:
             if signal.told_by is None:
                 own_signals = max(own_signals, signal.number)
             else:
-                last = taken.pop(signal.told_by, 0)
-                taken[signal.told_by] = max(last, signal.number)
-        parts = tuple(taken.items())[-MOST_PARTS:]
-        return replace(self, signals_taken=own_signals, parts_taken=parts)
+                last_number = taken_by_part.pop(signal.told_by, 0)
+                taken_by_part[signal.told_by] = max(last_number, signal.number)
+        recent_parts = tuple(taken_by_part.items())[-MOST_PARTS:]
+        return replace(self, signals_taken=own_signals, parts_taken=recent_parts)
 
     @property
     def word(self) -> str:

@@ -149,9 +149,9 @@ class NodePolicy:
             raise ValueError(
                 f"uid_range is {self.uid_range!r}: write FIRST-LAST, 200000-265535"
             )
-        first, last = int(match[1]), int(match[2])
+        first_uid, last_uid = int(match[1]), int(match[2])
         lowest = max(self.min_uid or DEFAULT_MIN_UID, DEFAULT_MIN_UID)
-        if not lowest <= first <= last <= MAX_UID:
+        if not lowest <= first_uid <= last_uid <= MAX_UID:
             raise ValueError(
                 f"uid_range is {self.uid_range}: it must lie from {lowest} to {MAX_UID}"
             )
@@ -161,8 +161,8 @@ class NodePolicy:
         """The range as numbers; None where users without an account are refused."""
         if not self.uid_range:
             return None
-        first, last = self.uid_range.split("-")
-        return UidRange(int(first), int(last))
+        first_uid, last_uid = self.uid_range.split("-")
+        return UidRange(int(first_uid), int(last_uid))
 
     def refuses_account(
         self, name: str, uid: int, min_uid: int
@@ -282,7 +282,9 @@ def _parse_field(name: str, text: str) -> Any:
     if name in ("registries", "host_paths") and text == "any":
         return None
     if name in ("deny", "registries", "host_paths"):
-        return tuple(word.strip() for word in text.split(",") if word.strip())
+        return tuple(
+            list_entry.strip() for list_entry in text.split(",") if list_entry.strip()
+        )
     return text
 
 
@@ -307,10 +309,12 @@ def full_reference(image: str) -> str:
     name = image.strip().removeprefix("docker://")
     if name.partition(":")[0] in _LOCAL_TRANSPORTS:
         return name
-    head, slash, last = name.partition("@")[0].rpartition("/")
-    name = f"{head}{slash}{last.partition(':')[0]}"
-    first, slash, _ = name.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
+    head, slash, image_name = name.partition("@")[0].rpartition("/")
+    name = f"{head}{slash}{image_name.partition(':')[0]}"
+    registry_host, slash, _ = name.partition("/")
+    if slash and (
+        "." in registry_host or ":" in registry_host or registry_host == "localhost"
+    ):
         return name
     return f"{DOCKER_HUB}/{name}" if slash else f"{DOCKER_HUB}/library/{name}"
 

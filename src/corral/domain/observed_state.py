@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
-from corral.domain.coded import Coded
 from corral.domain.diagnosis import Diagnosis
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.node_signal import Signal
 from corral.domain.resources import Inventory
+from corral.domain.trouble_kind import TroubleKind
 
 AttemptKey = tuple[JobId, AttemptNumber]
 
@@ -89,13 +89,6 @@ class Progress:
         if self.until is None or steps < 1 or spent <= 0:
             return None
         return max(0, self.until - self.step) * spent / steps
-
-
-class TroubleKind(Coded):
-    """Kind of what went wrong with an attempt, in addition to the sentence about it."""
-
-    NONE = "", "the sentence says all"
-    ASKED_TO_END = "asked_to_end", "the batch system asked the attempt to end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from corral.domain.queue_tree import QueueTree
 def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
     """The tree with these queues added, or put in the place of those of the same
     name."""
-    new = {queue.name: queue for queue in queues}
-    kept_queues = [new.pop(queue.name, queue) for queue in tree.queues]
-    return replace(tree, queues=(*kept_queues, *new.values()))
+    new_by_name = {queue.name: queue for queue in queues}
+    kept_queues = [new_by_name.pop(queue.name, queue) for queue in tree.queues]
+    return replace(tree, queues=(*kept_queues, *new_by_name.values()))
 
 
 def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
@@ -20,11 +20,15 @@ def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
     on."""
     queues = []
     for queue in tree.queues:
-        old = before.queue(queue.name).budget
+        previous_budget = before.queue(queue.name).budget
         if queue.budget is not None:
-            since = at
-            if old is not None and replace(queue.budget, since=old.since) == old:
-                since = old.since
-            queue = replace(queue, budget=replace(queue.budget, since=since))
+            counted_from = at
+            if (
+                previous_budget is not None
+                and replace(queue.budget, since=previous_budget.since)
+                == previous_budget
+            ):
+                counted_from = previous_budget.since
+            queue = replace(queue, budget=replace(queue.budget, since=counted_from))
         queues.append(queue)
     return replace(tree, queues=tuple(queues))

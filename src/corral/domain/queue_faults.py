@@ -68,9 +68,11 @@ def faults(queues: Sequence[Queue]) -> Iterator[QueueFault]:
                 text=f"{count} queues have this name",
                 advice="name each once",
             )
-    lost = [fault for queue in queues for fault in _faults_of_parent(queue, by_name)]
-    yield from lost
-    if not lost:
+    parent_faults = [
+        fault for queue in queues for fault in _faults_of_parent(queue, by_name)
+    ]
+    yield from parent_faults
+    if not parent_faults:
         yield from _faults_of_shares(queues)
 
 
@@ -89,9 +91,13 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
         yield _field_fault(queue, "weight", text, 1)
     if queue.longest_seconds is not None and not 0 < queue.longest_seconds < inf:
         yield _field_fault(queue, "max_duration", "no job could run", "24h")
-    low, high = queue.lowest_priority, queue.highest_priority
-    if low is not None and high is not None and low > high:
-        text = f"{low} to {high} holds none"
+    lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
+    if (
+        lowest_priority is not None
+        and highest_priority is not None
+        and lowest_priority > highest_priority
+    ):
+        text = f"{lowest_priority} to {highest_priority} holds none"
         yield _field_fault(queue, "priorities", text, ["low", "normal"])
     odd = [name for name in queue.allow or () if not is_allowable(name)]
     if odd:
@@ -125,13 +131,13 @@ def _faults_of_gpus(queue: Queue) -> Iterator[QueueFault]:
     if len(dict(queue.nominal)) < len(queue.nominal):
         text = "a type of GPU is named twice"
         yield _field_fault(queue, "gpus", text, _own_gpus(dict(queue.nominal)))
-    lent, own = queue.lend_limit_millis, queue.nominal_millis
+    lent, own_millis = queue.lend_limit_millis, queue.nominal_millis
     if lent is not None and lent < 0:
         text = "no number of GPUs is less than nothing"
-        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own)))
-    elif lent is not None and lent > own:
-        text = f"it can lend at most the {counted_gpus(own)} it has"
-        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own)))
+        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own_millis)))
+    elif lent is not None and lent > own_millis:
+        text = f"it can lend at most the {counted_gpus(own_millis)} it has"
+        yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own_millis)))
 
 
 def _own_gpus(millis_by_type: Mapping[str, int]) -> FieldValue:
@@ -142,8 +148,8 @@ def _own_gpus(millis_by_type: Mapping[str, int]) -> FieldValue:
 
 
 def _number_of_gpus(millis: int) -> float:
-    whole, rest = divmod(millis, MILLIS_PER_GPU)
-    return millis / MILLIS_PER_GPU if rest else whole
+    gpu_count, rest = divmod(millis, MILLIS_PER_GPU)
+    return millis / MILLIS_PER_GPU if rest else gpu_count
 
 
 def _budget_faults(budget: Budget) -> Iterator[tuple[str, FieldValue]]:
@@ -199,7 +205,7 @@ def _is_period(seconds: float) -> bool:
 def _faults_of_parent(
     queue: Queue, by_name: Mapping[QueueName, Queue]
 ) -> Iterator[QueueFault]:
-    seen = [queue.name]
+    visited_names = [queue.name]
     above = queue
     while above.parent is not None:
         if above.parent not in by_name:
@@ -212,16 +218,16 @@ def _faults_of_parent(
                 )
             return
         above = by_name[above.parent]
-        if above.name in seen:
-            text = f"it is below itself: {' < '.join([*seen, above.name])}"
+        if above.name in visited_names:
+            text = f"it is below itself: {' < '.join([*visited_names, above.name])}"
             yield _field_fault(queue, "parent", text, None)
             return
-        seen.append(above.name)
-    if len(seen) > DEEPEST:
+        visited_names.append(above.name)
+    if len(visited_names) > DEEPEST:
         yield QueueFault(
             queue=queue.name,
             field="parent",
-            text=f"it lies {len(seen)} levels deep; {DEEPEST} are taken",
+            text=f"it lies {len(visited_names)} levels deep; {DEEPEST} are taken",
             advice="put it higher",
         )
 
@@ -239,8 +245,11 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
             given_counts.update(dict(child.nominal))
         lacking = _lacking_millis(queue.nominal, given_counts)
         if lacking > 0:
-            has, more = counted_gpus(queue.nominal_millis), gpus_text(lacking)
-            text = f"it has {has}; the queues below it are given {more} more"
+            owned_text, lacking_text = (
+                counted_gpus(queue.nominal_millis),
+                gpus_text(lacking),
+            )
+            text = f"it has {owned_text}; the queues below it are given {lacking_text} more"
             enough = Counter(dict(queue.nominal))
             enough[ANY_TYPE] += lacking
             yield _field_fault(queue, "gpus", text, _own_gpus(enough))
@@ -250,8 +259,8 @@ def _lacking_millis(own: Gpus, given: Mapping[str, int]) -> int:
     """Return how many GPUs of any type the owner lacks to give these to its
     children."""
     own_counts = dict(own)
-    free = own_counts.get(ANY_TYPE, 0) - given.get(ANY_TYPE, 0)
-    return -free + sum(
+    free_millis = own_counts.get(ANY_TYPE, 0) - given.get(ANY_TYPE, 0)
+    return -free_millis + sum(
         max(0, millis - own_counts.get(kind, 0))
         for kind, millis in given.items()
         if kind != ANY_TYPE

@@ -195,9 +195,9 @@ def whole_tree(
     min_runtime_seconds: float = MIN_RUNTIME_SECONDS,
 ) -> QueueTree:
     """The tree of these queues, with a default one where none of them is it."""
-    named = any(queue.name == DEFAULT_QUEUE for queue in queues)
+    has_default = any(queue.name == DEFAULT_QUEUE for queue in queues)
     return QueueTree(
-        queues=tuple(queues) if named else (Queue(name=DEFAULT_QUEUE), *queues),
+        queues=tuple(queues) if has_default else (Queue(name=DEFAULT_QUEUE), *queues),
         half_life_seconds=half_life_seconds,
         min_runtime_seconds=min_runtime_seconds,
     )

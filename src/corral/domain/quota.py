@@ -253,8 +253,10 @@ def limit_in(
     quota = Quota(name)
     rule = RULES[quota]
     usual = _sufficient_limit(rule, rule.usual)
-    word = f"{option_of(quota)} {usual}" if of_user else f"--quota {quota}={usual}"
-    example = f"for example: {word}"
+    option_text = (
+        f"{option_of(quota)} {usual}" if of_user else f"--quota {quota}={usual}"
+    )
+    example = f"for example: {option_text}"
     try:
         number = value if isinstance(value, int) else _parse_limit(value, rule)
     except ValueError:
@@ -276,11 +278,11 @@ def _parse_limit(text: str, rule: QuotaRule) -> int:
 def limits_in(words: Iterable[str]) -> dict[str, int]:
     """Return the limits in words like "jobs=20000". Raises: SpecInvalid."""
     limits: dict[str, int] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for option_text in words:
+        name, equals, value = option_text.partition("=")
         if not equals:
             raise SpecInvalid(
-                f"{word[:60]!r} is not QUOTA=LIMIT",
+                f"{option_text[:60]!r} is not QUOTA=LIMIT",
                 hint="for example: --quota jobs=20000",
             )
         quota, number = limit_in(name.strip(), value.strip())

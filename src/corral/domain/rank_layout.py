@@ -15,8 +15,8 @@ def ranks_each(spec: JobSpec, gpus: Sequence[int]) -> int:
 def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
     """The ranks that a node of the attempt has; none for another node."""
     # not by `nodes`: each beat of each node asks
-    for at, seat in enumerate(attempt.seats):
+    for seat_index, seat in enumerate(attempt.seats):
         if seat.node == node:
-            each = ranks_each(spec, attempt.seats[0].gpus)
-            return range(at * each, (at + 1) * each)
+            ranks_per_node = ranks_each(spec, attempt.seats[0].gpus)
+            return range(seat_index * ranks_per_node, (seat_index + 1) * ranks_per_node)
     return range(0)

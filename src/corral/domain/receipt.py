@@ -58,13 +58,15 @@ class Taken:
 
 def taken_text(taken: Sequence[Taken], needed_gpu_millis: int) -> str:
     """Return what came of each job; if more was stopped than needed, also why."""
-    each = "; ".join(one.text for one in taken)
-    stopped_millis = sum(one.gpu_millis for one in taken if not one.moved_to)
+    jobs_text = "; ".join(taken_job.text for taken_job in taken)
+    stopped_millis = sum(
+        taken_job.gpu_millis for taken_job in taken if not taken_job.moved_to
+    )
     if stopped_millis <= needed_gpu_millis:
-        return each
-    whose = f"{taken[0].name}'s" if len(taken) == 1 else "each"
+        return jobs_text
+    owner_text = f"{taken[0].name}'s" if len(taken) == 1 else "each"
     needed = counted_gpus(needed_gpu_millis)
-    return f"needed {needed}, but {whose} whole gang had to stop: {each}"
+    return f"needed {needed}, but {owner_text} whole gang had to stop: {jobs_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,26 +100,34 @@ class Receipt:
     @property
     def text(self) -> str:
         """One line for people, without its time."""
-        by = self.culprit if self.kind == ReceiptKind.FAILURE else ""
-        what = ": ".join(filter(None, (by, self.evidence))) or str(self.cause)
-        return f"{what}; {self.loss}" if self.kind.has_loss else what
+        culprit = self.culprit if self.kind == ReceiptKind.FAILURE else ""
+        cause_text = ": ".join(filter(None, (culprit, self.evidence))) or str(
+            self.cause
+        )
+        return f"{cause_text}; {self.loss}" if self.kind.has_loss else cause_text
 
     @property
     def is_open(self) -> bool:
         """Whether the loss of a job whose place was taken is still unknown."""
-        return any(not taken.loss for taken in self.taken)
+        return any(not taken_job.loss for taken_job in self.taken)
 
     def settled(self, lost: "Receipt") -> "Receipt":
         """Return this receipt of a taking with what one of the others has lost."""
-        taken = tuple(
-            replace(one, loss=lost.loss) if one.job == lost.job else one
-            for one in self.taken
+        taken_jobs = tuple(
+            replace(taken_job, loss=lost.loss)
+            if taken_job.job == lost.job
+            else taken_job
+            for taken_job in self.taken
         )
         # one that an older version has written names them in its sentence alone
-        evidence = taken_text(taken, self.needed_gpu_millis) if taken else self.evidence
+        evidence = (
+            taken_text(taken_jobs, self.needed_gpu_millis)
+            if taken_jobs
+            else self.evidence
+        )
         return replace(
             self,
-            taken=taken,
+            taken=taken_jobs,
             evidence=evidence,
             steps_lost=(self.steps_lost or 0) + (lost.steps_lost or 0),
             gpu_seconds_lost=self.gpu_seconds_lost + lost.gpu_seconds_lost,
@@ -135,16 +145,20 @@ class Receipt:
         if self.steps_lost == 0 and step is not None:
             gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds spent stopping"
         if self.steps_lost == 0:
-            lost = "no work"
+            loss_text = "no work"
         elif self.seconds_lost is None:
-            lost = gpu_seconds
+            loss_text = gpu_seconds
         else:
-            lost = f"{duration_text(self.seconds_lost)} of work"
-        more = [f"{self.steps_lost} steps"] if self.steps_lost else []
+            loss_text = f"{duration_text(self.seconds_lost)} of work"
+        details = [f"{self.steps_lost} steps"] if self.steps_lost else []
         if self.gpu_seconds_lost and self.seconds_lost is not None:
-            more.append(gpu_seconds)
+            details.append(gpu_seconds)
         restart = self.restart_gpu_seconds
-        back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
+        restart_text = (
+            f", and {restart:.1f} GPU-seconds to start again" if restart else ""
+        )
         return (
-            f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
+            f"{saved}, lost {loss_text}"
+            + (f" ({', '.join(details)})" if details else "")
+            + restart_text
         )

@@ -39,11 +39,11 @@ def of_last_day(
         for receipt in receipts
         if receipt.kind == ReceiptKind.RELOCATION and receipt.job not in forgotten
     ]
-    newest = max((receipt.seen_at for receipt in relocations), default=0.0)
+    newest_at = max((receipt.seen_at for receipt in relocations), default=0.0)
     return {
         (receipt.job, receipt.attempt): receipt
         for receipt in relocations
-        if receipt.seen_at > newest - DAY_SECONDS
+        if receipt.seen_at > newest_at - DAY_SECONDS
     }
 
 

@@ -100,14 +100,16 @@ class SetJob:
             "queue": self.queue,
             "priority": self.priority,
         }
-        parts = [
-            f"{what}: {value}"
-            for what, value in stated_fields.items()
+        change_texts = [
+            f"{field_name}: {value}"
+            for field_name, value in stated_fields.items()
             if value is not None
         ]
         if self.max_duration_seconds is not None:
-            parts.append(f"max_duration: {written_duration(self.max_duration_seconds)}")
-        return ", ".join(parts)
+            change_texts.append(
+                f"max_duration: {written_duration(self.max_duration_seconds)}"
+            )
+        return ", ".join(change_texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

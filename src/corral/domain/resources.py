@@ -35,19 +35,19 @@ class Resources:
         return 0 < self.gpu_millis < MILLIS_PER_GPU
 
     def __str__(self) -> str:
-        parts = []
+        resource_texts = []
         if self.gpu_millis:
             kind = f"{self.gpu_type} " if self.gpu_type else ""
-            parts.append(
+            resource_texts.append(
                 f"{gpus_text(self.gpu_millis)} {kind}GPU{'s' * (self.gpus > 1)}"
             )
         if self.cpu_millis:
-            parts.append(
+            resource_texts.append(
                 f"{self.cpu_millis / 1000:g} CPU{'s' * (self.cpu_millis > 1000)}"
             )
         if self.memory_bytes:
-            parts.append(f"{size_text(self.memory_bytes)} memory")
-        return ", ".join(parts) or "no GPU"
+            resource_texts.append(f"{size_text(self.memory_bytes)} memory")
+        return ", ".join(resource_texts) or "no GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,10 @@ def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
     2 nodes of an elastic job are one form."""
     forms: list[list[Shape]] = []
     for shape in shapes:
-        last = forms[-1][-1] if forms else None
-        if last is not None and (shape.nodes, shape.resources) == (
-            last.nodes - 1,
-            last.resources,
+        last_shape = forms[-1][-1] if forms else None
+        if last_shape is not None and (shape.nodes, shape.resources) == (
+            last_shape.nodes - 1,
+            last_shape.resources,
         ):
             forms[-1].append(shape)
         else:

@@ -23,7 +23,11 @@ def recent_faults(fault_times: Sequence[float], now: float) -> tuple[float, ...]
             1970.
         now: on the same clock.
     """
-    counted = [at for at in fault_times if now - WINDOW_SECONDS < at <= now]
+    counted = [
+        fault_time
+        for fault_time in fault_times
+        if now - WINDOW_SECONDS < fault_time <= now
+    ]
     return tuple(counted[-MOST_RECENT:])
 
 

@@ -72,8 +72,10 @@ class TimeSpan:
     high_seconds: float | None
 
     def __post_init__(self) -> None:
-        high = self.low_seconds if self.high_seconds is None else self.high_seconds
-        if not 0 <= self.low_seconds <= high:
+        upper_seconds = (
+            self.low_seconds if self.high_seconds is None else self.high_seconds
+        )
+        if not 0 <= self.low_seconds <= upper_seconds:
             raise ValueError(f"a span goes from now or later to a later moment: {self}")
 
     def __str__(self) -> str:
@@ -127,9 +129,9 @@ class StartForecast:
     @property
     def may_be_given_up(self) -> bool:
         """Whether its start_by may come before its start."""
-        high = self.starts.high_seconds
+        upper_seconds = self.starts.high_seconds
         return self.starts_by is not None and (
-            high is None or high > self._left_seconds
+            upper_seconds is None or upper_seconds > self._left_seconds
         )
 
     @property

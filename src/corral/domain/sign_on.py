@@ -98,27 +98,27 @@ def check_claims(
     """
     audience = claims.get("aud")
     audiences = [audience] if isinstance(audience, str) else audience
-    wrong = ""
+    fault_text = ""
     if claims.get("iss") != rule.issuer:
-        wrong = f"it is of another issuer than {rule.issuer}"
+        fault_text = f"it is of another issuer than {rule.issuer}"
     elif not isinstance(audiences, list) or rule.client_id not in audiences:
-        wrong = f"it is meant for another than {rule.client_id}"
+        fault_text = f"it is meant for another than {rule.client_id}"
     elif claims.get("azp", rule.client_id) != rule.client_id:
-        wrong = "it was given to another client"
+        fault_text = "it was given to another client"
     elif _time_claim(claims, "exp") is None or _time_claim(claims, "iat") is None:
-        wrong = "it does not say from when until when it holds"
+        fault_text = "it does not say from when until when it holds"
     elif now >= (_time_claim(claims, "exp") or 0.0) + LEEWAY_SECONDS:
-        wrong = "it has expired"
+        fault_text = "it has expired"
     elif (
         max(_time_claim(claims, "iat") or 0.0, _time_claim(claims, "nbf") or 0.0)
         > now + LEEWAY_SECONDS
     ):
-        wrong = "it does not hold yet: compare the clocks of the provider and of this machine"
+        fault_text = "it does not hold yet: compare the clocks of the provider and of this machine"
     elif not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-        wrong = "it answers another log-in"
-    if wrong:
+        fault_text = "it answers another log-in"
+    if fault_text:
         raise SignOnRefused(
-            f"the provider's ID token is not taken: {wrong}",
+            f"the provider's ID token is not taken: {fault_text}",
             hint=f"log in again; if it stays so, {SETTINGS}",
         )
 
@@ -141,19 +141,19 @@ def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity
     """
     _check_hosted_domain(claims, rule)
     names = ("tid", "oid") if urlsplit(rule.issuer).hostname in ENTRA else ("sub",)
-    parts = [claims.get(name) for name in names]
-    for name, part in zip(names, parts, strict=True):
+    claim_values = [claims.get(name) for name in names]
+    for name, claim_value in zip(names, claim_values, strict=True):
         if (
-            not isinstance(part, str)
-            or not part
-            or not part.isascii()
-            or not part.isprintable()
+            not isinstance(claim_value, str)
+            or not claim_value
+            or not claim_value.isascii()
+            or not claim_value.isprintable()
         ):
             raise Forbidden(
                 f"the provider's ID token has no claim {name}, which identifies you",
                 hint=SETTINGS,
             )
-    subject = "/".join(str(part) for part in parts)
+    subject = "/".join(str(claim_text) for claim_text in claim_values)
     if len(subject) > SUBJECT_LETTERS:
         raise Forbidden(
             f"the subject of the provider's ID token has {len(subject)} letters, more than "
@@ -168,15 +168,17 @@ def _check_hosted_domain(claims: Mapping[str, Any], rule: SignOnRule) -> None:
 
     Source: Google Identity, "OpenID Connect", validation of the claim `hd`.
     """
-    wanted = rule.hosted_domain
-    if wanted is None and urlsplit(rule.issuer).hostname == GOOGLE:
-        wanted = rule.domain
+    required_domain = rule.hosted_domain
+    if required_domain is None and urlsplit(rule.issuer).hostname == GOOGLE:
+        required_domain = rule.domain
     claim = claims.get("hd")
-    if wanted is None or (isinstance(claim, str) and claim.lower() == wanted.lower()):
+    if required_domain is None or (
+        isinstance(claim, str) and claim.lower() == required_domain.lower()
+    ):
         return
-    shown = claim[:100] if isinstance(claim, str) else "none"
+    claim_text = claim[:100] if isinstance(claim, str) else "none"
     raise Forbidden(
-        f"the account's hosted domain is {shown}; accounts of {wanted} log in here",
+        f"the account's hosted domain is {claim_text}; accounts of {required_domain} log in here",
         hint="log in with your organisation's account; or an admin runs: corral up "
         "--oidc-hosted-domain DOMAIN",
     )
@@ -203,19 +205,19 @@ def user_for(
         return linked.name
     name = user_in(claims, rule)
     if (user := users_by_user_name.get(name)) is not None:
-        whose = (
+        link_text = (
             "is not linked to a log-in"
             if user.identity is None
             else "is linked to another"
         )
-        why = f"there is a user {name} here who {whose}"
+        reason = f"there is a user {name} here who {link_text}"
     elif not rule.creates:
-        why = f"there is no user for {name}, and log-ins make none here"
+        reason = f"there is no user for {name}, and log-ins make none here"
     elif name in rule.reserved:
-        why = f"{name} is the name of a system account: no log-in makes a user of it"
+        reason = f"{name} is the name of a system account: no log-in makes a user of it"
     else:
         return name
-    raise IdentityNotLinked(why, identity=identity, name=name)
+    raise IdentityNotLinked(reason, identity=identity, name=name)
 
 
 def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
@@ -232,8 +234,8 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
             f"the provider has not verified the address {claim[:100]}",
             hint="verify it there; or an admin names another claim: corral up --oidc-user-claim",
         )
-    name, at, domain = claim.lower().partition("@")
-    if at and domain != (rule.domain or "").lower():
+    name, separator, domain = claim.lower().partition("@")
+    if separator and domain != (rule.domain or "").lower():
         raise Forbidden(
             f"{claim[:100]} is not of the domain whose people are users here",
             hint=f"if they should be, an admin runs: corral up --oidc-domain {domain[:100]}",

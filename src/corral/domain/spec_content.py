@@ -45,8 +45,8 @@ def content_of(spec: JobSpec) -> SpecContent:
 
 def without_content(spec: JobSpec, number: int) -> JobSpec:
     """Return the spec without its large fields, which are stored as this record."""
-    empty = dict(zip(NAMES, _VALUES(_NOTHING), strict=True))
-    return replace(spec, content_number=number, **empty)
+    empty_fields = dict(zip(NAMES, _VALUES(_NOTHING), strict=True))
+    return replace(spec, content_number=number, **empty_fields)
 
 
 def without_commands(spec: JobSpec) -> JobSpec:
@@ -65,8 +65,8 @@ def size_of(spec: JobSpec) -> int:
     size = len(spec.run) + len(spec.setup or "") + len(spec.image or "")
     size += sum(len(name) + len(value) for name, value in spec.env)
     size += sum(map(len, spec.secrets)) + SHAPE_CHARACTERS * len(spec.any_of)
-    place = spec.place
-    size += sum(map(len, place.apart_from)) + sum(
-        len(str(constraint)) for constraint in place.constraints
+    placement = spec.place
+    size += sum(map(len, placement.apart_from)) + sum(
+        len(str(constraint)) for constraint in placement.constraints
     )
     return size + (len(spec.checkpoint.path) if spec.checkpoint else 0)

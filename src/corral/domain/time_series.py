@@ -27,23 +27,36 @@ def joined(curves: Sequence[Curve]) -> Curve:
     names = list(dict.fromkeys(name for curve in curves for name in curve.fields))
     fields: dict[str, list[float]] = {name: [] for name in names}
     for curve in curves:
-        last = times[-1] if times else float("-inf")
-        new = [at for at, time in enumerate(curve.times) if time > last]
-        times += [curve.times[at] for at in new]
+        last_time = times[-1] if times else float("-inf")
+        new_indices = [
+            time_index
+            for time_index, time in enumerate(curve.times)
+            if time > last_time
+        ]
+        times += [curve.times[time_index] for time_index in new_indices]
         for name in names:
             values = curve.fields.get(name)
             fields[name] += (
-                [nan] * len(new) if values is None else [values[at] for at in new]
+                [nan] * len(new_indices)
+                if values is None
+                else [values[time_index] for time_index in new_indices]
             )
     return Curve(times=times, fields=fields)
 
 
 def cut(curve: Curve, since: float, until: float) -> Curve:
     """Return the part of the series in [since, until]."""
-    inside = [at for at, time in enumerate(curve.times) if since <= time <= until]
+    inside = [
+        time_index
+        for time_index, time in enumerate(curve.times)
+        if since <= time <= until
+    ]
     return Curve(
-        times=[curve.times[at] for at in inside],
-        fields={name: [row[at] for at in inside] for name, row in curve.fields.items()},
+        times=[curve.times[time_index] for time_index in inside],
+        fields={
+            name: [row[time_index] for time_index in inside]
+            for name, row in curve.fields.items()
+        },
     )
 
 
@@ -58,13 +71,13 @@ def averaged(curve: Curve, step_seconds: float) -> Curve:
     if step_seconds <= 0:
         raise ValueError(f"a span has a length: {step_seconds}")
     spans: dict[float, list[int]] = {}
-    for at, time in enumerate(curve.times):
-        spans.setdefault(time // step_seconds * step_seconds, []).append(at)
+    for time_index, time in enumerate(curve.times):
+        spans.setdefault(time // step_seconds * step_seconds, []).append(time_index)
     return Curve(
         times=list(spans),
         fields={
             name: [
-                _summary_of(name)([row[at] for at in inside])
+                _summary_of(name)([row[time_index] for time_index in inside])
                 for inside in spans.values()
             ]
             for name, row in curve.fields.items()

@@ -44,19 +44,20 @@ def seconds_of(text: str) -> float:
 
     Raises: ValueError if the text has another form.
     """
-    words = text.strip().lower()
-    if clock := _CLOCK.fullmatch(words):
-        days, first, second, third = clock.groups()
+    duration_word = text.strip().lower()
+    if clock := _CLOCK.fullmatch(duration_word):
+        days, first_field, second, third = clock.groups()
         if third is None and days is None:  # Slurm reads 30:00 as minutes and seconds
-            return int(first) * 60.0 + int(second)
-        hours, minutes, rest = int(first), int(second), int(third or 0)
+            return int(first_field) * 60.0 + int(second)
+        hours, minutes, rest = int(first_field), int(second), int(third or 0)
         return int(days or 0) * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
-    if not _DURATION.fullmatch(words):
+    if not _DURATION.fullmatch(duration_word):
         raise ValueError(
             f"{text!r} is no duration: write for example 90s, 30m, 4h or 1d12h"
         )
     return sum(
-        float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(words)
+        float(number) * _SECONDS[unit]
+        for number, unit in _DURATION_PART.findall(duration_word)
     )
 
 
@@ -108,13 +109,20 @@ def span_text(low_seconds: float, high_seconds: float | None) -> str:
         )
     unit, seconds = next(
         (name, seconds)
-        for name, seconds, most in _SPANS
-        if high_seconds <= most * seconds
+        for name, seconds, max_count in _SPANS
+        if high_seconds <= max_count * seconds
     )
-    low, high = floor(low_seconds / seconds), max(1, ceil(high_seconds / seconds))
-    if low == 0:
-        return f"within {high} {unit}"
-    return f"in {low} {unit}" if low == high else f"in {low} to {high} {unit}"
+    lower_bound, upper_bound = (
+        floor(low_seconds / seconds),
+        max(1, ceil(high_seconds / seconds)),
+    )
+    if lower_bound == 0:
+        return f"within {upper_bound} {unit}"
+    return (
+        f"in {lower_bound} {unit}"
+        if lower_bound == upper_bound
+        else f"in {lower_bound} to {upper_bound} {unit}"
+    )
 
 
 def size_text(size_bytes: int) -> str:

@@ -86,8 +86,8 @@ def separation_of(inventory: Inventory) -> UserIsolation:
     if containment == PRIVILEGED_POD:
         return UserIsolation(Means.PRIVILEGED_PODS, account, tuple(Surface))
     if containment == POD:
-        shared = (Surface.SHARED_PATHS, Surface.PORTS, Surface.IMAGES)
-        return UserIsolation(Means.PODS, account, shared)
+        shared_surfaces = (Surface.SHARED_PATHS, Surface.PORTS, Surface.IMAGES)
+        return UserIsolation(Means.PODS, account, shared_surfaces)
     if account:
         return UserIsolation(Means.ONE_ACCOUNT, account, tuple(Surface))
     surfaces = {Surface.PORTS}
@@ -116,5 +116,7 @@ def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
 
 def names_text(nodes: Sequence[str]) -> str:
     """The first names, and the number of the others."""
-    more = len(nodes) - NAMES_MOST
-    return ", ".join(nodes[:NAMES_MOST]) + (f" and {more} more" if more > 0 else "")
+    unnamed_count = len(nodes) - NAMES_MOST
+    return ", ".join(nodes[:NAMES_MOST]) + (
+        f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    )

@@ -112,8 +112,8 @@ def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
     """The users who may submit jobs, by name; of many the newest, whose accounts may be
     missing."""
     able = (user for user in users if user.role != Role.VIEWER and not user.disabled)
-    newest = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
-    return tuple(sorted(user.name for user in newest))
+    newest_users = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
+    return tuple(sorted(user.name for user in newest_users))
 
 
 class TokenKind(StrEnum):

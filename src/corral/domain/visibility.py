@@ -53,22 +53,24 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
         name for name in abstract_set if before.queue(name).parent not in abstract_set
     }
     for name in {*before.by_name, *after.by_name}:
-        old, new = before.by_name.get(name), after.by_name.get(name)
-        if old == new:
+        old_queue, new_queue = before.by_name.get(name), after.by_name.get(name)
+        if old_queue == new_queue:
             continue
-        moved = new is not None and _is_moved(new, old, abstract_set)
-        if moved or (old is not None and name not in abstract_set):
+        moved = new_queue is not None and _is_moved(new_queue, old_queue, abstract_set)
+        if moved or (old_queue is not None and name not in abstract_set):
             raise _forbidden_error(
                 user, f"queue {name} is not below a queue that {user} operates"
             )
         if name in tops and (
-            old is None or new is None or _restore_settings(old, new) != old
+            old_queue is None
+            or new_queue is None
+            or _restore_settings(old_queue, new_queue) != old_queue
         ):
             raise _forbidden_error(
                 user,
                 f"of queue {name} its operators set {', '.join(_setting_names())} alone",
             )
-        if new is not None and _is_wider(before, after, new):
+        if new_queue is not None and _is_wider(before, after, new_queue):
             raise _forbidden_error(
                 user, f"the queue above {name} hides more than its visibility would"
             )

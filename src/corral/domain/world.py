@@ -196,8 +196,8 @@ class World:
         for job in changes.jobs:
             self._apply_job(job)
         self.nodes.update((node.id, node) for node in changes.nodes)
-        for gone in changes.removed:
-            self.nodes.pop(gone, None)
+        for removed_node in changes.removed:
+            self.nodes.pop(removed_node, None)
         self._apply_attempts(changes.attempts)
         self._apply_allocations(changes.allocations)
         self._apply_saves(changes.saves)
@@ -212,9 +212,9 @@ class World:
 
     def _apply_job(self, job: Job) -> None:
         if self._index is not None:
-            before = self.jobs.get(job.id)
-            if before is not None:
-                self._index.drop(before)
+            previous_job = self.jobs.get(job.id)
+            if previous_job is not None:
+                self._index.drop(previous_job)
             if not job.is_final:
                 self._index.put(job)
         if job.is_final:
@@ -226,8 +226,11 @@ class World:
 
     def _apply_attempts(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
-            newest = self.attempts.get(attempt.job, attempt)
-            if attempt.job not in self.ended and attempt.number >= newest.number:
+            newest_attempt = self.attempts.get(attempt.job, attempt)
+            if (
+                attempt.job not in self.ended
+                and attempt.number >= newest_attempt.number
+            ):
                 self.attempts[attempt.job] = attempt
 
     def _apply_allocations(self, allocations: Iterable[Allocation]) -> None:
@@ -241,12 +244,12 @@ class World:
         for save in (
             stored_save for stored_save in saves if stored_save.job not in self.ended
         ):
-            others = [
-                old
-                for old in self.saves.get(save.job, ())
-                if (old.attempt, old.step) != (save.attempt, save.step)
+            other_saves = [
+                old_save
+                for old_save in self.saves.get(save.job, ())
+                if (old_save.attempt, old_save.step) != (save.attempt, save.step)
             ]
-            kept_saves = others if save.quarantined else [*others, save]
+            kept_saves = other_saves if save.quarantined else [*other_saves, save]
             self.saves[save.job] = tuple(
                 sorted(kept_saves, key=lambda one: (one.step, one.attempt))
             )

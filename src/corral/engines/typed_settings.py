@@ -73,10 +73,12 @@ def wrong(
 ) -> SpecInvalid:
     """The refusal of a setting, with one that would be taken; `beside`: with others it
     needs."""
-    words = " ".join(
+    set_options = " ".join(
         f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name)
     )
-    return SpecInvalid(what, hint=f"write: corral up --engine {kind.NAME} {words}")
+    return SpecInvalid(
+        what, hint=f"write: corral up --engine {kind.NAME} {set_options}"
+    )
 
 
 def _parse_setting(
@@ -93,8 +95,8 @@ def _parse_setting(
             return float(value)
     except (KeyError, ValueError):
         number = "no number of seconds" if name.endswith("_seconds") else "no number"
-        what = "not yes or no" if type == "bool" else number
-        raise wrong(kind, name, f"{name}={value} is {what}") from None
+        complaint = "not yes or no" if type == "bool" else number
+        raise wrong(kind, name, f"{name}={value} is {complaint}") from None
     if type.startswith("tuple"):
         return tuple(filter(None, value.split(",")))
     return value or None if "None" in type else value

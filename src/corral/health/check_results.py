@@ -48,8 +48,8 @@ def take_checks(
         now: the head's wall clock.
     """
     kept_signals: list[Signal] = []
-    over: list[tuple[CheckUp, bool]] = []
-    others = list(fleet)
+    finished_checkups: list[tuple[CheckUp, bool]] = []
+    fleet_nodes = list(fleet)
     for signal in signals:
         if signal.kind != SignalKind.CHECK or not signal.checkup:
             kept_signals.append(signal)
@@ -64,12 +64,14 @@ def take_checks(
             )
             if checkup is not None:
                 node, well = _finish_checkup(node, checkup, signal, now)
-                over.append((checkup, well))
+                finished_checkups.append((checkup, well))
                 kept_signals += [replace(signal, code=PASSED)] if well else []
         else:
-            node, measure = _record_measure(node, signal, others, now)
+            node, measure = _record_measure(node, signal, fleet_nodes, now)
             kept_signals += _for_health(signal, measure)
-    return Checked(node=node, signals=tuple(kept_signals), over=tuple(over))
+    return Checked(
+        node=node, signals=tuple(kept_signals), over=tuple(finished_checkups)
+    )
 
 
 def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
@@ -103,8 +105,8 @@ def _finish_checkup(
     well = passed >= (asked_gpus or {None}) and not any(
         speaks_against_node(check_measure) for check_measure in check_measures
     )
-    at = now if CheckKind.MATMUL in checkup.kinds else node.checked_at
-    return replace(node, checkups=check_ups, checked_at=at), well
+    last_checked_at = now if CheckKind.MATMUL in checkup.kinds else node.checked_at
+    return replace(node, checkups=check_ups, checked_at=last_checked_at), well
 
 
 def speaks_against_node(measure: CheckMeasure) -> bool:
@@ -122,7 +124,7 @@ def _record_measure(
     node: Node, signal: Signal, fleet: Sequence[Node], now: float
 ) -> tuple[Node, CheckMeasure]:
     kind, _, device = signal.device.partition(":")
-    fresh = CheckMeasure(
+    new_measure = CheckMeasure(
         kind=CheckKind(kind),
         result=Result.NOT_RUN,
         text=signal.text,
@@ -133,18 +135,26 @@ def _record_measure(
         value=signal.value,
         unit=signal.unit,
     )
-    old = next((measure for measure in node.measures if measure.key == fresh.key), None)
-    if old is not None and old.unit == fresh.unit:
-        fresh = replace(fresh, past=old.past)
+    previous_measure = next(
+        (measure for measure in node.measures if measure.key == new_measure.key), None
+    )
+    if previous_measure is not None and previous_measure.unit == new_measure.unit:
+        new_measure = replace(new_measure, past=previous_measure.past)
     if signal.code in (PASSED, FAILED):
         result = Result.PASSED if signal.code == PASSED else Result.FAILED
-        fresh = replace(fresh, result=result, expected=signal.limit)
+        new_measure = replace(new_measure, result=result, expected=signal.limit)
     elif signal.value is not None:
-        fresh = _judge_measure(fresh, node, fleet)
-    if fresh.value is not None and fresh.result != Result.FAILED:
-        fresh = replace(fresh, past=(*fresh.past, fresh.value)[-MOST_PAST:])
-    check_measures = [measure for measure in node.measures if measure.key != fresh.key]
-    return replace(node, measures=(*check_measures, fresh)[-MOST_MEASURES:]), fresh
+        new_measure = _judge_measure(new_measure, node, fleet)
+    if new_measure.value is not None and new_measure.result != Result.FAILED:
+        new_measure = replace(
+            new_measure, past=(*new_measure.past, new_measure.value)[-MOST_PAST:]
+        )
+    check_measures = [
+        measure for measure in node.measures if measure.key != new_measure.key
+    ]
+    return replace(
+        node, measures=(*check_measures, new_measure)[-MOST_MEASURES:]
+    ), new_measure
 
 
 def _judge_measure(
@@ -153,10 +163,12 @@ def _judge_measure(
     """A value against what is expected of it."""
     assert one.value is not None
     if one.kind == CheckKind.CLOCK:
-        most = most_clock_seconds()
-        passed = abs(one.value) <= most
+        max_clock_seconds = most_clock_seconds()
+        passed = abs(one.value) <= max_clock_seconds
         return replace(
-            one, expected=most, result=Result.PASSED if passed else Result.FAILED
+            one,
+            expected=max_clock_seconds,
+            result=Result.PASSED if passed else Result.FAILED,
         )
     expected, of_what = least_of(one, node, fleet)
     if expected is None:
@@ -186,11 +198,11 @@ def least_of(
             (bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had")
         )
     if bounds.fleet is not None:
-        others = _elsewhere(one, node, fleet)
-        if len(others) >= bounds.own_results:
+        fleet_values = _elsewhere(one, node, fleet)
+        if len(fleet_values) >= bounds.own_results:
             least_rates.append(
                 (
-                    bounds.fleet * median(others),
+                    bounds.fleet * median(fleet_values),
                     f"{share_text(bounds.fleet)} of what others have",
                 )
             )
@@ -201,9 +213,9 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
     """The same on other nodes, by the same means."""
     return [
         measure.value
-        for other in fleet
-        if other.id != node.id
-        for measure in other.measures
+        for peer_node in fleet
+        if peer_node.id != node.id
+        for measure in peer_node.measures
         if (measure.kind, measure.unit) == (one.kind, one.unit)
         and measure.value is not None
     ]
@@ -223,11 +235,11 @@ def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
     ):
         return ()
     good = {
-        other.id
-        for other in fleet
+        peer_node.id
+        for peer_node in fleet
         if any(
             link.result in (Result.PASSED, Result.MEASURED)
-            for link in _link_measures(other)
+            for link in _link_measures(peer_node)
         )
     }
     return tuple(sorted(slow)) if slow <= good else ()

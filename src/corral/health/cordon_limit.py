@@ -13,4 +13,4 @@ def recent_health_cordons(nodes: Iterable[Node], now: float, rules: HealthRules)
     moments = (
         node.health_cordoned_at for node in nodes if node.health_cordoned_at is not None
     )
-    return sum(now - at < rules.breaker_seconds for at in moments)
+    return sum(now - cordoned_at < rules.breaker_seconds for cordoned_at in moments)

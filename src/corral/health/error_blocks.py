@@ -94,7 +94,9 @@ _OPENINGS: Final = (
         ),
     ),
 )
-_ANY_OPENING: Final = re.compile("|".join(words.pattern for _, words in _OPENINGS))
+_ANY_OPENING: Final = re.compile(
+    "|".join(opening_pattern.pattern for _, opening_pattern in _OPENINGS)
+)
 _FRAMES: Final = re.compile(  # what follows a message and does not belong to it
     r"^(?:\s{1,40}at |\tat |goroutine \d|Stacktrace:|stack backtrace:|note: |\[signal |Calls: "
     r"|exit status \d|Execution halted|Node\.js v\d|\s{0,9}#\d{1,3} |\s{0,9}\d{1,5} \| "
@@ -127,7 +129,10 @@ def opening(row: str) -> tuple[NextStep | None] | None:
     no error."""
     if _ANY_OPENING.match(row) is None:
         return None
-    return next(((step,) for step, words in _OPENINGS if words.match(row)), None)
+    return next(
+        ((step,) for step, opening_pattern in _OPENINGS if opening_pattern.match(row)),
+        None,
+    )
 
 
 def is_frame(row: str) -> bool:
@@ -161,11 +166,11 @@ def message(lines: Sequence[str]) -> str:
 def sentence(lines: Sequence[str], first: int = 0) -> str:
     """Return the line and what continues it: the next where it ends in a colon, and
     `what():`."""
-    text, last = lines[first], first
-    while last + 1 < len(lines) and last - first < JOINED_LINES:
-        is_what = last == first and _WHAT.match(lines[last + 1]) is not None
-        if not (is_what or is_unfinished(lines[last])):
+    text, last_index = lines[first], first
+    while last_index + 1 < len(lines) and last_index - first < JOINED_LINES:
+        is_what = last_index == first and _WHAT.match(lines[last_index + 1]) is not None
+        if not (is_what or is_unfinished(lines[last_index])):
             break
-        last += 1
-        text = f"{text} {lines[last]}"
+        last_index += 1
+        text = f"{text} {lines[last_index]}"
     return text

@@ -77,8 +77,8 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
     ]
     links = links or [newest]
     place_list = [
-        at
-        for at, raised_error in enumerate(links[1:-1], start=1)
+        link_index
+        for link_index, raised_error in enumerate(links[1:-1], start=1)
         if line and _has_error_line(raised_error, line)
     ]
     links = links[place_list[0] :] if place_list and newest.step is None else links
@@ -126,16 +126,14 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
     Args:
         line: the line of one of them that shows its class, if that is not its first.
     """
-    root, last = _error_text(chain.root, line), _error_text(chain.last, line)
-    if root in last or (last in root and not root_first):
-        return quoted(last)
-    if last in root:
+    root, last_text = _error_text(chain.root, line), _error_text(chain.last, line)
+    if root in last_text or (last_text in root and not root_first):
+        return quoted(last_text)
+    if last_text in root:
         return quoted(root)
     if not root_first:
-        return f"{quoted(last)}; before it: {quoted(root)}"
-    return (
-        f"{quoted(root)}; {'then' if chain.is_handled else 'it led to'}: {quoted(last)}"
-    )
+        return f"{quoted(last_text)}; before it: {quoted(root)}"
+    return f"{quoted(root)}; {'then' if chain.is_handled else 'it led to'}: {quoted(last_text)}"
 
 
 def quoted(text: str) -> str:
@@ -151,15 +149,17 @@ def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str
     """Return the quote with errors that the program had printed before and gone on: the
     last may come of them. Of more than MOST_EARLIER nothing is known."""
     said_texts = {_error_text(chain.root, ""), _error_text(chain.last, "")}
-    before = dict.fromkeys(
+    previous_errors = dict.fromkeys(
         _error_text(raised_error, "")
         for raised_error in raised
         if raised_error.chain < chain.last.chain
         and not raised_error.is_wrapper
         and not raised_error.is_of_thread
     )
-    earlier = [text for text in before if text not in said_texts and text not in quote]
-    if not earlier or len(before) > MOST_EARLIER:
+    earlier = [
+        text for text in previous_errors if text not in said_texts and text not in quote
+    ]
+    if not earlier or len(previous_errors) > MOST_EARLIER:
         return quote
     return f"{quote}; earlier in its log: {quoted(earlier[-1])}"
 

@@ -37,11 +37,19 @@ _ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
 
 def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     """Return the failure of a gang; None if no rank failed."""
-    short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
-    if any(end.is_late for end in short):
-        return _left_behind(short)
-    ends = [inner for end in short for inner in _split_worker_ends(end)]
-    failed = [read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
+    trimmed_ends = [
+        replace(rank_end, tail=rank_end.tail[-TAIL_CHARACTERS:]) for rank_end in ends
+    ]
+    if any(rank_end.is_late for rank_end in trimmed_ends):
+        return _left_behind(trimmed_ends)
+    ends = [
+        inner for rank_end in trimmed_ends for inner in _split_worker_ends(rank_end)
+    ]
+    failed = [
+        read(rank_end, rank_end.exit)
+        for rank_end in ends
+        if rank_end.exit and not rank_end.exit.clean
+    ]
     if not failed:
         return None
     first_at = min(rank_reading.at for rank_reading in failed)
@@ -55,15 +63,19 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
         rank_reading for rank_reading in rank_readings if not rank_reading.of_peers
     ]
     if own_readings:
-        first = min(
+        first_failure = min(
             own_readings,
             key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank),
         )
-        if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
-            first = _waited_for(own_readings, stopped) or first
+        if first_failure.kind == FailureKind.NETWORK and _TIMED_OUT.search(
+            first_failure.quote
+        ):
+            first_failure = _waited_for(own_readings, stopped) or first_failure
         return _failure_from_rank(
-            first,
-            alike=sum(rank_reading.kind == first.kind for rank_reading in own_readings),
+            first_failure,
+            alike=sum(
+                rank_reading.kind == first_failure.kind for rank_reading in own_readings
+            ),
         )
     return _of_the_gang(ends, rank_readings, stopped)
 
@@ -71,8 +83,10 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
     """Return the error that is the last output of a rank which was stopped at its
     limit; None where none has one. Errors that a stop itself leads to do not count."""
-    for end in ends:
-        if (error := last_error(end)) is not None and error.kind not in _BY_THE_STOP:
+    for rank_end in ends:
+        if (
+            error := last_error(rank_end)
+        ) is not None and error.kind not in _BY_THE_STOP:
             return _failure_from_rank(error, alike=1)
     return None
 
@@ -146,14 +160,16 @@ def _of_the_gang(
         return _failure_from_rank(
             wire, alike=sum(rank_reading.kind == wire.kind for rank_reading in told)
         )
-    first = next(
+    first_reading = next(
         (rank_reading for rank_reading in order if rank_reading.kind in _WAITED),
         order[0],
     )
-    waited = first.kind in _WAITED
+    waited = first_reading.kind in _WAITED
     idle = [rank_reading.end for rank_reading in stopped if _was_frozen(rank_reading)]
     idle = idle or ([rank_reading.end for rank_reading in stopped] if waited else [])
-    quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
+    quiet = [
+        rank_end for rank_end in ends if rank_end.exit is None or rank_end.exit.clean
+    ] or idle
     missing, alike = _find_missing_rank(ends, told, quiet), max(1, len(quiet))
     if missing is None:
         # then it was no peer of the gang
@@ -165,14 +181,17 @@ def _of_the_gang(
         return _failure_from_rank(
             replace(order[0], kind=kind, step=step), alike=len(told)
         )
-    kind = first.kind if waited else FailureKind.HANG
-    did = "waited" if waited else "lost it"
+    kind = first_reading.kind if waited else FailureKind.HANG
+    action_text = "waited" if waited else "lost it"
     quote = (
-        f"rank {first.end.rank} {did}{_place_suffix(first)}: {first.quote}"
-        if first.quote
+        f"rank {first_reading.end.rank} {action_text}{_place_suffix(first_reading)}: "
+        f"{first_reading.quote}"
+        if first_reading.quote
         else ""
     )
-    late = replace(first, end=missing, kind=kind, quote=quote, place="", step=None)
+    late = replace(
+        first_reading, end=missing, kind=kind, quote=quote, place="", step=None
+    )
     return _failure_from_rank(late, alike=alike)
 
 
@@ -185,33 +204,33 @@ def _find_missing_rank(
 ) -> RankEnd | None:
     """Return the rank that the others name; else the one that was silent to the end;
     else the one that is behind in its work."""
-    of = {end.rank: end for end in ends}
-    named = [
+    of = {rank_end.rank: rank_end for rank_end in ends}
+    awaited_ranks = [
         rank
         for rank_reading in told
         for rank in awaited(rank_reading.end.tail)
         if rank != rank_reading.end.rank
     ]
-    for rank in named:
+    for rank in awaited_ranks:
         if rank in of and rank not in {rank_reading.end.rank for rank_reading in told}:
             return of[rank]
     if quiet:
         return min(quiet, key=lambda end: end.rank)
     if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:
         return of.get(stopped[0], replace(told[0].end, rank=stopped[0]))
-    last = behind(
+    slowest_rank = behind(
         {rank_reading.end.rank: rank_reading.end.tail for rank_reading in told}
     )
-    return of.get(last) if last is not None else None
+    return of.get(slowest_rank) if slowest_rank is not None else None
 
 
 def _failure_from_rank(one: RankReading, *, alike: int) -> Failure:
-    end = one.end
+    rank_end = one.end
     return Failure(
         kind=one.kind,
-        culprit=f"rank {end.rank} on {end.node}",
-        node=end.node,
-        rank=end.rank,
+        culprit=f"rank {rank_end.rank} on {rank_end.node}",
+        node=rank_end.node,
+        rank=rank_end.rank,
         quote=one.quote[:QUOTE_CHARACTERS],
         place=one.place,
         step=one.step,

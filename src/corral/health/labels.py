@@ -39,8 +39,16 @@ def without_labels(rows: Sequence[str]) -> list[str]:
 
 def _labels_of(rows: Sequence[str]) -> list[str]:
     """Return the labels, the longest first: one may begin with another."""
-    heads = {at[1] for row in rows if "Traceback" in row and (at := _HEAD.match(row))}
-    frames = {at[1] for row in rows if 'File "' in row and (at := _FRAME.match(row))}
+    heads = {
+        label_match[1]
+        for row in rows
+        if "Traceback" in row and (label_match := _HEAD.match(row))
+    }
+    frames = {
+        label_match[1]
+        for row in rows
+        if 'File "' in row and (label_match := _FRAME.match(row))
+    }
     labels = sorted(
         (label for label in heads & frames if label.strip()), key=len, reverse=True
     )

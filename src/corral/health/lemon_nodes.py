@@ -113,11 +113,12 @@ def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | Non
 
 def tail(rates: Sequence[UserRate]) -> float:
     """The chance of as many failures or more, of all users together."""
-    seen = sum(rate.own.failures for rate in rates)
-    below = [1.0] + [0.0] * (seen - 1) if seen else []
+    failure_count = sum(rate.own.failures for rate in rates)
+    below = [1.0] + [0.0] * (failure_count - 1) if failure_count else []
     for rate in rates:
         below = _convolve(
-            below, beta_binomial(rate.own.tries, rate.failed, rate.went_well, seen)
+            below,
+            beta_binomial(rate.own.tries, rate.failed, rate.went_well, failure_count),
         )
     return max(0.0, 1.0 - sum(below))
 
@@ -148,7 +149,7 @@ def _convolve(first: Iterable[float], second: Sequence[float]) -> list[float]:
     """The sum of two counts, as far as the first goes."""
     first = list(first)
     sums = [0.0] * len(first)
-    for place, chance in enumerate(first):
-        for more, also in enumerate(second[: len(first) - place]):
-            sums[place + more] += chance * also
+    for first_count, chance in enumerate(first):
+        for second_count, also in enumerate(second[: len(first) - first_count]):
+            sums[first_count + second_count] += chance * also
     return sums

@@ -95,10 +95,13 @@ def _judge_liveness(
         return Verdict(
             liveness=Liveness.ALIVE, why="heartbeats arrive", silent_seconds=silent
         )
-    why = "silent together with many others: counted as a fault of the network or the head"
+    frozen_reason = (
+        "silent together with many others: counted as a fault of the network or the "
+        "head"
+    )
     return Verdict(
         liveness=Liveness.SILENT,
-        why=why if frozen else f"node {node} does not answer",
+        why=frozen_reason if frozen else f"node {node} does not answer",
         silent_seconds=silent,
         counted_seconds=silent - excused,
         past_bound=silent - excused >= BOUND_SECONDS and not frozen,
@@ -121,5 +124,5 @@ def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[
 
 
 def _count_near(seconds: float, ordered: Sequence[float]) -> int:
-    first = bisect_left(ordered, seconds - TOGETHER_SECONDS)
-    return bisect_right(ordered, seconds + TOGETHER_SECONDS) - first
+    start_index = bisect_left(ordered, seconds - TOGETHER_SECONDS)
+    return bisect_right(ordered, seconds + TOGETHER_SECONDS) - start_index

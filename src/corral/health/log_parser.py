@@ -141,8 +141,8 @@ class Printed:
     @property
     def ends_raising(self) -> bool:
         """Whether the last output was an error that the program raised."""
-        newest = [raised.lines[0] for raised in self._own[-1:]]
-        return any(line in newest for line in self.last[-FRESH_LINES:])
+        newest_lines = [raised.lines[0] for raised in self._own[-1:]]
+        return any(line in newest_lines for line in self.last[-FRESH_LINES:])
 
     @property
     def ends_caught(self) -> bool:
@@ -182,9 +182,18 @@ class Printed:
     def last_error(self) -> int:
         """Index of the last of its last lines that has the shape of an error; -1 for
         none."""
-        shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
+        shaped = [
+            line_index
+            for line_index, line in enumerate(self.last)
+            if _SHAPED.search(line)
+        ]
         return next(
-            (at for at in reversed(shaped) if not _is_wrapper(self.last[at])), -1
+            (
+                line_index
+                for line_index in reversed(shaped)
+                if not _is_wrapper(self.last[line_index])
+            ),
+            -1,
         )
 
     @property
@@ -196,15 +205,15 @@ class Printed:
     def parting(self) -> str:
         """The last line where it reads as a reason: a sentence, not of a shape that
         came before; "" where it is of the program's work."""
-        last = self.last[-1] if self.last else ""
+        last_line = self.last[-1] if self.last else ""
         shapes = Counter(
             _NUMBERS.sub("0", _strip_and_shorten(row)) for row in self.text.split("\n")
         )
-        is_alone = shapes[_NUMBERS.sub("0", last)] == 1
-        words = len(_WORDS.findall(last))
-        is_sentence = words >= PARTING_WORDS and _WORK.search(last) is None
-        is_sentence = is_sentence and _REASON.search(last) is not None
-        return last if is_sentence and is_alone else ""
+        is_alone = shapes[_NUMBERS.sub("0", last_line)] == 1
+        word_count = len(_WORDS.findall(last_line))
+        is_sentence = word_count >= PARTING_WORDS and _WORK.search(last_line) is None
+        is_sentence = is_sentence and _REASON.search(last_line) is not None
+        return last_line if is_sentence and is_alone else ""
 
     @property
     def crashed_at(self) -> str:
@@ -239,9 +248,13 @@ class Printed:
 
     def line_before(self, line: str) -> str:
         """Return the last line with words before this one; "" for none."""
-        before = self.text[: max(0, self.text.rfind(line))].split("\n")
+        preceding_rows = self.text[: max(0, self.text.rfind(line))].split("\n")
         return next(
-            (_strip_and_shorten(row) for row in reversed(before) if _WORDS.search(row)),
+            (
+                _strip_and_shorten(row)
+                for row in reversed(preceding_rows)
+                if _WORDS.search(row)
+            ),
             "",
         )
 
@@ -268,12 +281,19 @@ class Printed:
 @lru_cache(maxsize=256)
 def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
     shaped = [
-        at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)
+        line_index
+        for line_index, line in enumerate(last)
+        if line in levelled or _SHAPED.search(line)
     ]
     own_places = [
-        at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])
+        line_index
+        for line_index in shaped
+        if not _is_wrapper(last[line_index]) and not _HINTS.match(last[line_index])
     ]
-    return next((sentence(last, at) for at in reversed(own_places or shaped)), "")
+    return next(
+        (sentence(last, line_index) for line_index in reversed(own_places or shaped)),
+        "",
+    )
 
 
 def _is_wrapper(line: str) -> bool:
@@ -292,8 +312,8 @@ def printed(tail: str) -> Printed:
     )
     text = "\n".join(bare)
     raised = without_late_threads(tuple(raised_in(text))[-MOST_RAISED:])
-    last, warnings, chatter = _last_lines(text)
-    return Printed(text, raised, last, warnings, chatter, levelled)
+    last_lines, warnings, chatter = _last_lines(text)
+    return Printed(text, raised, last_lines, warnings, chatter, levelled)
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
@@ -311,15 +331,15 @@ def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
             break
         (chatter if is_chatter(row) else lines).append(row)
     lines.reverse()
-    last = tuple(line for line in lines if not _WARNS.search(line))
+    plain_lines = tuple(line for line in lines if not _WARNS.search(line))
     warnings = tuple(line for line in lines if _WARNS.search(line))
-    return last, warnings, tuple(reversed(chatter[:LAST_LINES]))
+    return plain_lines, warnings, tuple(reversed(chatter[:LAST_LINES]))
 
 
 def parted(tail: str) -> tuple[str, str]:
     """Return the last error of a long log, and its end; "" where they are not apart."""
-    earlier, gap, end = tail.rpartition(GAP)
-    return (earlier, end) if gap else ("", tail)
+    earlier, gap, log_end = tail.rpartition(GAP)
+    return (earlier, log_end) if gap else ("", tail)
 
 
 def _rows_of(tail: str) -> list[str]:
@@ -344,16 +364,18 @@ def _replace_unprintable(row: str) -> str:
 
 
 def _undressed(row: str) -> str:
-    inner, at = row.strip(), 0
+    inner, text_start = row.strip(), 0
     if (group := _GROUP.match(row)) is not None:
         return row[group.end() :]
     if len(inner) > 1 and inner[0] in _SIDES and inner[-1] in _SIDES:
         return (inner[2:-1] if inner[1:2].isspace() else inner[1:-1]).rstrip()
     if inner and _RIMS.issuperset(inner):
         return ""
-    while (dress := _DRESS.match(row, at)) is not None and dress.end() > at:
-        at = dress.end()
-    return row[at:]
+    while (
+        dress := _DRESS.match(row, text_start)
+    ) is not None and dress.end() > text_start:
+        text_start = dress.end()
+    return row[text_start:]
 
 
 def _strip_and_shorten(line: str) -> str:

@@ -139,22 +139,23 @@ def _apply_signal(
         return
     unit = signal.uuid or signal.gpu
     key = (signal.kind, signal.code, unit, signal.device)
-    old = known.get(key)
-    known[key] = _confirmed(old, signal, now) or _record_occurrence(
-        old, noticed, now, rules
+    previous_condition = known.get(key)
+    known[key] = _confirmed(previous_condition, signal, now) or _record_occurrence(
+        previous_condition, noticed, now, rules
     )
     if (
         signal.confirmed
         and signal.recovery
         and named_by_driver(signal.recovery) == Remedy.IGNORE
     ):
-        back = [
+        boot_conditions = [
             condition
             for condition in known.values()
             if condition.unit == unit and condition.remedy in BY_BOOT
         ]
         known.update(
-            (condition.key, _mend_ailment(condition, now)) for condition in back
+            (condition.key, _mend_ailment(condition, now))
+            for condition in boot_conditions
         )  # the driver says: none is needed
 
 
@@ -254,12 +255,20 @@ def _age_ailment(
         and now - condition.last >= rules.repeat_seconds
     ):
         return None
-    times = tuple(at for at in condition.times if now - at < HOUR_SECONDS)
+    times = tuple(
+        occurred_at
+        for occurred_at in condition.times
+        if now - occurred_at < HOUR_SECONDS
+    )
     outbreaks = tuple(
-        at for at in condition.outbreaks if now - at < rules.repeat_seconds
+        outbreak_at
+        for outbreak_at in condition.outbreaks
+        if now - outbreak_at < rules.repeat_seconds
     )
     users = tuple(
-        (user, at) for user, at in condition.users if now - at < rules.users_seconds
+        (user, failed_at)
+        for user, failed_at in condition.users
+        if now - failed_at < rules.users_seconds
     )
     if (times, outbreaks, users) == (
         condition.times,
@@ -323,16 +332,22 @@ def _choose_remedy(
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
         return Remedy.IGNORE, Restriction.OPEN  # one flap: it is reported and counted
     if rule.is_caused_by_user:
-        many = len(one.users) >= rules.users
+        has_many_users = len(one.users) >= rules.users
         return (
             (Remedy.DEEP_TEST, Restriction.CORDON)
-            if many
+            if has_many_users
             else (rule.remedy, Restriction.OPEN)
         )
-    named = _driver_remedy(one, others)
-    if named is not None:
-        return named, Restriction.DRAIN if named != Remedy.IGNORE else Restriction.OPEN
-    beside = {(other.kind, other.code) for other in _concurrent_faults(one, others)}
+    driver_remedy = _driver_remedy(one, others)
+    if driver_remedy is not None:
+        return (
+            driver_remedy,
+            Restriction.DRAIN if driver_remedy != Remedy.IGNORE else Restriction.OPEN,
+        )
+    beside = {
+        (concurrent_fault.kind, concurrent_fault.code)
+        for concurrent_fault in _concurrent_faults(one, others)
+    }
     if (one.kind, one.code) == DOUBLE_BIT and beside & REMAP_FAILED:
         return Remedy.RMA, Restriction.DRAIN
     if not _is_settled(one, now) and not beside & PAIRED:
@@ -359,13 +374,17 @@ def _driver_remedy(
     """Return the repair that the driver requested for this GPU at about that time."""
     if one.kind != SignalKind.XID:
         return None
-    words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
-    words += [
+    recovery_texts = (
+        [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
+    )
+    recovery_texts += [
         near.recovery
         for near in _concurrent_faults(one, others)
         if near.code == XID_RECOVERY
     ]
-    remedies = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
+    remedies = [
+        remedy for remedy in map(named_by_driver, recovery_texts) if remedy is not None
+    ]
     return max(remedies, key=lambda remedy: remedy.rank, default=None)
 
 
@@ -375,13 +394,13 @@ def _concurrent_faults(
     """Return the faults of the same GPU whose last signal came at about the same
     time."""
     return [
-        other
-        for other in others
-        if other is not one
-        and other.is_live
-        and other.confirmed
-        and other.unit == one.unit
-        and abs(other.last - one.last) < NEAR_SECONDS
+        other_condition
+        for other_condition in others
+        if other_condition is not one
+        and other_condition.is_live
+        and other_condition.confirmed
+        and other_condition.unit == one.unit
+        and abs(other_condition.last - one.last) < NEAR_SECONDS
     ]
 
 

@@ -96,12 +96,12 @@ def without_outlived(log: Printed) -> Printed:
     """Return the log without commands that were not found where another error follows:
     the script went on without them. The last failing command ended it."""
     ending = log.last_error
-    last = tuple(
+    kept_lines = tuple(
         line
-        for at, line in enumerate(log.last)
-        if at >= ending or CRLF in line or not is_missing_command(line)
+        for line_index, line in enumerate(log.last)
+        if line_index >= ending or CRLF in line or not is_missing_command(line)
     )
-    return replace(log, last=last) if len(last) < len(log.last) else log
+    return replace(log, last=kept_lines) if len(kept_lines) < len(log.last) else log
 
 
 def by_retries(log: Printed, error: str) -> Hit | None:
@@ -125,12 +125,12 @@ def hit_of(one: Raised) -> Hit | None:
 
 def _find_hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
     patterns = (
-        (pattern_of(line, machine_only=machine_only), at)
-        for at, line in enumerate(lines)
+        (pattern_of(line, machine_only=machine_only), line_index)
+        for line_index, line in enumerate(lines)
     )
     return [
-        (pattern, sentence(lines, at))
-        for pattern, at in patterns
+        (pattern, sentence(lines, line_index))
+        for pattern, line_index in patterns
         if pattern is not None
     ]
 

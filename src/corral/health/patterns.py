@@ -31,17 +31,17 @@ PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
     """Return the first that the line has the words of; of a long line its end is
     searched where its beginning has none."""
-    wanted = [
+    eligible_patterns = [
         pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE
     ]
-    parts = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
+    line_segments = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
     return next(
         (
             pattern
-            for part in parts
-            if part
-            for pattern in wanted
-            if pattern.words.search(part)
+            for line_segment in line_segments
+            if line_segment
+            for pattern in eligible_patterns
+            if pattern.words.search(line_segment)
         ),
         None,
     )

@@ -72,8 +72,8 @@ _BY_WORD: Final[Mapping[str, Signals]] = {
 
 def awaited(tail: str) -> Iterator[int]:
     """The ranks that it names as those who did not come."""
-    for hint, words in _AWAITED.items():
-        for match in words.finditer(tail) if hint in tail else ():
+    for hint, await_pattern in _AWAITED.items():
+        for match in await_pattern.finditer(tail) if hint in tail else ():
             yield from (int(rank) for rank in match[1].split(","))
 
 
@@ -88,18 +88,20 @@ def stopped_by_launcher(text: str) -> list[int]:
 def behind(tails: Mapping[int, str]) -> int | None:
     """Return the rank that had begun the fewest collectives of the group that most
     ranks report, if all gave up waiting; None if none is behind."""
-    for words in (_ENQUEUED, _TIMED_OUT):
+    for count_pattern in (_ENQUEUED, _TIMED_OUT):
         matches = {
-            rank: match for rank, tail in tails.items() if (match := words.search(tail))
+            rank: match
+            for rank, tail in tails.items()
+            if (match := count_pattern.search(tail))
         }
         groups = Counter(
-            match[1] if words is _ENQUEUED else "" for match in matches.values()
+            match[1] if count_pattern is _ENQUEUED else "" for match in matches.values()
         )
         for group, _ in groups.most_common(1):
             done = {
                 rank: int(match[match.lastindex or 1])
                 for rank, match in matches.items()
-                if words is _TIMED_OUT or match[1] == group
+                if count_pattern is _TIMED_OUT or match[1] == group
             }
             if len(set(done.values())) > 1:
                 return min(done, key=lambda rank: (done[rank], rank))
@@ -111,8 +113,8 @@ def streams(text: str) -> dict[int, str]:
     their lines."""
     stream_lines: dict[int, list[str]] = {}
     for row in text.replace("\r", "\n").split("\n"):
-        if (named := _NAMED.match(row)) is not None:
-            stream_lines.setdefault(int(named[1]), []).append(row)
+        if (rank_match := _NAMED.match(row)) is not None:
+            stream_lines.setdefault(int(rank_match[1]), []).append(row)
     return {rank: "\n".join(rows) for rank, rows in stream_lines.items()}
 
 
@@ -125,15 +127,15 @@ def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
         return rank, exit if code >= 0 and exit.code is None else _exit_with_code(
             exit, code
         )
-    for words in _LAUNCHERS if exit.code is not None else ():
-        if (match := words.search(text)) is not None:
+    for exit_pattern in _LAUNCHERS if exit.code is not None else ():
+        if (match := exit_pattern.search(text)) is not None:
             return None, _exit_with_code(exit, -abs(int(match[1])))
     if (
         exit.code is not None
-        and (named := _CHILDREN.search(last))
-        and named[1] in _BY_WORD
+        and (signal_match := _CHILDREN.search(last))
+        and signal_match[1] in _BY_WORD
     ):
-        return None, _exit_with_code(exit, -_BY_WORD[named[1]])
+        return None, _exit_with_code(exit, -_BY_WORD[signal_match[1]])
     if exit.code is not None and (numbered := _BY_NUMBER.search(last)):
         return None, _exit_with_code(exit, -int(numbered[1]))
     return None, exit

@@ -125,11 +125,15 @@ class Raised:
 def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
     """Return the errors without those of threads behind the error that ended the
     program: a thread that goes on meanwhile finds its queue or pipe gone."""
-    ended = max(
-        (at for at, raised_error in enumerate(raised) if not raised_error.is_of_thread),
+    ending_index = max(
+        (
+            error_index
+            for error_index, raised_error in enumerate(raised)
+            if not raised_error.is_of_thread
+        ),
         default=None,
     )
-    return tuple(raised if ended is None else raised[: ended + 1])
+    return tuple(raised if ending_index is None else raised[: ending_index + 1])
 
 
 def is_of_wrapper(line: str) -> bool:
@@ -156,10 +160,12 @@ def place_of_dump(rows: Iterable[str]) -> str:
         rows: a call stack as faulthandler prints it, the newest frame first.
     """
     for row in rows:
-        if (at := _FRAME.match(row)) is None:
+        if (frame_match := _FRAME.match(row)) is None:
             return ""
-        if _INSTALLED.search(at[1]) is None:
-            return f"{_WORK.sub('', at[1])[-LINE_CHARACTERS:]}:{at[2]}"
+        if _INSTALLED.search(frame_match[1]) is None:
+            return (
+                f"{_WORK.sub('', frame_match[1])[-LINE_CHARACTERS:]}:{frame_match[2]}"
+            )
     return ""
 
 
@@ -213,11 +219,11 @@ class _Reading:
             self.chain += 1
         elif (
             'File "' in row
-            and (at := _FRAME.match(row)) is not None
+            and (frame_match := _FRAME.match(row)) is not None
             or self.is_inside
-            and (at := _BOXED.match(row.rstrip())) is not None
+            and (frame_match := _BOXED.match(row.rstrip())) is not None
         ):
-            self._note_frame(at)
+            self._note_frame(frame_match)
         elif self.error:
             if row.strip():
                 self.error.append(_strip_and_shorten(row))
@@ -278,8 +284,8 @@ class _Reading:
                 "",
             )
         elif not file.startswith("<"):
-            shown = _LIBRARY.sub("", file)[-LINE_CHARACTERS:]
-            self.library = f"{shown}:{line} in {function[:LINE_CHARACTERS]}"
+            library_path = _LIBRARY.sub("", file)[-LINE_CHARACTERS:]
+            self.library = f"{library_path}:{line} in {function[:LINE_CHARACTERS]}"
 
     def _begin_python(self, row: str) -> bool:
         is_below = (
@@ -297,8 +303,12 @@ class _Reading:
         if step == NextStep.CPP and self.rows_since_python <= NEAR_ROWS:
             return  # the interpreter was on its way out after an error
         self.error, self.step = [_strip_and_shorten(row)], step
-        if step == NextStep.RUST and (at := _PANICKED.match(row)) is not None:
-            self.place = f"{at[1]}:{at[2]}" if _OF_RUST.search(at[1]) is None else ""
+        if step == NextStep.RUST and (panic_match := _PANICKED.match(row)) is not None:
+            self.place = (
+                f"{panic_match[1]}:{panic_match[2]}"
+                if _OF_RUST.search(panic_match[1]) is None
+                else ""
+            )
         self.chain += not row.startswith(_CAUSED)
 
 

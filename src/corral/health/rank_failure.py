@@ -98,14 +98,14 @@ def read(end: RankEnd, exit: Exit) -> RankReading:
     earlier, tail = parted(end.tail)
     end = replace(end, tail=tail)
     if earlier and signal_of(exit) in (None, _ABORT):
-        read = _read_end(end, exit, with_chatter=False)
-        before = (
-            read
-            if _is_conclusive(read)
+        end_reading = _read_end(end, exit, with_chatter=False)
+        best_reading = (
+            end_reading
+            if _is_conclusive(end_reading)
             else _read_end(replace(end, tail=earlier), exit)
         )
-        if _is_conclusive(before):
-            return before
+        if _is_conclusive(best_reading):
+            return best_reading
     return _read_end(end, exit)
 
 
@@ -113,13 +113,18 @@ def last_error(end: RankEnd) -> RankReading | None:
     """Return the error that is the last output of a rank; None where it is not an
     error."""
     log = printed(parted(end.tail)[1])
-    newest = _newest_error(log.raised)
+    newest_error = _newest_error(log.raised)
     # more lines may be output
-    is_last = newest is not None and log.last[-1:] == newest.lines
-    if end.exit is None or newest is None or newest.is_wrapper or not is_last:
+    is_last = newest_error is not None and log.last[-1:] == newest_error.lines
+    if (
+        end.exit is None
+        or newest_error is None
+        or newest_error.is_wrapper
+        or not is_last
+    ):
         return None
     bare = RankReading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
-    return _of_errors(bare, log, newest, by_words(log, with_chatter=False))
+    return _of_errors(bare, log, newest_error, by_words(log, with_chatter=False))
 
 
 def _is_conclusive(read: RankReading) -> bool:
@@ -134,14 +139,14 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
     by_end, hit = _by_end(exit), by_words(log, with_chatter=with_chatter)
-    read = RankReading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
+    reading = RankReading(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
     if exit.out_of_memory:
-        return replace(read, kind=FailureKind.HOST_MEMORY)
+        return replace(reading, kind=FailureKind.HOST_MEMORY)
     if by_end is not None and not _says_more(hit, exit, log, is_told=is_told):
         quote = quoted(_quote_of_signal(log, exit, is_told=is_told))
-        place = log.crashed_at if by_end == FailureKind.CRASH else ""
-        step = NextStep.NATIVE_CODE if place else _step_of(log, exit, quote)
-        return replace(read, kind=by_end, quote=quote, place=place, step=step)
+        location = log.crashed_at if by_end == FailureKind.CRASH else ""
+        step = NextStep.NATIVE_CODE if location else _step_of(log, exit, quote)
+        return replace(reading, kind=by_end, quote=quote, place=location, step=step)
     if (
         exit.code in NOT_STARTED
         and not log.raised
@@ -149,37 +154,50 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
     ):
         step = hit[0].step if hit else None
         quote = hit[1] if hit else log.complaint
-        return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
-    newest = _newest_error(log.raised)
-    is_outlived = hit is None or not (hit[0].of_peers or hit[0].kind in MACHINE)
-    if newest is None and is_outlived and signal_of(exit) == _PIPE:
         return replace(
-            _of_last_lines(read, log), kind=FailureKind.PROGRAM, step=_CLOSED
+            reading, kind=FailureKind.COMMAND, quote=quoted(quote), step=step
         )
-    if newest is not None and not newest.is_wrapper:
-        return _with_earlier(_of_errors(read, log, newest, hit), log)
+    newest_error = _newest_error(log.raised)
+    is_outlived = hit is None or not (hit[0].of_peers or hit[0].kind in MACHINE)
+    if newest_error is None and is_outlived and signal_of(exit) == _PIPE:
+        return replace(
+            _of_last_lines(reading, log), kind=FailureKind.PROGRAM, step=_CLOSED
+        )
+    if newest_error is not None and not newest_error.is_wrapper:
+        return _with_earlier(_of_errors(reading, log, newest_error, hit), log)
     if hit is not None:
         pattern, line = hit
-        place = newest.place if newest is not None else ""
-        read = replace(_of_pattern(read, pattern), quote=quoted(line), place=place)
-        return _with_earlier(read, log)
+        location = newest_error.place if newest_error is not None else ""
+        reading = replace(
+            _of_pattern(reading, pattern), quote=quoted(line), place=location
+        )
+        return _with_earlier(reading, log)
     if log.complaint:
-        read = replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.complaint))
-        return _with_earlier(read, log)
-    if newest is not None:
-        quote = quoted(message(newest.lines))
-        if newest.step == NextStep.MPI_ABORT and (
-            before := log.line_before(newest.lines[0])
+        reading = replace(
+            reading, kind=FailureKind.PROGRAM, quote=quoted(log.complaint)
+        )
+        return _with_earlier(reading, log)
+    if newest_error is not None:
+        quote = quoted(message(newest_error.lines))
+        if newest_error.step == NextStep.MPI_ABORT and (
+            preceding_line := log.line_before(newest_error.lines[0])
         ):
-            quote = f"{quoted(before)}; then: {quote}"
-        return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
+            quote = f"{quoted(preceding_line)}; then: {quote}"
+        return replace(
+            reading, kind=FailureKind.PROGRAM, quote=quote, step=newest_error.step
+        )
+    return _read_exit_code(reading, exit, log)
+
+
+def _read_exit_code(reading: RankReading, exit: Exit, log: Printed) -> RankReading:
+    """Read the cause from the exit code and the last lines."""
     if exit.code in DELIBERATE and log.parting:
-        return replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.parting))
+        return replace(reading, kind=FailureKind.PROGRAM, quote=quoted(log.parting))
     if exit.code == TIMED_OUT:
-        return replace(read, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
+        return replace(reading, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
     if exit.code is None:
-        return read
-    return _of_last_lines(read, log)
+        return reading
+    return _of_last_lines(reading, log)
 
 
 def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
@@ -202,12 +220,14 @@ def _of_errors(
     # Printed separately, or of an earlier chain.
     if said is not None and not has_line(chain, line):
         quote = log.assertion if _ASSERTS in line and log.assertion else line
-        place = chain.place(chain.last)
-        return replace(_of_pattern(read, said[0]), quote=quoted(quote), place=place)
-    root, last = hit_of(chain.root), hit_of(chain.last)
-    kinds = [hit[0].kind if hit is not None else None for hit in (root, last)]
+        source_location = chain.place(chain.last)
+        return replace(
+            _of_pattern(read, said[0]), quote=quoted(quote), place=source_location
+        )
+    root, last_hit = hit_of(chain.root), hit_of(chain.last)
+    kinds = [hit[0].kind if hit is not None else None for hit in (root, last_hit)]
     root_first = chain.root is not chain.last and begins_it(chain, kinds[0], kinds[1])
-    first = chain.root if root_first else chain.last
+    first_error = chain.root if root_first else chain.last
     is_roots = root_first and root is not None and not root[0].of_peers
     if is_roots and root is not None and (said is None or root[0].kind != said[0].kind):
         said = root
@@ -217,16 +237,18 @@ def _of_errors(
     if said is None and chain.root is chain.last and (cause := log.listed_cause):
         quote = f"{cause}; it led to: {quote}"
     if said is None:
-        kind = _by_place(first) or FailureKind.PROGRAM
+        kind = _by_place(first_error) or FailureKind.PROGRAM
         # other tools print so
-        is_node = first.step != NextStep.NODE or "\n    at " in log.text
-        step = first.step if is_node else None
+        is_node = first_error.step != NextStep.NODE or "\n    at " in log.text
+        step = first_error.step if is_node else None
         return replace(
-            read, kind=kind, quote=quote, step=step, place=chain.place(first)
+            read, kind=kind, quote=quote, step=step, place=chain.place(first_error)
         )
     if _ASSERTS in line and log.assertion:
         quote = quoted(log.assertion)
-    return replace(_of_pattern(read, said[0]), quote=quote, place=chain.place(first))
+    return replace(
+        _of_pattern(read, said[0]), quote=quote, place=chain.place(first_error)
+    )
 
 
 def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
@@ -238,10 +260,10 @@ def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
 def _of_parser(read: RankReading, log: Printed) -> RankReading:
     """Return how an error of Python's parser reads: with its place, and with the line
     where that is written in the words of a newer Python."""
-    place, source = log.unread
-    if not place:
+    source_location, source = log.unread
+    if not source_location:
         return read
-    read = replace(read, place=place)
+    read = replace(read, place=source_location)
     if _NEWER_SYNTAX.search(source) is None:
         return read
     return replace(read, quote=f"{read.quote}: {source}", step=NextStep.OTHER_PYTHON)
@@ -268,9 +290,11 @@ def _with_earlier(read: RankReading, log: Printed) -> RankReading:
 def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
     if is_of_timeout(quote):
         return NextStep.TIMED_OUT
-    newest = _newest_error(log.raised)
+    newest_error = _newest_error(log.raised)
     signal = signal_of(exit)
-    of_language = newest.step if newest is not None and signal in _BY_ITSELF else None
+    of_language = (
+        newest_error.step if newest_error is not None and signal in _BY_ITSELF else None
+    )
     return of_language or _STEPS.get(signal or 0)
 
 
@@ -280,15 +304,19 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     It is the line about a crash or a kill; if the program aborted itself, any error.
     Return "" if the last lines are part of its work.
     """
-    newest, aborts = _newest_error(log.raised), signal_of(exit) in _BY_ITSELF
-    if aborts and newest is not None and (newest.step is not None or log.ends_raising):
-        return message(newest.lines)
+    newest_error, aborts = _newest_error(log.raised), signal_of(exit) in _BY_ITSELF
+    if (
+        aborts
+        and newest_error is not None
+        and (newest_error.step is not None or log.ends_raising)
+    ):
+        return message(newest_error.lines)
     if aborts and log.assertion:
         return log.assertion
-    for at, line in enumerate(log.last):
+    for line_index, line in enumerate(log.last):
         pattern = pattern_of(line)
         if pattern is not None and pattern.kind in ENDS_BY_SIGNAL:
-            return sentence(log.last, at)
+            return sentence(log.last, line_index)
     if aborts:
         return log.complaint
     if is_told and (signal_line := log.told_by_launcher):

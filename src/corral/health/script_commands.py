@@ -77,8 +77,8 @@ def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
     """
     if _NO_TABLE.search(quote) is not None:
         return _earlier_database(text)
-    if (used := _NONE.match(quote)) is not None:
-        return _earlier_import(text, used)
+    if (none_match := _NONE.match(quote)) is not None:
+        return _earlier_import(text, none_match)
     if kind not in _AFTER_ENVIRONMENTS | _AFTER_SOURCES:
         return None
     for row in text.split("\n")[-ROWS:]:

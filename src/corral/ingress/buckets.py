@@ -62,8 +62,8 @@ class TokenBuckets:
         bucket = self._buckets.get(key)
         if bucket is None:
             return self.burst
-        tokens_left, at = bucket
-        return min(self.burst, tokens_left + (now - at) * self.rate)
+        tokens_left, refilled_at = bucket
+        return min(self.burst, tokens_left + (now - refilled_at) * self.rate)
 
     def _store_bucket(self, key: Hashable, left: float, now: float) -> None:
         self._buckets[key] = (left, now)

@@ -197,7 +197,7 @@ class ConnectionTable:
     def sweep(self) -> None:
         """Close what has taken too long. Called about once a second."""
         limits, now = self.limits, self._clock()
-        for phase, seconds, why in (
+        for phase, seconds, closed_reason in (
             (_Phase.WAITING, limits.head_seconds, ClosedReason.HEAD_TIME),
             (_Phase.SERVING, limits.serve_seconds, ClosedReason.SERVE_TIME),
             (_Phase.CLOSING, CLOSE_SECONDS, None),
@@ -208,15 +208,15 @@ class ConnectionTable:
                     break
                 late.append(connection)
             for connection in late:
-                if why is not None:
-                    self.refused[why] += 1
+                if closed_reason is not None:
+                    self.refused[closed_reason] += 1
                 self._abort_connection(connection)
 
     def _abort_connection(self, connection: Connection) -> None:
-        end = connection.end
+        transport = connection.end
         self.remove(connection)
-        if end is not None:
-            end.abort()
+        if transport is not None:
+            transport.abort()
 
     def move(self, connection: Connection, phase: _Phase) -> None:
         """Put the connection into a phase, from now on.

@@ -223,17 +223,17 @@ def _starved_queue_alerts(
         return
     oldest: dict[QueueName, Job] = {}
     for job in look.world.in_state(JobState.QUEUED).values():
-        first = oldest.get(job.spec.queue)
-        if first is None or job.since < first.since:
+        oldest_job = oldest.get(job.spec.queue)
+        if oldest_job is None or job.since < oldest_job.since:
             oldest[job.spec.queue] = job
     for queue, job in oldest.items():
         waited = look.wall - job.since
-        who = f"{job.spec.name} ({job.id}) of queue {queue}"
+        job_label = f"{job.spec.name} ({job.id}) of queue {queue}"
         if waited >= after_seconds:
             yield Alert(
                 key=f"queue_starved:{queue}",
                 kind=AlertKind.QUEUE_STARVED,
-                text=f"{who} has waited {duration_text(waited)}",
+                text=f"{job_label} has waited {duration_text(waited)}",
                 next=f"corral why {job.id}",
                 since=job.since + after_seconds,
             )
@@ -258,18 +258,18 @@ def _full_disk_alerts(
 ) -> Iterator[Alert]:
     if least_share is None:
         return
-    for path, (free, total) in look.disks.items():
-        if free < least_share * total:
+    for path, (free_bytes, total) in look.disks.items():
+        if free_bytes < least_share * total:
             yield _build_disk_alert(
-                "the head", path, free, total, "corral status", look.wall
+                "the head", path, free_bytes, total, "corral status", look.wall
             )
     for node, sample in look.samples.items():
         for disk in sample.disks:
             if not disk.silent and disk.free_bytes < least_share * disk.total_bytes:
                 show = f"corral node show {node}"
-                free, total = disk.free_bytes, disk.total_bytes
+                free_bytes, total = disk.free_bytes, disk.total_bytes
                 yield _build_disk_alert(
-                    f"node {node}", disk.path, free, total, show, look.wall
+                    f"node {node}", disk.path, free_bytes, total, show, look.wall
                 )
 
 

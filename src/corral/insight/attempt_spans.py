@@ -41,10 +41,10 @@ def gpus_of(
     gpu_seconds: dict[str, float] = {}
     if not seat.gpus:
         return gpu_seconds
-    each = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
+    gpu_fraction = seat.gpu_millis / MILLIS_PER_GPU / len(seat.gpus)
     for index in seat.gpus:
         kind = types[index] if index < len(types) else otherwise
-        gpu_seconds[kind] = gpu_seconds.get(kind, 0.0) + each
+        gpu_seconds[kind] = gpu_seconds.get(kind, 0.0) + gpu_fraction
     return gpu_seconds
 
 
@@ -63,18 +63,18 @@ def spans(
     evenly from what was kept. Steps since its loss is not a number are of no use: they
     count as failed.
     """
-    ended = min(until, attempt.ended_at if attempt.ended_at is not None else until)
+    ended_at = min(until, attempt.ended_at if attempt.ended_at is not None else until)
     begun = (
         attempt.first_step_at
         if attempt.first_step_at is not None
         else attempt.running_at
     )
-    begun = ended if begun is None else min(max(begun, attempt.placed_at), ended)
+    begun = ended_at if begun is None else min(max(begun, attempt.placed_at), ended_at)
     yield AttemptSpan(
         amount="starting_gpu_seconds", since=attempt.placed_at, until=begun
     )
-    lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
-    kept_until = max(begun, ended - lost)
+    lost_seconds = 0.0 if receipt is None else receipt.seconds_lost or 0.0
+    kept_until = max(begun, ended_at - lost_seconds)
     numbers = (
         kept_until
         if attempt.nan_at is None
@@ -92,24 +92,26 @@ def spans(
         amount="saving_gpu_seconds", since=begun, until=kept_until, share=saving
     )
     if receipt is not None:
-        yield AttemptSpan(amount=LOST_TO[receipt.kind], since=kept_until, until=ended)
+        yield AttemptSpan(
+            amount=LOST_TO[receipt.kind], since=kept_until, until=ended_at
+        )
 
 
 def of_life(
     job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[AttemptSpan]
 ) -> Iterator[UsageRecord]:
     """The rows of these spans. `gpus`: of the whole gang by type."""
-    for part in parts:
-        for day, seconds in by_day(part.since, part.until):
+    for attempt_span in parts:
+        for day, seconds in by_day(attempt_span.since, attempt_span.until):
             for kind, count in gpus.items():
-                amount = seconds * part.share * count
+                amount = seconds * attempt_span.share * count
                 if amount > 0:
                     yield row(
                         job,
                         attempt.number,
                         day,
                         kind,
-                        UsageAmounts(**{part.amount: amount}),
+                        UsageAmounts(**{attempt_span.amount: amount}),
                     )
 
 

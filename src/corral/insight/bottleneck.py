@@ -64,22 +64,22 @@ def bottleneck_of(
     `node`: of the straggler; `job`: its id, for a line to type."""
     if straggler is not None:
         return _straggling(straggler, node)
-    whole = spent.data_seconds + spent.compute_seconds + spent.save_seconds
-    if whole > 0 and spent.steps > 0:
-        bottleneck = _of_loop(spent, whole)
+    total_seconds = spent.data_seconds + spent.compute_seconds + spent.save_seconds
+    if total_seconds > 0 and spent.steps > 0:
+        bottleneck = _of_loop(spent, total_seconds)
         if bottleneck is not None:
             return bottleneck
     return _of_gpus(spent, job)
 
 
 def _straggling(one: Straggler, node: str) -> Bottleneck:
-    where = " more for its data" if one.in_data else ""
+    data_suffix = " more for its data" if one.in_data else ""
     return Bottleneck(
         bound=BottleneckKind.STRAGGLER,
         text=f"rank {one.rank} on {node} takes {_format_step_time(one.seconds)} a step "
         "of its own, the others "
         f"{_format_step_time(one.others_seconds)}: they wait for it "
-        f"({share_text(one.slower)} slower{where})",
+        f"({share_text(one.slower)} slower{data_suffix})",
         advice="data as near and as much for each rank"
         if one.in_data
         else f"another node: corral node show {node}, then corral node drain {node}",
@@ -157,11 +157,11 @@ def _bound_by(link: LinkUse) -> Bottleneck:
 
 
 def _link_traffic_text(link: LinkUse) -> str:
-    used, most = (
+    used_rate, max_rate = (
         f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s)
     )
     share = share_text(link.share)
-    return f"its GPUs' {link.name} carry {used} of {most} GB/s, {share} of their rate"
+    return f"its GPUs' {link.name} carry {used_rate} of {max_rate} GB/s, {share} of their rate"
 
 
 def _format_step_time(seconds: float) -> str:

@@ -49,16 +49,16 @@ def _median_link_use(name: str, uses: Iterable[Used]) -> LinkUse | None:
     known_uses = [use for use in uses if use is not None]
     if not known_uses:
         return None
-    most = median(most for _, most in known_uses)
+    max_bytes_per_s = median(limit_bytes_per_s for _, limit_bytes_per_s in known_uses)
     return LinkUse(
         name=name,
-        bytes_per_s=median(used for used, _ in known_uses),
-        most_bytes_per_s=most,
+        bytes_per_s=median(used_bytes_per_s for used_bytes_per_s, _ in known_uses),
+        most_bytes_per_s=max_bytes_per_s,
     )
 
 
 def _of_nvlinks(gpu: GpuSample) -> Used:
-    sent, received = (
+    sent_bytes_per_s, received = (
         gpu.nvlink_sent_bytes_per_second,
         gpu.nvlink_received_bytes_per_second,
     )
@@ -67,23 +67,32 @@ def _of_nvlinks(gpu: GpuSample) -> Used:
     except NotFound:
         return None
     wire = kind.bridge or kind.scale_up
-    if sent is None or received is None or not wire.name.startswith("nvlink"):
+    if (
+        sent_bytes_per_s is None
+        or received is None
+        or not wire.name.startswith("nvlink")
+    ):
         return None
-    return max(sent, received), wire.bytes_per_s
+    return max(sent_bytes_per_s, received), wire.bytes_per_s
 
 
 def _of_pcie(gpu: GpuSample) -> Used:
     """Return the PCIe use by the generation and the lanes that are in use."""
-    sent, received = gpu.pcie_sent_bytes_per_second, gpu.pcie_received_bytes_per_second
+    sent_bytes_per_s, received = (
+        gpu.pcie_sent_bytes_per_second,
+        gpu.pcie_received_bytes_per_second,
+    )
     if (
-        sent is None
+        sent_bytes_per_s is None
         or received is None
         or not gpu.pcie_generation
         or not gpu.pcie_width
     ):
         return None
     try:
-        most = link(f"pcie-{gpu.pcie_generation}").bytes_per_s * gpu.pcie_width / LANES
+        max_bytes_per_s = (
+            link(f"pcie-{gpu.pcie_generation}").bytes_per_s * gpu.pcie_width / LANES
+        )
     except NotFound:
         return None
-    return max(sent, received), most
+    return max(sent_bytes_per_s, received), max_bytes_per_s

@@ -95,33 +95,33 @@ def due(
     `day_seconds`: the receiver's local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
-    sent = dict(_update_sent_alerts(told.sent, current_alerts, now))
-    fresh = [
+    sent_alerts = dict(_update_sent_alerts(told.sent, current_alerts, now))
+    new_alerts = [
         alert
         for key, alert in current_alerts.items()
-        if (key not in sent or _is_repeat_due(sent[key], now, taste))
+        if (key not in sent_alerts or _is_repeat_due(sent_alerts[key], now, taste))
         and (not is_quiet or alert.severity == Severity.CRITICAL)
     ]
-    over = [
+    ended_alerts = [
         sent_alert.alert
-        for sent_alert in sent.values()
+        for sent_alert in sent_alerts.values()
         if sent_alert.over_at is not None
         and now - sent_alert.over_at >= CALM_SECONDS
         and not is_quiet
     ]
-    for alert in over:
-        del sent[alert.key]
-    sent |= {alert.key: SentAlert(alert=alert, at=now) for alert in fresh}
-    sent = {
+    for alert in ended_alerts:
+        del sent_alerts[alert.key]
+    sent_alerts |= {alert.key: SentAlert(alert=alert, at=now) for alert in new_alerts}
+    sent_alerts = {
         key: sent_alert
-        for key, sent_alert in sent.items()
+        for key, sent_alert in sent_alerts.items()
         if not _is_past(sent_alert, now)
     }
-    after = DeliveredAlerts(sent=sent)
-    over = [alert for alert in over if not alert.moment]
-    if not fresh and not over:
-        return None, after
-    return Notification(alerts=tuple(fresh), over=tuple(over)), after
+    new_state = DeliveredAlerts(sent=sent_alerts)
+    ended_alerts = [alert for alert in ended_alerts if not alert.moment]
+    if not new_alerts and not ended_alerts:
+        return None, new_state
+    return Notification(alerts=tuple(new_alerts), over=tuple(ended_alerts)), new_state
 
 
 def _update_sent_alerts(

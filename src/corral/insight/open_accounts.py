@@ -93,8 +93,8 @@ def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
         job = held.jobs[id]
         if job.state.is_on_nodes:
             gpus = gang_gpus(job, attempt, held.nodes)
-            parts = spans(attempt, held.saves.get(id, ()), until=held.now)
-            yield from of_life(job, attempt, gpus, parts)
+            attempt_spans = spans(attempt, held.saves.get(id, ()), until=held.now)
+            yield from of_life(job, attempt, gpus, attempt_spans)
 
 
 @dataclass(frozen=True, slots=True)

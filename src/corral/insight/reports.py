@@ -56,8 +56,8 @@ class UsageReport:
 
 
 def _gpu_hours_getter(name: str) -> Callable[[UsageAmounts], Value]:
-    at = AMOUNTS.index(f"{name}_gpu_seconds")
-    return lambda one: one[at] / HOUR_SECONDS
+    amount_index = AMOUNTS.index(f"{name}_gpu_seconds")
+    return lambda one: one[amount_index] / HOUR_SECONDS
 
 
 def _share_column(name: str, part: str, whole: str) -> UsageColumn:
@@ -76,14 +76,16 @@ def _hours_column(name: str, part: str = "") -> UsageColumn:
 def other_gpu_seconds(one: UsageAmounts) -> float:
     """Held and of none of the named parts: the time between a rank's end and its node's
     word of it, and what clocks disagree by."""
-    named = one.useful_gpu_seconds + lost_gpu_seconds(one)
-    return max(0.0, one.allocated_gpu_seconds - named)
+    known_gpu_seconds = one.useful_gpu_seconds + lost_gpu_seconds(one)
+    return max(0.0, one.allocated_gpu_seconds - known_gpu_seconds)
 
 
 def lost_gpu_seconds(one: UsageAmounts) -> float:
     """All that was held and brought no step."""
-    lost = one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
-    return lost + one.starting_gpu_seconds + one.saving_gpu_seconds
+    aborted_gpu_seconds = (
+        one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
+    )
+    return aborted_gpu_seconds + one.starting_gpu_seconds + one.saving_gpu_seconds
 
 
 def _wasted_gpu_seconds(one: UsageAmounts) -> float:
@@ -230,9 +232,9 @@ def _most_first(rows: Iterator[UsageRow], limit: int) -> tuple[list[UsageRow], i
     def place(row: UsageRow) -> tuple[float, str]:
         return -row.amounts.allocated_gpu_seconds, row.name
 
-    parts = []
-    while part := sorted(islice(rows, AT_ONCE), key=place):
-        parts.append(drained(part[::-1]))
-    usage_rows = merge(*parts, key=place)
-    del part
+    sorted_chunks = []
+    while sorted_chunk := sorted(islice(rows, AT_ONCE), key=place):
+        sorted_chunks.append(drained(sorted_chunk[::-1]))
+    usage_rows = merge(*sorted_chunks, key=place)
+    del sorted_chunk
     return list(islice(usage_rows, limit)), sum(1 for _ in usage_rows)

@@ -96,8 +96,8 @@ class Looks:
     def first(self) -> Look:
         """The oldest that is kept; an empty look if none is kept."""
         firsts = {}
-        for at, rank in enumerate(self._ranks):
-            step, *seconds = self._numbers[1 + 4 * at : 5 + 4 * at]
+        for rank_index, rank in enumerate(self._ranks):
+            step, *seconds = self._numbers[1 + 4 * rank_index : 5 + 4 * rank_index]
             firsts[rank] = Pace(rank, int(step), *seconds)
         return firsts
 
@@ -132,9 +132,12 @@ def span_of(before: Look, after: Look) -> StepSpan | None:
 
 def _median_of_others(ordered: Sequence[float], own: float) -> float:
     """The median of these without one that is `own`."""
-    at, last = bisect_left(ordered, own), len(ordered) - 1
-    low, high = (last - 1) // 2, last // 2
-    return (ordered[low + (low >= at)] + ordered[high + (high >= at)]) / 2
+    own_index, last_index = bisect_left(ordered, own), len(ordered) - 1
+    lower_index, upper_index = (last_index - 1) // 2, last_index // 2
+    return (
+        ordered[lower_index + (lower_index >= own_index)]
+        + ordered[upper_index + (upper_index >= own_index)]
+    ) / 2
 
 
 def straggler_of(
@@ -173,18 +176,18 @@ def _is_slow(ratios: Sequence[float]) -> bool:
 def _build_straggler(
     rank: int, spans: Sequence[StepSpan], *, in_data: bool
 ) -> Straggler:
-    each = [(span.busy, span.ranks.index(rank)) for span in spans]
-    own_busy = median(busy[at] for busy, at in each)
-    others = median(
+    busy_positions = [(span.busy, span.ranks.index(rank)) for span in spans]
+    own_busy = median(busy[rank_index] for busy, rank_index in busy_positions)
+    peers_median = median(
         other_busy
-        for busy, at in each
-        for other, other_busy in enumerate(busy)
-        if other != at
+        for busy, rank_index in busy_positions
+        for peer_index, other_busy in enumerate(busy)
+        if peer_index != rank_index
     )
     return Straggler(
         rank=rank,
         seconds=own_busy,
-        others_seconds=min(others, own_busy),
+        others_seconds=min(peers_median, own_busy),
         in_data=in_data,
     )
 
@@ -207,7 +210,9 @@ def _waits_for_data(rank: int, first: Look, last: Look) -> bool:
         return data, busy
 
     data, busy = shares(rank)
-    others = [shares(steps_shares) for steps_shares in last if steps_shares != rank]
-    more_data = data - median(other_data for other_data, _ in others)
-    more = busy - median(other_step for _, other_step in others)
-    return more > 0 and more_data > more / 2
+    peer_shares = [
+        shares(steps_shares) for steps_shares in last if steps_shares != rank
+    ]
+    more_data = data - median(other_data for other_data, _ in peer_shares)
+    extra_busy = busy - median(other_step for _, other_step in peer_shares)
+    return extra_busy > 0 and more_data > extra_busy / 2

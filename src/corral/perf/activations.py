@@ -117,10 +117,14 @@ def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
     model, latent = step.model, step.model.latent
     assert latent is not None
     tokens = element(step) * micro_tokens(step, layout)
-    whole = 2 * (latent.query_rank + latent.kv_rank) + latent.rope_dim
+    compressed_width = 2 * (latent.query_rank + latent.kv_rank) + latent.rope_dim
     key = model.head_dim + latent.rope_dim
-    each = 2 * key + (model.head_dim + latent.value_dim) + key + 2 * latent.value_dim
-    return tokens * (whole / cut(layout) + model.heads * each / layout.tensor)
+    elements_per_head = (
+        2 * key + (model.head_dim + latent.value_dim) + key + 2 * latent.value_dim
+    )
+    return tokens * (
+        compressed_width / cut(layout) + model.heads * elements_per_head / layout.tensor
+    )
 
 
 def scores(step: TrainStep, layout: TrainLayout) -> float:
@@ -159,16 +163,19 @@ def _expert_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
     assert experts is not None
     tokens = micro_tokens(step, layout) / cut(layout)
     router = SCORE_BYTES * tokens * experts.count
-    sent = tokens * experts.per_token * overhead().expert_load
+    dispatched_tokens = tokens * experts.per_token * overhead().expert_load
     wide = _mlp_element_bytes(step)
-    inside = sent * experts.ffn * wide
+    inside = dispatched_tokens * experts.ffn * wide
     routed = (
-        sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
+        dispatched_tokens
+        * layout.expert_tensor
+        * model.hidden
+        * (operand(step) + element(step))
     )
-    shared = (
+    shared_bytes = (
         micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
     )
-    return router + inside + routed + shared
+    return router + inside + routed + shared_bytes
 
 
 def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
@@ -177,16 +184,16 @@ def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float
     the layer itself where it is computed again."""
     model = step.model
     tokens = micro_tokens(step, layout)
-    again = 0.0
+    recompute_bytes = 0.0
     if layout.recompute in (Recompute.ALTERNATE, Recompute.FULL):
-        again = kept_by_layer(
+        recompute_bytes = kept_by_layer(
             step, layout, has_experts=has_experts, recompute=Recompute.NONE
         )
     elif layout.recompute is Recompute.SELECTIVE:
-        again = scores(step, layout)
+        recompute_bytes = scores(step, layout)
     inside = _mlp_gradient_elements(step, layout, has_experts=has_experts)
     return (
-        again
+        recompute_bytes
         + element(step) * (inside + 2 * tokens * model.hidden)
         + scores(step, layout)
     )
@@ -200,5 +207,5 @@ def _mlp_gradient_elements(
     wide = 3 if model.is_gated else 2
     if not has_experts or model.experts is None:
         return wide * tokens * model.ffn / layout.tensor
-    sent = tokens / cut(layout) * model.experts.per_token
-    return sent * (wide * model.experts.ffn + model.hidden)
+    dispatched_tokens = tokens / cut(layout) * model.experts.per_token
+    return dispatched_tokens * (wide * model.experts.ffn + model.hidden)

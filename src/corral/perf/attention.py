@@ -60,8 +60,8 @@ def seen(model: Model, context: float) -> float:
     look back a window only."""
     if not model.window or not model.window_layers:
         return context
-    short = model.window_layers / model.layers
-    return (1 - short) * context + short * min(context, model.window)
+    window_share = model.window_layers / model.layers
+    return (1 - window_share) * context + window_share * min(context, model.window)
 
 
 def kv_numbers(model: Model, *, tensor: int = 1) -> int:

@@ -46,7 +46,8 @@ def collective_seconds(
     """Seconds from call to end on all GPUs, by the quickest algorithm. See
     `collective_ways`."""
     return min(
-        way.seconds for way in collective_ways(collective, size_bytes, group, wires)
+        choice.seconds
+        for choice in collective_ways(collective, size_bytes, group, wires)
     )
 
 
@@ -67,7 +68,7 @@ def collective_ways(
         return (CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=0.0),)
     if collective in (Collective.ALL_TO_ALL, Collective.SEND_RECV):
         return (_direct_choice(collective, size_bytes, group, wires),)
-    ways = [
+    choices = [
         CollectiveChoice(
             algorithm=Algorithm.RING,
             seconds=_ring_seconds(collective, size_bytes, group, wires),
@@ -75,9 +76,9 @@ def collective_ways(
     ]
     if collective is Collective.ALL_REDUCE:
         if group.domains > 1 and wires.fabric.is_switched:
-            ways.append(_tree_choice(size_bytes, group, wires))
-        ways += _in_switch(size_bytes, group, wires)
-    return tuple(ways)
+            choices.append(_tree_choice(size_bytes, group, wires))
+        choices += _in_switch(size_bytes, group, wires)
+    return tuple(choices)
 
 
 def _ring_step_count(collective: Collective, gpus: int) -> int:
@@ -134,10 +135,10 @@ def _ring_transfer_seconds(
 ) -> float:
     """A ring: each step takes the longer of its latency and its share of `bytes_s`,
     where both vary; chunks fill a pipeline; the own share is passed on once."""
-    each = math.hypot(hop_s, bytes_s / steps)
+    step_seconds = math.hypot(hop_s, bytes_s / steps)
     return (
         protocol.launch_s
-        + steps * each
+        + steps * step_seconds
         + 2 * math.sqrt(protocol.fill_s * bytes_s)
         + own_s
     )
@@ -146,9 +147,9 @@ def _ring_transfer_seconds(
 def _ring_seconds(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
-    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
     bulk = _ring_with("bulk", collective, size_bytes, group, wires)
-    below = (out if group.domains > 1 else up).low_bytes
+    below = (scale_out if group.domains > 1 else up).low_bytes
     if size_bytes / group.size >= below:
         return bulk
     return min(bulk, _ring_with("low", collective, size_bytes, group, wires))
@@ -157,8 +158,10 @@ def _ring_seconds(
 def _ring_with(
     kind: str, collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
-    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
-    inside, across = (up.bulk, out.bulk) if kind == "bulk" else (up.low, out.low)
+    up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    inside, across = (
+        (up.bulk, scale_out.bulk) if kind == "bulk" else (up.low, scale_out.low)
+    )
     efficiency = _inside_efficiency(inside, up, wires.scale_up, group.per_domain)
     rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
     steps, moved = (
@@ -194,19 +197,19 @@ def _tree_choice(size_bytes: float, group: GpuGroup, wires: Wires) -> Collective
 def _across_tree(
     size_bytes: float, inside_s: float, chain_s: float, group: GpuGroup, wires: Wires
 ) -> float:
-    out = transport(wires.fabric.name)
-    sent = size_bytes * (1 if group.domains == 2 else 2)
+    scale_out = transport(wires.fabric.name)
+    sent_bytes = size_bytes * (1 if group.domains == 2 else 2)
     levels = 2 * math.ceil(math.log2(group.domains))
     rate = _across_rate(group, wires)
 
     def with_(protocol: Protocol) -> float:
-        longest = max(inside_s, sent / (rate * protocol.efficiency))
+        longest = max(inside_s, sent_bytes / (rate * protocol.efficiency))
         latency = protocol.launch_s + levels * protocol.hop_s + chain_s
         return latency + longest + 2 * math.sqrt(protocol.fill_s * longest)
 
-    if size_bytes / group.size >= out.low_bytes:
-        return with_(out.bulk)
-    return min(with_(out.bulk), with_(out.low))
+    if size_bytes / group.size >= scale_out.low_bytes:
+        return with_(scale_out.bulk)
+    return min(with_(scale_out.bulk), with_(scale_out.low))
 
 
 def _in_switch(
@@ -233,10 +236,10 @@ def _direct_choice(
 ) -> CollectiveChoice:
     """Each GPU to each other by itself: what stays in its domain and what leaves it at
     once."""
-    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
     is_pair = collective is Collective.SEND_RECV
-    each = size_bytes if is_pair else size_bytes / n
+    bytes_per_peer = size_bytes if is_pair else size_bytes / n
     inside_s = across_s = 0.0
     if m > 1:
         efficiency = up.direct.efficiency
@@ -244,22 +247,28 @@ def _direct_choice(
             efficiency *= up.pair_efficiency / up.bulk.efficiency
         among = 2 if is_pair else m
         rate = _inside_rate(wires.scale_up, up, group, wires, among=among) * efficiency
-        inside_s = each * (among - 1) / rate
+        inside_s = bytes_per_peer * (among - 1) / rate
     if group.domains > 1:
         peers = 1 if is_pair else n - m
         across_s = (
-            each * peers / (_across_rate(group, wires) / m * out.direct.efficiency)
+            bytes_per_peer
+            * peers
+            / (_across_rate(group, wires) / m * scale_out.direct.efficiency)
         )
-    direct = out.direct if group.domains > 1 else up.direct
+    direct = scale_out.direct if group.domains > 1 else up.direct
     longest = max(inside_s, across_s)
     if is_pair:  # one way, and nothing to wait for
         return CollectiveChoice(
             algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest
         )
     bulk = direct.launch_s + longest + 2 * math.sqrt(direct.fill_s * longest)
-    bulk += each / direct.own_bytes_per_s
-    low = direct.low_launch_s + each / direct.peer_bytes_per_s + longest
-    return CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=min(bulk, low))
+    bulk += bytes_per_peer / direct.own_bytes_per_s
+    low_latency_s = (
+        direct.low_launch_s + bytes_per_peer / direct.peer_bytes_per_s + longest
+    )
+    return CollectiveChoice(
+        algorithm=Algorithm.DIRECT, seconds=min(bulk, low_latency_s)
+    )
 
 
 def handed_on_seconds(
@@ -276,7 +285,7 @@ def handed_on_seconds(
     no time."""
     if group.size == 1:
         return 0.0
-    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
     inside_s = across_s = 0.0
     if group.per_domain > 1:
         rate = _inside_rate(wires.scale_up, up, group, wires)
@@ -284,7 +293,7 @@ def handed_on_seconds(
     if group.domains > 1:
         own_seconds = _across_rate(group, wires) / group.per_domain
         across_s = across_bytes / (own_seconds * across_share)
-    launch_s = (out if group.domains > 1 else up).direct.launch_s
+    launch_s = (scale_out if group.domains > 1 else up).direct.launch_s
     return launch_s + max(inside_s, across_s)
 
 

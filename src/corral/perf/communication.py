@@ -38,9 +38,10 @@ def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     gpu_group = group(layout.tensor, 1, layout.gpus, wires)
     size = _micro_bytes(step, layout)
     if layout.sequence_parallel:
-        parts = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+        collectives = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
         return 2 * sum(
-            collective_seconds(part, size, gpu_group, wires) for part in parts
+            collective_seconds(collective, size, gpu_group, wires)
+            for collective in collectives
         )
     return 2 * collective_seconds(Collective.ALL_REDUCE, size, gpu_group, wires)
 
@@ -84,19 +85,19 @@ def expert_seconds(
     if experts is None or layout.expert == 1:
         return 0.0
     split = layout.tensor if layout.sequence_parallel else 1
-    sent = _micro_bytes(step, layout) / split
+    sent_bytes = _micro_bytes(step, layout) / split
     gpu_group = group(layout.expert, layout.expert_tensor, layout.gpus, wires)
     if not way.once:
-        size = sent * experts.per_token
+        size = sent_bytes * experts.per_token
         return (
             2
             * (1 - way.hidden)
             * collective_seconds(Collective.ALL_TO_ALL, size, gpu_group, wires)
         )
-    each = copies(experts, gpu_group)
+    token_copies = copies(experts, gpu_group)
     pass_seconds = handed_on_seconds(
-        sent * each.inside,
-        sent * each.across,
+        sent_bytes * token_copies.inside,
+        sent_bytes * token_copies.across,
         gpu_group,
         wires,
         inside_share=way.inside,
@@ -150,19 +151,25 @@ def gradients_seconds(
     size = layout.data * layout.context
     if size == 1:
         return Gradients(reduce=0.0, gather=0.0)
-    sent = parameters * software.gradient_bytes
+    gradient_bytes = parameters * software.gradient_bytes
     if shard is Shard.NONE:
         gpu_group = group(size, layout.tensor, layout.gpus, wires)
         return Gradients(
-            reduce=collective_seconds(Collective.ALL_REDUCE, sent, gpu_group, wires),
+            reduce=collective_seconds(
+                Collective.ALL_REDUCE, gradient_bytes, gpu_group, wires
+            ),
             gather=0.0,
         )
     size //= layout.replicas
     gpu_group = group(size, layout.tensor, layout.gpus, wires)
-    reduce = collective_seconds(Collective.REDUCE_SCATTER, sent, gpu_group, wires)
+    reduce = collective_seconds(
+        Collective.REDUCE_SCATTER, gradient_bytes, gpu_group, wires
+    )
     if layout.replicas > 1:
-        others = group(layout.replicas, layout.tensor * size, layout.gpus, wires)
-        reduce += collective_seconds(Collective.ALL_REDUCE, sent / size, others, wires)
+        replica_group = group(layout.replicas, layout.tensor * size, layout.gpus, wires)
+        reduce += collective_seconds(
+            Collective.ALL_REDUCE, gradient_bytes / size, replica_group, wires
+        )
     gathered = parameters * _WEIGHT_BYTES
     return Gradients(
         reduce=reduce,

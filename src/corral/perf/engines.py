@@ -91,7 +91,7 @@ def engine_said(name: str) -> InferenceEngine:
     Raises: NotFound, with the nearest name.
     """
     if plain(name) != DEFAULT and not _is_named(plain(name)):
-        engine_names = [*table("engines"), *(word for word, _ in _engine_aliases())]
+        engine_names = [*table("engines"), *(alias for alias, _ in _engine_aliases())]
         raise NotFound(
             "engine of inference", name, engine_names, see="corral plan catalog engines"
         )
@@ -100,9 +100,9 @@ def engine_said(name: str) -> InferenceEngine:
 
 def _is_named(wanted: str) -> bool:
     """Whether it is made of names and, behind these, a version."""
-    words = [plain(word) for word, _ in _engine_aliases()]
+    aliases = [plain(alias) for alias, _ in _engine_aliases()]
     rest = wanted
-    while begins := [word for word in words if rest.startswith(word)]:
+    while begins := [alias for alias in aliases if rest.startswith(alias)]:
         rest = rest.removeprefix(max(begins, key=len))
     return rest != wanted and bool(re.match(r"[v.]?\d|$", rest))
 
@@ -110,24 +110,26 @@ def _is_named(wanted: str) -> bool:
 def _engine_aliases() -> list[tuple[str, str]]:
     """Return the name of each line of the table, and the line."""
     return [
-        (word, own_name)
+        (alias, own_name)
         for own_name, facts in table("engines").items()
         if "names" in facts
-        for word in facts["names"].value.split(";")
+        for alias in facts["names"].value.split(";")
     ]
 
 
 def _match_engine(name: str) -> str:
     """The line whose name begins what was asked for, or else is in it; the longest
     such."""
-    wanted = plain(name)
-    words = [(plain(word), own_name) for word, own_name in _engine_aliases()]
+    plain_name = plain(name)
+    aliases = [(plain(alias), own_name) for alias, own_name in _engine_aliases()]
     begins = [
-        (len(word), own_name) for word, own_name in words if wanted.startswith(word)
+        (len(alias), own_name)
+        for alias, own_name in aliases
+        if plain_name.startswith(alias)
     ]
     inside = [
-        (len(word), own_name)
-        for word, own_name in words
-        if len(word) >= TELLING and word in wanted
+        (len(alias), own_name)
+        for alias, own_name in aliases
+        if len(alias) >= TELLING and alias in plain_name
     ]
     return max(begins or inside, default=(0, DEFAULT))[1]

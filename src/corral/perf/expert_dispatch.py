@@ -70,10 +70,12 @@ def _different(places: float, drawn: int) -> float:
 def _mean_domains_reached(experts: Experts, domains: int) -> float:
     """Domains that have experts of a token's groups, in the mean over the choices of
     groups."""
-    groups, some = experts.groups, experts.groups_per_token
+    groups, chosen_groups = experts.groups, experts.groups_per_token
     if groups == 1 or domains == 1:
         return float(domains)
     if domains >= groups:
-        return domains * some / groups
-    missed = comb(groups - groups // domains, some) / comb(groups, some)
+        return domains * chosen_groups / groups
+    missed = comb(groups - groups // domains, chosen_groups) / comb(
+        groups, chosen_groups
+    )
     return max(domains * (1 - missed), 1.0)

@@ -69,16 +69,23 @@ def best_seconds(saving: Saving) -> float:
     overshoots.
     """
     save = saving.save_seconds / saving.mtbf_seconds
-    first = sqrt(2 * save)
-    at = first if first < 0.5 else -expm1(-save - 1)
+    first_estimate = sqrt(2 * save)
+    interval_ratio = first_estimate if first_estimate < 0.5 else -expm1(-save - 1)
     for _ in range(STEPS):
-        if at >= 1:  # a save takes many times the mean time between failures
+        if (
+            interval_ratio >= 1
+        ):  # a save takes many times the mean time between failures
             break
-        nearer = at + (log1p(-at) + at + save) * (1 - at) / at
-        if not 0 < nearer < at:
+        nearer = (
+            interval_ratio
+            + (log1p(-interval_ratio) + interval_ratio + save)
+            * (1 - interval_ratio)
+            / interval_ratio
+        )
+        if not 0 < nearer < interval_ratio:
             break
-        at = nearer
-    return at * saving.mtbf_seconds
+        interval_ratio = nearer
+    return interval_ratio * saving.mtbf_seconds
 
 
 def expected_seconds(
@@ -96,8 +103,8 @@ def expected_seconds(
     segment = (interval_seconds + saving.save_seconds) / mtbf
     if segment + saving.restart_seconds / mtbf > MOST_EXPONENT:
         return inf
-    each = mtbf * exp(saving.restart_seconds / mtbf) * expm1(segment)
-    return each * work_seconds / interval_seconds
+    segment_seconds = mtbf * exp(saving.restart_seconds / mtbf) * expm1(segment)
+    return segment_seconds * work_seconds / interval_seconds
 
 
 def goodput(interval_seconds: float, saving: Saving) -> float:
@@ -126,13 +133,15 @@ def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
     within 1 % of the exact ones from 5 events on.
     """
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    more = events + 1
-    low = (
+    next_count = events + 1
+    lower_bound = (
         events * max(0.0, 1 - 1 / (9 * events) - z / (3 * sqrt(events))) ** 3
         if events
         else 0.0
     )
-    return low, more * (1 - 1 / (9 * more) + z / (3 * sqrt(more))) ** 3
+    return lower_bound, next_count * (
+        1 - 1 / (9 * next_count) + z / (3 * sqrt(next_count))
+    ) ** 3
 
 
 def enough_nodes(
@@ -156,11 +165,11 @@ def enough_nodes(
         )
     if crews is not None and crews < 1:
         raise ValueError("repairs need at least 1 crew")
-    ratio, whole = repair_hours / mtbf_hours, nodes + spares
+    ratio, total_nodes = repair_hours / mtbf_hours, nodes + spares
     weight = total = enough = 1.0  # of all up; then of one more down, each time
-    for down in range(1, whole + 1):
+    for down in range(1, total_nodes + 1):
         hands = down if crews is None else min(down, crews)
-        step = (whole - down + 1) * ratio / hands
+        step = (total_nodes - down + 1) * ratio / hands
         weight *= step
         if down > spares and step < 1 and weight < NEGLIGIBLE * total:
             break
@@ -192,10 +201,12 @@ def spares_for(
         return share >= availability
 
     # low does not suffice; with one more there are never fewer up
-    low, high = -1, nodes
-    if not suffices(high):
+    lower_bound, upper_bound = -1, nodes
+    if not suffices(upper_bound):
         return None
-    while high - low > 1:
-        middle = ceil((low + high) / 2)
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+    while upper_bound - lower_bound > 1:
+        middle = ceil((lower_bound + upper_bound) / 2)
+        lower_bound, upper_bound = (
+            (lower_bound, middle) if suffices(middle) else (middle, upper_bound)
+        )
+    return upper_bound

@@ -98,22 +98,22 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
     if work.prompt > 0 and engine.prompt_matmul != 1.0:
         slower = replace(engine, matmul=engine.matmul * engine.prompt_matmul)
         replica = replace(replica, engine=slower)
-    each = _matmul_rows(work.tokens / replica.data)
-    common = _attention_seconds(replica, work, each) + engine.layer_seconds
+    token_rows = _matmul_rows(work.tokens / replica.data)
+    common = _attention_seconds(replica, work, token_rows) + engine.layer_seconds
     common += engine.sequence_layer_seconds * (work.decodes + work.ends)
-    least = engine.prompt_layer_seconds if work.prompt else 0.0
-    seconds = _sends_seconds(replica, each)
+    min_layer_seconds = engine.prompt_layer_seconds if work.prompt else 0.0
+    seconds = _sends_seconds(replica, token_rows)
     if model.layers > model.moe_layers:
         layer = (
             common
-            + _mlp_seconds(replica, each, model.ffn)
-            + _sum_seconds(replica, each)
+            + _mlp_seconds(replica, token_rows, model.ffn)
+            + _sum_seconds(replica, token_rows)
         )
-        seconds += (model.layers - model.moe_layers) * max(least, layer)
+        seconds += (model.layers - model.moe_layers) * max(min_layer_seconds, layer)
     if model.experts is not None:
         layer = common + _experts_seconds(replica, model.experts, work.tokens)
         layer += engine.experts_seconds
-        seconds += model.moe_layers * max(least, layer)
+        seconds += model.moe_layers * max(min_layer_seconds, layer)
     drawn = work.ends + work.decodes
     return seconds + _head_seconds(replica, drawn) + engine.step_seconds
 
@@ -124,15 +124,15 @@ def pipelined_seconds(replica: Replica, work: StepWork) -> float:
     each reads its weights for each part. Sequences are not divided, prompts are, at
     `CHUNK` tokens. Unit: seconds.
     """
-    best = step_seconds(replica, work)
+    best_seconds = step_seconds(replica, work)
     stages = replica.pipeline
-    most = max(work.ends + work.decodes, work.prompt / CHUNK)
-    parts = stages
-    while stages > 1 and parts <= most:
-        each = step_seconds(replica, work.part(parts)) / stages
-        best = min(best, (parts + stages - 1) * each)
-        parts *= 2
-    return best
+    max_micro_batches = max(work.ends + work.decodes, work.prompt / CHUNK)
+    micro_batches = stages
+    while stages > 1 and micro_batches <= max_micro_batches:
+        stage_seconds = step_seconds(replica, work.part(micro_batches)) / stages
+        best_seconds = min(best_seconds, (micro_batches + stages - 1) * stage_seconds)
+        micro_batches *= 2
+    return best_seconds
 
 
 def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
@@ -197,13 +197,15 @@ def _ceil_divide(size: int, parts: int) -> int:
 
 
 def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
-    model, parts = replica.model, replica.tensor
+    model, tensor_shards = replica.model, replica.tensor
     if model.latent is None:
         numbers = model.heads * model.head_dim
-        three = _ceil_divide(numbers + 2 * model.kv_heads * model.head_dim, parts)
+        three = _ceil_divide(
+            numbers + 2 * model.kv_heads * model.head_dim, tensor_shards
+        )
         seconds = _product_seconds(replica, tokens, three, model.hidden)
         seconds += _product_seconds(
-            replica, tokens, model.hidden, _ceil_divide(numbers, parts)
+            replica, tokens, model.hidden, _ceil_divide(numbers, tensor_shards)
         )
     else:
         seconds = _latent_products(replica, model.latent, tokens)
@@ -213,7 +215,7 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
             replica.device,
             tokens=work.prompt / replica.data,
             context=work.prompt_context,
-            tensor=parts,
+            tensor=tensor_shards,
         )
     if work.decodes > 0:
         seconds += cache_attention_seconds(
@@ -222,7 +224,7 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
             sequences=work.decodes / replica.data,
             context=work.context,
             kv_bytes=replica.kv_bytes,
-            tensor=parts,
+            tensor=tensor_shards,
             share=replica.engine.attention,
             reread=replica.engine.reread,
         )
@@ -233,15 +235,19 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
     """Return the time of multi-head latent attention, whose up-projections are folded
     into queries and outputs: arXiv:2405.04434, section 2.1.2."""
-    model, parts = replica.model, replica.tensor
+    model, tensor_shards = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
-    queries = _ceil_divide(model.heads * (model.head_dim + latent.rope_dim), parts)
-    both = _ceil_divide(model.heads * (model.head_dim + latent.value_dim), parts)
-    values = _ceil_divide(model.heads * latent.value_dim, parts)
+    queries = _ceil_divide(
+        model.heads * (model.head_dim + latent.rope_dim), tensor_shards
+    )
+    key_value_width = _ceil_divide(
+        model.heads * (model.head_dim + latent.value_dim), tensor_shards
+    )
+    values = _ceil_divide(model.heads * latent.value_dim, tensor_shards)
     return (
         _product_seconds(replica, tokens, down, model.hidden)
         + _product_seconds(replica, tokens, queries, latent.query_rank or model.hidden)
-        + _product_seconds(replica, tokens, both, latent.kv_rank)
+        + _product_seconds(replica, tokens, key_value_width, latent.kv_rank)
         + _product_seconds(replica, tokens, model.hidden, values)
     )
 
@@ -267,21 +273,23 @@ def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float
     model = replica.model
     touched = experts_touched(experts, tokens)
     rows = _matmul_rows(replica.engine.imbalance * tokens * experts.per_token / touched)
-    here = _matmul_rows(touched / replica.expert)
+    local_experts = _matmul_rows(touched / replica.expert)
     inner = _ceil_divide(
         experts.ffn, max(1, replica.tensor * replica.data // replica.expert)
     )
     wide = inner * (2 if model.is_gated else 1)
-    seconds = _product_seconds(replica, rows, wide, model.hidden, groups=here)
-    seconds += _product_seconds(replica, rows, model.hidden, inner, groups=here)
-    passed = ACTIVATION_BYTES * here * rows * (2 * model.hidden + wide + inner)
+    seconds = _product_seconds(replica, rows, wide, model.hidden, groups=local_experts)
+    seconds += _product_seconds(
+        replica, rows, model.hidden, inner, groups=local_experts
+    )
+    passed = ACTIVATION_BYTES * local_experts * rows * (2 * model.hidden + wide + inner)
     seconds += _moved_seconds(replica, passed)
-    each = _matmul_rows(tokens / replica.data)
+    token_rows = _matmul_rows(tokens / replica.data)
     if beside := experts.ffn * experts.shared + experts.shared_ffn:
-        seconds += _mlp_seconds(replica, each, beside)
+        seconds += _mlp_seconds(replica, token_rows, beside)
     if replica.data > 1:
-        return seconds + 2 * _exchange_seconds(replica, each * experts.per_token)
-    return seconds + _sum_seconds(replica, each)
+        return seconds + 2 * _exchange_seconds(replica, token_rows * experts.per_token)
+    return seconds + _sum_seconds(replica, token_rows)
 
 
 def _build_gpu_group(replica: Replica, size: int) -> GpuGroup:

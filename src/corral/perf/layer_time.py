@@ -139,14 +139,17 @@ def _layer_products(
         ]
         return products
     experts = model.experts
-    here = max(experts.count // layout.expert, 1)
+    local_experts = max(experts.count // layout.expert, 1)
     # a GPU gets as many tokens for its experts as it sends to those of others; the GPUs
     # of a tensor group send a part each, and those that share out an expert have all of
     # each other's
     passing = own.tokens * experts.per_token * layout.expert_tensor // layout.tensor
-    rows = max(passing // here, 1)
+    rows = max(passing // local_experts, 1)
     ffn = max(experts.ffn // layout.expert_tensor, 1)
-    products += [(rows, up * ffn, model.hidden, here), (rows, model.hidden, ffn, here)]
+    products += [
+        (rows, up * ffn, model.hidden, local_experts),
+        (rows, model.hidden, ffn, local_experts),
+    ]
     if experts.shared:
         wide = max(experts.shared * experts.ffn // layout.tensor, 1)
         products += [
@@ -231,24 +234,24 @@ def _attention(
     square = software.square * groups * own.sequence * step.sequence
     scores = (own.sequence, step.sequence, model.head_dim, groups)
     values = (own.sequence, model.head_dim, step.sequence, groups)
-    both = _half_product_seconds(scores, step, device) + _half_product_seconds(
-        values, step, device
-    )
+    product_seconds = _half_product_seconds(
+        scores, step, device
+    ) + _half_product_seconds(values, step, device)
     return (
-        both + streamed_seconds(square * _SQUARE_FORWARD, device),
-        2 * both + streamed_seconds(square * _SQUARE_BACKWARD, device),
+        product_seconds + streamed_seconds(square * _SQUARE_FORWARD, device),
+        2 * product_seconds + streamed_seconds(square * _SQUARE_BACKWARD, device),
     )
 
 
 def _looked_at(step: TrainStep) -> float:
     """Tokens that a query looks at, mean over layers and positions."""
     model = step.model
-    whole = step.sequence * _CAUSAL
+    full_tokens = step.sequence * _CAUSAL
     if not model.window or model.window >= step.sequence:
-        return whole
+        return full_tokens
     near = model.window * (1 - _CAUSAL * model.window / step.sequence)
-    shared = model.window_layers / model.layers
-    return shared * near + (1 - shared) * whole
+    window_share = model.window_layers / model.layers
+    return window_share * near + (1 - window_share) * full_tokens
 
 
 def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> float:

@@ -116,13 +116,13 @@ class TrainStep:
     def micro_batches(self, layout: TrainLayout) -> int:
         """Passes through the pipeline in one step. Raises: ValueError where they do not
         come out even."""
-        each = layout.data * layout.micro_batch
-        if self.global_batch % each:
+        pass_sequences = layout.data * layout.micro_batch
+        if self.global_batch % pass_sequences:
             raise ValueError(
                 f"a batch of {self.global_batch} does not come out even over {layout.data} "
                 f"data-parallel GPUs of {layout.micro_batch} sequences"
             )
-        return self.global_batch // each
+        return self.global_batch // pass_sequences
 
     @property
     def tokens(self) -> int:

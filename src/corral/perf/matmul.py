@@ -62,13 +62,17 @@ def matmul_seconds(
             f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times"
         )
     own_kernels = kernels(device.architecture)
-    used = computed_in(device, precision)
-    share = own_kernels.narrow_matmul if used.bytes < 2 else own_kernels.matmul
+    compute_precision = computed_in(device, precision)
+    share = (
+        own_kernels.narrow_matmul if compute_precision.bytes < 2 else own_kernels.matmul
+    )
     compute = (
-        _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
+        _wave_flops(m, n, groups, device.processors)
+        * k
+        / (device.flops[compute_precision] * share)
     )
     weights = n * k * (weight_bytes or precision.bytes)
-    moved = groups * (m * k * used.bytes + weights + m * n * _OUTPUT_BYTES)
+    moved = groups * (m * k * compute_precision.bytes + weights + m * n * _OUTPUT_BYTES)
     rate = device.memory_bytes_per_s * own_kernels.memory
     if most_bytes_per_s_processor:
         rate = min(rate, most_bytes_per_s_processor * device.processors)
@@ -94,9 +98,9 @@ def computed_in(device: Device, precision: Precision) -> Precision:
     """
     if precision in device.flops:
         return precision
-    for other in _FALLBACK[precision]:
-        if other in device.flops:
-            return other
+    for wider_precision in _FALLBACK[precision]:
+        if wider_precision in device.flops:
+            return wider_precision
     raise ValueError(
         f"{device.title} multiplies neither {precision} nor a wider precision"
     )
@@ -106,10 +110,10 @@ def computed_in(device: Device, precision: Precision) -> Precision:
 def _wave_flops(m: int, n: int, groups: int, processors: int) -> float:
     """FLOPs for each of k that the device is busy for, idle processors of the last wave
     included, in the tiles that suit best."""
-    best = 0.0
-    for high, wide, share in _TILES:
-        tiles = -(-m // high) * -(-n // wide) * groups
+    least_flops = 0.0
+    for tile_rows, wide, share in _TILES:
+        tiles = -(-m // tile_rows) * -(-n // wide) * groups
         waves = -(-tiles // processors)
-        flops = 2.0 * high * wide * waves * processors / share
-        best = min(best, flops) if best else flops
-    return best
+        flops = 2.0 * tile_rows * wide * waves * processors / share
+        least_flops = min(least_flops, flops) if least_flops else flops
+    return least_flops

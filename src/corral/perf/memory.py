@@ -104,12 +104,12 @@ def training_memory(
     arXiv:2104.04473 (micro batches in flight); what Megatron-LM allocates beyond is
     stated at each term.
     """
-    over = overhead(architecture)
+    overheads = overhead(architecture)
     if stage is not None:
-        return _on_stage(step, layout, stage, over)
+        return _on_stage(step, layout, stage, overheads)
     return max(
         (
-            _on_stage(step, layout, stage, over)
+            _on_stage(step, layout, stage, overheads)
             for stage in _candidate_stages(step, layout)
         ),
         key=_peak_bytes,
@@ -120,12 +120,14 @@ def _candidate_stages(step: TrainStep, layout: TrainLayout) -> set[int]:
     """Stages one of which is the fullest: the first, with most micro batches in flight;
     the last, with the logits; and those alongside them and between, where they may have
     more or other layers."""
-    last = layout.pipeline - 1
+    last_stage = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
-    if last < 2 or (is_even and step.model.experts is None):
-        return {0, last}
-    counts = [sum(stage_layers(step.model, layout, stage)) for stage in range(1, last)]
-    return {0, 1, 1 + counts.index(max(counts)), last - 1, last}
+    if last_stage < 2 or (is_even and step.model.experts is None):
+        return {0, last_stage}
+    counts = [
+        sum(stage_layers(step.model, layout, stage)) for stage in range(1, last_stage)
+    ]
+    return {0, 1, 1 + counts.index(max(counts)), last_stage - 1, last_stage}
 
 
 def _peak_bytes(memory: TrainMemory) -> float:
@@ -164,14 +166,14 @@ def _state_bytes(
     """Weights, gradients and optimizer after sharing out."""
     copies = (shards(layout, of_experts=False), shards(layout, of_experts=True))
     state = step.state
-    each = (state.weight, state.gradient, state.optimizer)
+    state_sizes = (state.weight, state.gradient, state.optimizer)
     weights, gradients, optimizer = (
         size
         * (
-            held.dense / (copies[0] if out else 1)
-            + held.expert / (copies[1] if out else 1)
+            held.dense / (copies[0] if is_sharded else 1)
+            + held.expert / (copies[1] if is_sharded else 1)
         )
-        for size, out in zip(each, shared_out(layout.shard), strict=True)
+        for size, is_sharded in zip(state_sizes, shared_out(layout.shard), strict=True)
     )
     return weights, gradients, optimizer
 
@@ -183,10 +185,10 @@ def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
     Source: arXiv:2104.04473, section 2.2; Megatron-LM forward_backward_pipelining.
     """
     passes = step.micro_batches(layout)
-    after = layout.pipeline - stage - 1
+    later_stages = layout.pipeline - stage - 1
     if layout.interleave == 1 or layout.pipeline == 1:
-        return min(passes, after + 1)
-    pieces = 2 * after + (layout.interleave - 1) * layout.pipeline + 1
+        return min(passes, later_stages + 1)
+    pieces = 2 * later_stages + (layout.interleave - 1) * layout.pipeline + 1
     return min(passes, pieces / layout.interleave)
 
 

@@ -19,9 +19,11 @@ def weight_bytes(replica: Replica) -> float:
     sequences hold all of it; experts are sharded. Ends of the model are kept in 16
     bits."""
     model = replica.model
-    each = SCALES.get(replica.weight_bytes, replica.weight_bytes)
+    bytes_per_weight = SCALES.get(replica.weight_bytes, replica.weight_bytes)
     vocab = ceil(model.vocab / PAD) * PAD
-    ends = model.hidden * (vocab * (1 if model.is_tied else 2) + model.positions)
+    end_parameters = model.hidden * (
+        vocab * (1 if model.is_tied else 2) + model.positions
+    )
     experts = 0.0
     if model.experts is not None:
         experts = float(
@@ -32,10 +34,13 @@ def weight_bytes(replica: Replica) -> float:
     )
     shared_out = replica.tensor * replica.pipeline
     own_bytes = (
-        each * layers / shared_out
-        + max(each, 2.0) * ends / replica.tensor / replica.pipeline
+        bytes_per_weight * layers / shared_out
+        + max(bytes_per_weight, 2.0)
+        * end_parameters
+        / replica.tensor
+        / replica.pipeline
     )
-    return own_bytes + each * experts / (shared_out * replica.data)
+    return own_bytes + bytes_per_weight * experts / (shared_out * replica.data)
 
 
 def most_sequences(replica: Replica, context: int) -> int:
@@ -52,10 +57,15 @@ def most_sequences(replica: Replica, context: int) -> int:
         weight_bytes=replica.weight_bytes,
         kv_bytes=replica.kv_bytes,
     )
-    needs = serving_memory(serving, architecture=replica.device.architecture)
-    beside = needs.activations + needs.workspace + needs.context + needs.collectives
-    free = USABLE * replica.device.memory_bytes - weight_bytes(replica) - beside
-    return max(0, floor(free / cache_bytes(serving))) * replica.data
+    memory_needs = serving_memory(serving, architecture=replica.device.architecture)
+    beside = (
+        memory_needs.activations
+        + memory_needs.workspace
+        + memory_needs.context
+        + memory_needs.collectives
+    )
+    free_bytes = USABLE * replica.device.memory_bytes - weight_bytes(replica) - beside
+    return max(0, floor(free_bytes / cache_bytes(serving))) * replica.data
 
 
 def fits(replica: Replica, context: int) -> bool:

@@ -87,18 +87,27 @@ class Served:
         if math.isinf(self.ttft):
             return math.inf
         prompts_busy = min(0.999, self.load.rate * self.prompt_step)
-        waiting = max(prompts_busy, self.full_share)
+        wait_probability = max(prompts_busy, self.full_share)
         step, mean_wait = self.running_step, self.wait_seconds
-        least = self.ttft - mean_wait - step / 2
+        min_seconds = self.ttft - mean_wait - step / 2
 
         def above(seconds: float) -> float:
-            return _exceed_probability(seconds - least, step, waiting, mean_wait)
+            return _exceed_probability(
+                seconds - min_seconds, step, wait_probability, mean_wait
+            )
 
-        low, high = least, least + step + 50 * (mean_wait / max(waiting, 1e-9)) + 1e-9
+        lower_bound, upper_bound = (
+            min_seconds,
+            min_seconds + step + 50 * (mean_wait / max(wait_probability, 1e-9)) + 1e-9,
+        )
         for _ in range(ROUNDS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if above(middle) > 1 - share else (low, middle)
-        return high
+            middle = (lower_bound + upper_bound) / 2
+            lower_bound, upper_bound = (
+                (middle, upper_bound)
+                if above(middle) > 1 - share
+                else (lower_bound, middle)
+            )
+        return upper_bound
 
     def itl_quantile(self, share: float) -> float:
         """The time between two tokens of a request that `share` of all stay below: of
@@ -131,33 +140,33 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
             * _inter_token_seconds(replica, load, limits, others)
         )
 
-    most = capacity(replica, load, limits)
-    if load.rate >= most:
+    max_rate = capacity(replica, load, limits)
+    if load.rate >= max_rate:
         return _overloaded_state(replica, load, limits)
     crossing = _find_crossing(running, limit)
-    return _steady_state(replica, load, limits, crossing, load.rate / most)
+    return _steady_state(replica, load, limits, crossing, load.rate / max_rate)
 
 
 def _find_crossing(running: Callable[[float], float], limit: float) -> float:
     """Return where running(x) falls below x, between 0 and `limit`: regula falsi that
     halves the weight of an end that stays (Dowell and Jarratt 1971,
     doi:10.1007/BF01934364)."""
-    low, high = 0.0, limit
-    above, below = running(low), running(high) - high
+    lower_bound, upper_bound = 0.0, limit
+    above, below = running(lower_bound), running(upper_bound) - upper_bound
     if below >= 0:
-        return high
+        return upper_bound
     for _ in range(ROUNDS):
         if math.isinf(above):
-            middle = (low + high) / 2
+            middle = (lower_bound + upper_bound) / 2
         else:
-            middle = low + (high - low) * above / (above - below)
+            middle = lower_bound + (upper_bound - lower_bound) * above / (above - below)
         gap = running(middle) - middle
         if abs(gap) <= NEAR * max(1.0, middle):
             return middle
         if gap > 0:
-            low, above, below = middle, gap, below / 2
+            lower_bound, above, below = middle, gap, below / 2
         else:
-            high, above, below = middle, above / 2, gap
+            upper_bound, above, below = middle, above / 2, gap
     return middle
 
 
@@ -167,13 +176,21 @@ def served_together(
     """Return the performance as `served` does, with a fixed number of requests: each
     that ends is followed by the next. The rate of `load` is ignored; that of the answer
     is the result."""
-    others = min(concurrency, limits.sequences) - 1.0
-    low, high = 0.0, capacity(replica, load, limits)
+    other_requests = min(concurrency, limits.sequences) - 1.0
+    lower_rate, upper_rate = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
-        rate = (low + high) / 2
-        steady = _steady_state(replica, _load_at_rate(load, rate), limits, others, 0.0)
-        low, high = (rate, high) if rate * steady.latency < concurrency else (low, rate)
-    return _steady_state(replica, _load_at_rate(load, low), limits, others, 0.0)
+        rate = (lower_rate + upper_rate) / 2
+        steady = _steady_state(
+            replica, _load_at_rate(load, rate), limits, other_requests, 0.0
+        )
+        lower_rate, upper_rate = (
+            (rate, upper_rate)
+            if rate * steady.latency < concurrency
+            else (lower_rate, rate)
+        )
+    return _steady_state(
+        replica, _load_at_rate(load, lower_rate), limits, other_requests, 0.0
+    )
 
 
 def capacity(
@@ -181,15 +198,15 @@ def capacity(
 ) -> float:
     """The most requests a second that a replica serves for good, whatever they wait:
     that of a full batch. Unit: requests/s."""
-    full = float(limits.sequences)
-    decode = _decode_step(replica, load, full)
+    batch_limit = float(limits.sequences)
+    decode = _decode_step(replica, load, batch_limit)
     # As many prompts begin as end: each step has a share of 1 / output of all.
-    together = full / _pipeline_lanes(replica) / load.output
-    prompt = _prompt_step(replica, load, limits, full, together)
+    together = batch_limit / _pipeline_lanes(replica) / load.output
+    prompt = _prompt_step(replica, load, limits, batch_limit, together)
     # In one second, each stage of the pipeline computes the prompts, and in the rest
     # steps of its share of `full` tokens: rate x output / full x decode + rate x prompt
     # / lanes = 1.
-    decodes = max(0.0, load.output - 1) / full * decode
+    decodes = max(0.0, load.output - 1) / batch_limit * decode
     return 1.0 / (decodes + prompt / _pipeline_lanes(replica))
 
 
@@ -223,8 +240,8 @@ def _prompt_step(
 ) -> float:
     """Return what one prompt adds to its steps, with `together` prompts in one, as far
     as its tokens reach."""
-    parts = _prefill_chunks(load, limits)
-    many = max(1.0, min(together, limits.tokens / load.new))
+    prefill_chunks = _prefill_chunks(load, limits)
+    prompts_per_step = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _pipeline_lanes(replica))
     context = load.prompt + load.output / 2
     alone = StepWork(decodes=decodes, context=context)
@@ -234,19 +251,19 @@ def _prompt_step(
         work = StepWork(
             prompt=max(1.0, tokens - decodes),
             prompt_context=load.shared + load.new / 2,
-            ends=many / parts,
+            ends=prompts_per_step / prefill_chunks,
             decodes=decodes,
             context=context,
         )
         return step_seconds(replica, work) - base
 
-    tokens = many * load.new / parts + decodes
+    tokens = prompts_per_step * load.new / prefill_chunks + decodes
     below = TILE * math.floor(tokens / TILE)
     above = (tokens - below) / TILE
     seconds = with_prompt(below + TILE) * above
     if below:
         seconds += with_prompt(below) * (1 - above)
-    return parts * max(0.0, seconds) / many
+    return prefill_chunks * max(0.0, seconds) / prompts_per_step
 
 
 def _inter_token_seconds(
@@ -265,7 +282,7 @@ def _steady_state(
     itl = _inter_token_seconds(replica, load, limits, others)
     decode = _decode_step(replica, load, others) if others > 0 else 0.0
     prompt = _prompt_step(replica, load, limits, others)
-    parts = _prefill_chunks(load, limits)
+    prefill_chunks = _prefill_chunks(load, limits)
     service = (load.output - 1) * itl + decode + prompt
     queue = _queue_seconds(busy, limits.sequences, service)
     share = min(0.999, load.rate * prompt / _pipeline_lanes(replica))
@@ -277,7 +294,7 @@ def _steady_state(
         + queue
         + behind
         + chance * decode * HELD_STEPS
-        + parts * decode
+        + prefill_chunks * decode
         + prompt
     )
     return Served(
@@ -290,7 +307,7 @@ def _steady_state(
         running_step=chance * decode,
         decode_step=decode,
         prompt_step=prompt,
-        parts=parts,
+        parts=prefill_chunks,
         request_seconds=request,
         ttft=ttft,
         itl=itl,
@@ -311,17 +328,17 @@ def _queue_seconds(busy: float, places: int, service: float) -> float:
 
 
 def _overloaded_state(replica: Replica, load: Load, limits: BatchLimits) -> Served:
-    full = float(limits.sequences)
+    batch_limit = float(limits.sequences)
     return Served(
         load=load,
-        running=full,
+        running=batch_limit,
         busy=load.rate / capacity(replica, load, limits),
         queue_seconds=math.inf,
         full_share=1.0,
         wait_seconds=math.inf,
-        running_step=_decode_step(replica, load, full),
-        decode_step=_decode_step(replica, load, full),
-        prompt_step=_prompt_step(replica, load, limits, full),
+        running_step=_decode_step(replica, load, batch_limit),
+        decode_step=_decode_step(replica, load, batch_limit),
+        prompt_step=_prompt_step(replica, load, limits, batch_limit),
         parts=_prefill_chunks(load, limits),
         request_seconds=replica.engine.request_seconds,
         ttft=math.inf,

@@ -92,17 +92,17 @@ def serving_memory(serving: ServingReplica, *, architecture: str = "") -> Servin
     values as in arXiv:2309.06180, section 3; what an engine takes alongside them:
     catalog/data/overheads.csv.
     """
-    over = overhead(architecture)
-    many = serving.gpus > 1
+    overheads = overhead(architecture)
+    is_multi_gpu = serving.gpus > 1
     return ServingMemory(
         weights=max(
             _stage_weight_bytes(serving, stage) for stage in {0, serving.pipeline - 1}
         ),
         cache=cache_bytes(serving),
         activations=_activations(serving),
-        workspace=_workspace(serving, over),
-        context=over.context,
-        collectives=over.collectives if many else 0.0,
+        workspace=_workspace(serving, overheads),
+        context=overheads.context,
+        collectives=overheads.collectives if is_multi_gpu else 0.0,
     )
 
 
@@ -118,12 +118,12 @@ def _stage_weight_bytes(serving: ServingReplica, stage: int) -> float:
         tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor
     )
     sharded_parameters = holding(step, layout, stage)
-    each = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
+    bytes_per_weight = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
     layers = (
         sharded_parameters.dense + sharded_parameters.expert - sharded_parameters.ends
     )
     return (
-        each * layers
+        bytes_per_weight * layers
         + max(serving.weight_bytes, ACTIVATION_BYTES) * sharded_parameters.ends
     )
 
@@ -147,12 +147,12 @@ def cache_bytes(serving: ServingReplica) -> float:
     """Keys and values of all sequences on one GPU. Layers with a window keep no more
     than that."""
     model = serving.model
-    each = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
+    layer_token_bytes = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
     windowed = model.window_layers if model.window else 0
-    seen = min(serving.context, model.window) if windowed else 0
-    tokens = (model.layers - windowed) * serving.context + windowed * seen
+    window_tokens = min(serving.context, model.window) if windowed else 0
+    tokens = (model.layers - windowed) * serving.context + windowed * window_tokens
     stages = ceil(model.layers / serving.pipeline) / model.layers
-    return serving.batch * each * tokens * stages
+    return serving.batch * layer_token_bytes * tokens * stages
 
 
 def _activations(serving: ServingReplica) -> float:

@@ -36,11 +36,11 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
     """
     if not 0 <= stage < layout.pipeline:
         raise ValueError(f"stage {stage} of {layout.pipeline}")
-    first, count = _stage_layer_span(
+    first_layer, count = _stage_layer_span(
         model.layers, layout.pipeline, layout.first_layers, layout.last_layers, stage
     )
     dense = model.layers - model.moe_layers
-    own_dense = max(0, min(dense, first + count) - first)
+    own_dense = max(0, min(dense, first_layer + count) - first_layer)
     return own_dense, count - own_dense
 
 
@@ -53,43 +53,55 @@ def _stage_layer_span(
         return 0, layers
     if layers % stages and not first_layers and not last_layers:
         first_layers, last_layers = _ends_layers(layers, stages)
-    fixed = {0: first_layers, stages - 1: last_layers}
-    fixed = {place: count for place, count in fixed.items() if count}
-    free = stages - len(fixed)
-    even, more = divmod(max(layers - sum(fixed.values()), 0), max(free, 1))
+    fixed_counts = {0: first_layers, stages - 1: last_layers}
+    fixed_counts = {
+        fixed_stage: count for fixed_stage, count in fixed_counts.items() if count
+    }
+    free_stages = stages - len(fixed_counts)
+    even, extra_layers = divmod(
+        max(layers - sum(fixed_counts.values()), 0), max(free_stages, 1)
+    )
     # stages of no fixed number of layers
-    before = stage - sum(place < stage for place in fixed)
-    first = sum(count for place, count in fixed.items() if place < stage)
-    first += before * even + max(before - (free - more), 0)
-    return first, fixed.get(stage, even + (1 if before >= free - more else 0))
+    free_before = stage - sum(fixed_stage < stage for fixed_stage in fixed_counts)
+    start_layer = sum(
+        count for fixed_stage, count in fixed_counts.items() if fixed_stage < stage
+    )
+    start_layer += free_before * even + max(
+        free_before - (free_stages - extra_layers), 0
+    )
+    return start_layer, fixed_counts.get(
+        stage, even + (1 if free_before >= free_stages - extra_layers else 0)
+    )
 
 
 def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
     """Return the layers of the first and the last stage, which also have the embedding
     and the output matrix."""
-    each, over = divmod(layers + 2, stages)
-    return max(each - 1 + (over > stages - 2), 1), max(each - 1, 1)
+    layers_per_stage, extra_layers = divmod(layers + 2, stages)
+    return max(layers_per_stage - 1 + (extra_layers > stages - 2), 1), max(
+        layers_per_stage - 1, 1
+    )
 
 
 def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
     """Layers of the first stage, the most that any has, and of the last. A pipeline in
     pieces waits for its largest piece each time."""
     stages, pieces = layout.pipeline, layout.interleave
-    first, middle, last = (
+    first_stage_layers, middle, last_stage_layers = (
         sum(stage_layers(model, layout, stage))
         for stage in (0, max(stages - 2, 0), stages - 1)
     )
-    most = max(first, middle, last)
+    max_layers = max(first_stage_layers, middle, last_stage_layers)
     if pieces > 1:
         slots = model.layers + (2 if model.layers % stages else 0)
-        most = max(most, ceil(slots / (stages * pieces)) * pieces)
-    return first, most, last
+        max_layers = max(max_layers, ceil(slots / (stages * pieces)) * pieces)
+    return first_stage_layers, max_layers, last_stage_layers
 
 
 def padded_vocab(step: TrainStep, layout: TrainLayout) -> int:
     """Rows of the embedding, this many that each tensor-parallel GPU has equal ones."""
-    each = max(step.vocab_multiple, 1) * layout.tensor
-    return ceil(step.model.vocab / each) * each
+    row_multiple = max(step.vocab_multiple, 1) * layout.tensor
+    return ceil(step.model.vocab / row_multiple) * row_multiple
 
 
 def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParameters:
@@ -101,19 +113,19 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
         dense_layers += ahead
     else:
         moe_layers += ahead
-    each = _attention(model, layout) + _extra_parameters(model, layout)
+    base_parameters = _attention(model, layout) + _extra_parameters(model, layout)
     dense = model.dense_ffn_parameters / layout.tensor
     beside, experts = _moe_parameters(model, layout) if moe_layers else (0.0, 0.0)
-    ends = _embedding_parameters(step, layout, stage)
+    end_parameters = _embedding_parameters(step, layout, stage)
     joint = ahead * (2 * model.hidden**2 / layout.tensor + 3 * model.hidden)
     return ShardedParameters(
-        dense=dense_layers * (each + dense)
-        + moe_layers * (each + beside)
-        + ends
+        dense=dense_layers * (base_parameters + dense)
+        + moe_layers * (base_parameters + beside)
+        + end_parameters
         + joint,
         expert=moe_layers * experts,
-        layer=each + max(dense if dense_layers else 0.0, beside + experts),
-        ends=ends,
+        layer=base_parameters + max(dense if dense_layers else 0.0, beside + experts),
+        ends=end_parameters,
     )
 
 
@@ -127,8 +139,12 @@ def _attention(model: Model, layout: TrainLayout) -> float:
         keys = 2 * model.hidden * model.kv_heads * model.head_dim
         return query / tensor + keys / min(tensor, model.kv_heads)
     latent = model.latent
-    whole = model.hidden * (latent.query_rank + latent.kv_rank + latent.rope_dim)
-    return whole + (model.attention_parameters - whole) / tensor
+    replicated_weights = model.hidden * (
+        latent.query_rank + latent.kv_rank + latent.rope_dim
+    )
+    return (
+        replicated_weights + (model.attention_parameters - replicated_weights) / tensor
+    )
 
 
 def _extra_parameters(model: Model, layout: TrainLayout) -> float:
@@ -143,11 +159,11 @@ def _moe_parameters(model: Model, layout: TrainLayout) -> tuple[float, float]:
     experts = model.experts
     if experts is None:
         return 0.0, 0.0
-    shared = experts.shared * model.expert_parameters / layout.tensor
+    shared_parameters = experts.shared * model.expert_parameters / layout.tensor
     own_parameters = (
         experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
     )
-    return model.hidden * experts.count + shared, own_parameters
+    return model.hidden * experts.count + shared_parameters, own_parameters
 
 
 def _embedding_parameters(step: TrainStep, layout: TrainLayout, stage: int) -> float:

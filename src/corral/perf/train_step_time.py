@@ -93,34 +93,41 @@ def step_time(
     """
     by = by or software()
     count = step.micro_batches(layout)
-    forward, backward, again = _mean_layer_time(step, layout, device, wires, by)
+    forward, backward, rerun = _mean_layer_time(step, layout, device, wires, by)
     layers = step.model.layers / layout.pipeline
     pieces = layout.interleave
     piece = by.host_piece * sustained(device.architecture).host
     head, embedding = ends_seconds(step, layout, device, by)
-    each = forward.seconds + backward.seconds + again
-    slot = _busiest_stage_seconds(step, layout, each, head.seconds, embedding.seconds)
-    mean = layers * each + (head.seconds + embedding.seconds) / layout.pipeline
-    sent = _stage_wait_seconds(step, layout, by, wires)
-    data, optimizer = _update_seconds(
-        step, layout, device, wires, by, forward, backward, again
+    layer_seconds = forward.seconds + backward.seconds + rerun
+    slot = _busiest_stage_seconds(
+        step, layout, layer_seconds, head.seconds, embedding.seconds
     )
-    bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces + piece)
-    busy = slot / (layers * each + head.seconds + embedding.seconds) if slot else 1.0
-    whole = count * layers * busy
-    ends = count * busy
+    mean = layers * layer_seconds + (head.seconds + embedding.seconds) / layout.pipeline
+    send_seconds = _stage_wait_seconds(step, layout, by, wires)
+    data, optimizer = _update_seconds(
+        step, layout, device, wires, by, forward, backward, rerun
+    )
+    bubble = (layout.pipeline - 1) * (mean / pieces + send_seconds / pieces + piece)
+    busy = (
+        slot / (layers * layer_seconds + head.seconds + embedding.seconds)
+        if slot
+        else 1.0
+    )
+    layer_runs = count * layers * busy
+    end_runs = count * busy
     inner = StepTime(
-        matmul=whole * (forward.own.matmul + backward.own.matmul) + ends * head.matmul,
-        attention=whole * (forward.own.attention + backward.own.attention),
-        elementwise=whole * (forward.own.elementwise + backward.own.elementwise)
-        + ends * (head.elementwise + embedding.elementwise),
-        recompute=whole * again,
-        host=whole * (forward.host + backward.host)
+        matmul=layer_runs * (forward.own.matmul + backward.own.matmul)
+        + end_runs * head.matmul,
+        attention=layer_runs * (forward.own.attention + backward.own.attention),
+        elementwise=layer_runs * (forward.own.elementwise + backward.own.elementwise)
+        + end_runs * (head.elementwise + embedding.elementwise),
+        recompute=layer_runs * rerun,
+        host=layer_runs * (forward.host + backward.host)
         + count * (pieces * piece + by.loader),
-        tensor=whole * (forward.tensor + backward.tensor),
-        context=whole * (forward.context + backward.context),
-        expert=whole * (forward.expert + backward.expert),
-        pipeline=count * sent,
+        tensor=layer_runs * (forward.tensor + backward.tensor),
+        context=layer_runs * (forward.context + backward.context),
+        expert=layer_runs * (forward.expert + backward.expert),
+        pipeline=count * send_seconds,
         data=data,
         bubble=bubble,
         optimizer=optimizer,
@@ -133,19 +140,23 @@ def _busiest_stage_seconds(
     step: TrainStep, layout: TrainLayout, each: float, head: float, embedding: float
 ) -> float:
     """Seconds of one micro batch on the busiest stage."""
-    first, most, last = busiest_layers(step.model, layout)
+    first_layers, max_layers, last_layers = busiest_layers(step.model, layout)
     if layout.pipeline == 1:
-        return last * each + head + embedding
-    return max(first * each + embedding, most * each, last * each + head)
+        return last_layers * each + head + embedding
+    return max(
+        first_layers * each + embedding, max_layers * each, last_layers * each + head
+    )
 
 
 def _with_skew(
     inner: StepTime, layout: TrainLayout, wires: Wires, device: Device
 ) -> StepTime:
     doublings = max(log2(layout.gpus / wires.domain_gpus), 0.0)
-    parts = inner.parts
-    parts["skew"] = inner.seconds * doublings * sustained(device.architecture).skew
-    return StepTime(**parts)
+    seconds_by_part = inner.parts
+    seconds_by_part["skew"] = (
+        inner.seconds * doublings * sustained(device.architecture).skew
+    )
+    return StepTime(**seconds_by_part)
 
 
 def _mean_layer_time(
@@ -181,13 +192,15 @@ def _mean_layer_time(
         expert=expert,
         launch=slow * (by.host_backward + launch),
     )
-    again = 0.0
+    recompute_seconds = 0.0
     if layout.recompute is Recompute.FULL:
-        again = forward.seconds
+        recompute_seconds = forward.seconds
     elif layout.recompute is Recompute.SELECTIVE:
-        again = by.selective * (forward_pass.matmul + forward_pass.elementwise)
-        again += 0.0 if step.has_flash else forward_pass.attention
-    return forward, backward, again
+        recompute_seconds = by.selective * (
+            forward_pass.matmul + forward_pass.elementwise
+        )
+        recompute_seconds += 0.0 if step.has_flash else forward_pass.attention
+    return forward, backward, recompute_seconds
 
 
 def _context_merge_seconds(
@@ -243,8 +256,8 @@ def _update_seconds(
     """Seconds of data-parallel communication that is not hidden, and of the
     optimizer."""
     layers = step.model.layers / layout.pipeline
-    inside, ends = _parameters(step, layout)
-    own_parameters = inside * layers + ends
+    inside, end_parameters = _parameters(step, layout)
+    own_parameters = inside * layers + end_parameters
     sharers = layout.data * layout.context
     state = step.state
     trained = own_parameters if state.gradient else own_parameters * _ADAPTER_SHARE
@@ -258,20 +271,24 @@ def _update_seconds(
         return 0.0, optimizer
     if layout.shard is Shard.PARAMETERS:
         count = step.micro_batches(layout)
-        each = gradients_seconds(inside, layout, layout.shard, by, wires)
-        reduced = each.reduce if state.gradient else 0.0
+        layer_exchange = gradients_seconds(inside, layout, layout.shard, by, wires)
+        reduced = layer_exchange.reduce if state.gradient else 0.0
         computing = backward.seconds + again
-        late = max(each.gather - forward.seconds, 0.0)
-        late += max(each.gather + reduced - computing, 0.0)
-        beside = by.slowdown * (2 * each.gather + reduced)
-        return count * layers * (late + beside) + each.gather + reduced, optimizer
+        late = max(layer_exchange.gather - forward.seconds, 0.0)
+        late += max(layer_exchange.gather + reduced - computing, 0.0)
+        beside = by.slowdown * (2 * layer_exchange.gather + reduced)
+        return count * layers * (
+            late + beside
+        ) + layer_exchange.gather + reduced, optimizer
     talk = gradients_seconds(trained, layout, layout.shard, by, wires)
     if not by.data_hidden:
         return talk.reduce + talk.gather, optimizer
-    both = talk.reduce + talk.gather
+    exchange_seconds = talk.reduce + talk.gather
     late = max(talk.reduce - by.data_hidden * layers * backward.seconds, 0.0)
     late += max(talk.gather - by.data_hidden * layers * forward.seconds, 0.0)
-    return late + by.slowdown * both + both / max(layers, 1.0), optimizer
+    return late + by.slowdown * exchange_seconds + exchange_seconds / max(
+        layers, 1.0
+    ), optimizer
 
 
 # of a model's parameters: LoRA of rank 16, arXiv:2106.09685
@@ -287,11 +304,14 @@ def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
     dense = (model.layers - model.moe_layers) / model.layers
     layer += dense * model.dense_ffn_parameters / tensor
     if model.experts is not None:
-        here = model.experts.count * model.expert_parameters
-        shared = model.experts.shared * model.expert_parameters
-        spread = here / layout.expert / layout.expert_tensor + shared / tensor
+        routed_parameters = model.experts.count * model.expert_parameters
+        shared_parameters = model.experts.shared * model.expert_parameters
+        spread = (
+            routed_parameters / layout.expert / layout.expert_tensor
+            + shared_parameters / tensor
+        )
         layer += (1 - dense) * spread
-    ends = float(model.embedding_parameters)
+    end_parameters = float(model.embedding_parameters)
     if layout.pipeline == 1:
-        ends += model.head_parameters
-    return layer, ends / tensor
+        end_parameters += model.head_parameters
+    return layer, end_parameters / tensor

@@ -82,8 +82,8 @@ def option(name: str) -> str:
 
 def as_fields(text: str, request: type) -> str:
     """The planner's words for a program: --ttft-p90 is its field ttft_p90."""
-    named = {option(field.name): field.name for field in fields(request)}
-    return _OPTION.sub(lambda found: named.get(found[0], found[0]), text)
+    names_by_option = {option(field.name): field.name for field in fields(request)}
+    return _OPTION.sub(lambda found: names_by_option.get(found[0], found[0]), text)
 
 
 def number_text(value: float) -> str:

@@ -20,5 +20,5 @@ def cautions(model: Model, context: int) -> Iterator[str]:
             "for more its positions must be stretched, and it must be trained on such lengths"
         )
     if model.left_out:
-        parts = " and ".join(model.left_out)
-        yield f"{model.name} is reckoned as its text model: its {parts} is left out"
+        missing_parts = " and ".join(model.left_out)
+        yield f"{model.name} is reckoned as its text model: its {missing_parts} is left out"

@@ -88,11 +88,11 @@ def served_by(said: str, used: Device) -> InferenceEngine:
     """Raises: NotFound, Unsuited."""
     inference_engine = engine_said(said)
     if inference_engine.vendors and used.vendor not in inference_engine.vendors:
-        why = (
+        reason = (
             f"runs no {inference_engine.name}, which is for "
             f"{' and '.join(inference_engine.vendors)}"
         )
-        raise Unsuited(used, why, hint="give --engine vllm, or a GPU of theirs")
+        raise Unsuited(used, reason, hint="give --engine vllm, or a GPU of theirs")
     return inference_engine
 
 
@@ -100,6 +100,8 @@ def _require_precision(asked: Precision, used: Device, near: Precision) -> Preci
     if asked in used.flops:
         return asked
     with_it = [name for name in USUAL if asked in device(name).flops]
-    others = f", or a GPU that has it: {', '.join(with_it)}" if with_it else ""
-    why = f"has no {asked}: it has {', '.join(used.flops)}"
-    raise Unsuited(used, why, hint=f"give --precision {near}{others}")
+    alternatives_text = (
+        f", or a GPU that has it: {', '.join(with_it)}" if with_it else ""
+    )
+    reason = f"has no {asked}: it has {', '.join(used.flops)}"
+    raise Unsuited(used, reason, hint=f"give --precision {near}{alternatives_text}")

@@ -24,7 +24,9 @@ DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 def _colour_variables(
     ink: str, back: str, band: str, grid: str, lines: Sequence[str]
 ) -> str:
-    own_colours = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
+    own_colours = "".join(
+        f"--c{colour_index}:{colour};" for colour_index, colour in enumerate(lines)
+    )
     return (
         f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own_colours}}}"
     )
@@ -90,9 +92,9 @@ def answer_text(one: ReportFigure) -> str:
 
 
 def _band_text(one: ReportFigure) -> str:
-    ends = _range_of_figure(one)
-    if ends is not None:
-        return f" ({cell_text(ends[0])} to {cell_text(ends[1])})"
+    value_range = _range_of_figure(one)
+    if value_range is not None:
+        return f" ({cell_text(value_range[0])} to {cell_text(value_range[1])})"
     return "" if one.band is None else f" \u00b1 {share_text(one.band)}"
 
 
@@ -109,15 +111,20 @@ def _range_of_figure(one: ReportFigure) -> tuple[float, float] | None:
 
 
 def _render_table(table: ReportTable) -> str:
-    words = [_is_words(table, at) for at in range(len(table.columns))]
-    head = "".join(map(_render_header_cell, table.columns, words))
-    body = "".join(
-        f"<tr>{''.join(map(_render_cell, row, words, chain([True], repeat(False))))}</tr>"
-        for row in table.rows
-    )
+    is_text_by_column = [
+        _is_words(table, column_index) for column_index in range(len(table.columns))
+    ]
+    head = "".join(map(_render_header_cell, table.columns, is_text_by_column))
+    body = ""
+    for row in table.rows:
+        is_first = chain([True], repeat(False))
+        cells = "".join(map(_render_cell, row, is_text_by_column, is_first))
+        body += f"<tr>{cells}</tr>"
     note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
-    whole = f'<div class="wide"><table><tr class="head">{head}</tr>{body}</table></div>'
-    return f"<h2>{escape(table.title)}</h2>{whole}{note}"
+    table_html = (
+        f'<div class="wide"><table><tr class="head">{head}</tr>{body}</table></div>'
+    )
+    return f"<h2>{escape(table.title)}</h2>{table_html}{note}"
 
 
 def _render_header_cell(column: TableColumn, is_word: bool) -> str:

@@ -24,12 +24,15 @@ def svg(figure: Figure) -> str:
 
 def picture(figure: Figure) -> str:
     """The drawing as a file of its own, on white."""
-    colours = "".join(f"--c{at}:{line_colour};" for at, line_colour in enumerate(LIGHT))
+    colours = "".join(
+        f"--c{colour_index}:{line_colour};"
+        for colour_index, line_colour in enumerate(LIGHT)
+    )
     style = f"svg{{--ink:#212529;--grid:#dee2e6;background:#fff;font-family:sans-serif;{colours}}}"
     names = "".join(
-        f'<text x="8" y="{16 + 16 * at}" font-size="12" fill="{colour(at)}">'
+        f'<text x="8" y="{16 + 16 * series_index}" font-size="12" fill="{colour(series_index)}">'
         f"{escape(figure_series.name)}</text>"
-        for at, figure_series in enumerate(figure.series)
+        for series_index, figure_series in enumerate(figure.series)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_view_box(figure)}" '
@@ -53,8 +56,8 @@ def _draw_plot(figure: Figure) -> str:
         [x for sery in figure.series for x, _ in sery.points], is_log=figure.x_is_log
     )
     lines = (
-        _draw_series(at, figure_series, figure, across, down)
-        for at, figure_series in enumerate(figure.series)
+        _draw_series(series_index, figure_series, figure, across, down)
+        for series_index, figure_series in enumerate(figure.series)
     )
     axes = f"{''.join(_draw_horizontal_grid(down))}{''.join(_draw_vertical_grid(figure, across))}"
     return f"{axes}{''.join(lines)}{_draw_axis_titles(figure.x, figure.y)}"
@@ -76,13 +79,13 @@ def _draw_horizontal_grid(down: Axis) -> Iterator[str]:
 
 
 def _draw_vertical_grid(figure: Figure, across: Axis) -> Iterator[str]:
-    for mark, word in figure.x_marks or [
+    for mark, mark_label in figure.x_marks or [
         (mark, mark_text(mark)) for mark in across.marks()
     ]:
         x = WIDTH * across.place(mark)
         if 0 <= x <= WIDTH:
             yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{HEIGHT}" stroke="var(--grid)"/>'
-            yield _draw_text(x, HEIGHT + 16, word, "middle")
+            yield _draw_text(x, HEIGHT + 16, mark_label, "middle")
 
 
 def _draw_text(x: float, y: float, text: str, anchor: str) -> str:
@@ -129,8 +132,10 @@ def _draw_series(
 def _draw_bars(figure: Figure) -> Iterator[str]:
     """Draw one bar for each series, one below the other, with the names to their
     left."""
-    ends = [[y for _, y in sery.points] for sery in figure.series]
-    axis = axis_of([y for each in ends for y in each], is_log=False)
+    bar_values = [[y for _, y in sery.points] for sery in figure.series]
+    axis = axis_of(
+        [y for series_values in bar_values for y in series_values], is_log=False
+    )
     deep = BAR * len(figure.series)
 
     def across(value: float) -> float:
@@ -141,13 +146,21 @@ def _draw_bars(figure: Figure) -> Iterator[str]:
         ink = "var(--ink)" if mark == 0 and axis.low < 0 else "var(--grid)"
         yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="{ink}"/>'
         yield _draw_text(x, deep + 16, mark_text(mark), "middle")
-    for at, figure_series in enumerate(figure.series):
-        low, high = sorted((ends[at][0], ends[at][1] if len(ends[at]) > 1 else 0.0))
-        yield (
-            f'<rect x="{across(low):.1f}" y="{at * BAR + 4}" '
-            f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(0)}"/>'
+    for bar_index, figure_series in enumerate(figure.series):
+        bar_start, bar_end = sorted(
+            (
+                bar_values[bar_index][0],
+                bar_values[bar_index][1] if len(bar_values[bar_index]) > 1 else 0.0,
+            )
         )
-        yield _draw_text(NAMES - 8, at * BAR + BAR / 2 + 4, figure_series.name, "end")
+        yield (
+            f'<rect x="{across(bar_start):.1f}" y="{bar_index * BAR + 4}" '
+            f'width="{across(bar_end) - across(bar_start):.1f}" height="{BAR - 8}" '
+            f'fill="{colour(0)}"/>'
+        )
+        yield _draw_text(
+            NAMES - 8, bar_index * BAR + BAR / 2 + 4, figure_series.name, "end"
+        )
     yield _draw_text(WIDTH, deep + 34, _axis_title(figure.y), "end")
 
 
@@ -157,8 +170,8 @@ def _render_legend(figure: Figure) -> str:
     return (
         "<p>"
         + " &nbsp; ".join(
-            f'<b style="color:{colour(at)}">{escape(figure_series.name)}</b>'
-            for at, figure_series in enumerate(figure.series)
+            f'<b style="color:{colour(series_index)}">{escape(figure_series.name)}</b>'
+            for series_index, figure_series in enumerate(figure.series)
         )
         + "</p>"
     )

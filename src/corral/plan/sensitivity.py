@@ -65,13 +65,17 @@ def draws(
     Source: McKay, Beckman and Conover 1979.
     """
     dice = dice_of(seed)
-    free = [assumption for assumption in known.values() if not assumption.is_known]
-    slices = [_shuffle_indices(count, dice) for _ in free]
-    fixed = {name: assumption.value for name, assumption in known.items()}
-    for at in range(count):
-        yield fixed | {
-            assumption.name: spread(assumption, (own_slice[at] + roll(dice)) / count)
-            for assumption, own_slice in zip(free, slices, strict=True)
+    free_assumptions = [
+        assumption for assumption in known.values() if not assumption.is_known
+    ]
+    slices = [_shuffle_indices(count, dice) for _ in free_assumptions]
+    base_values = {name: assumption.value for name, assumption in known.items()}
+    for draw_index in range(count):
+        yield base_values | {
+            assumption.name: spread(
+                assumption, (own_slice[draw_index] + roll(dice)) / count
+            )
+            for assumption, own_slice in zip(free_assumptions, slices, strict=True)
         }
 
 
@@ -96,7 +100,7 @@ def band(values: Sequence[float]) -> OutcomeBand:
 
 def _shuffle_indices(count: int, dice: object) -> list[int]:
     order = list(range(count))
-    for last in range(count - 1, 0, -1):
-        other = min(last, int(roll(dice) * (last + 1)))
-        order[last], order[other] = order[other], order[last]
+    for last_index in range(count - 1, 0, -1):
+        swap_index = min(last_index, int(roll(dice) * (last_index + 1)))
+        order[last_index], order[swap_index] = order[swap_index], order[last_index]
     return order

@@ -27,12 +27,18 @@ class Axis:
 
     def marks(self, most: int = 6) -> list[float]:
         if self.is_log:
-            first, last = ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9)
-            step = max(1, ceil((last - first + 1) / MOST_DECADES))
-            return [10.0**power for power in range(first, last + 1, step)]
+            first_power, last_power = (
+                ceil(log10(self.low) - 1e-9),
+                floor(log10(self.high) + 1e-9),
+            )
+            step = max(1, ceil((last_power - first_power + 1) / MOST_DECADES))
+            return [10.0**power for power in range(first_power, last_power + 1, step)]
         apart = _round_step_up((self.high - self.low) / most)
         lowest = ceil(self.low / apart - 1e-9)
-        return [at * apart for at in range(lowest, floor(self.high / apart + 1e-9) + 1)]
+        return [
+            multiple * apart
+            for multiple in range(lowest, floor(self.high / apart + 1e-9) + 1)
+        ]
 
 
 def axis_of(values: list[float], *, is_log: bool) -> Axis:
@@ -40,13 +46,22 @@ def axis_of(values: list[float], *, is_log: bool) -> Axis:
     it."""
     if is_log:
         above = [value for value in values if value > 0] or [1.0]
-        low, high = 10.0 ** floor(log10(min(above))), 10.0 ** ceil(log10(max(above)))
-        return Axis(low, high if high > low else low * 10.0, is_log=True)
-    low, high = min([0.0, *values]), max(values, default=1.0)
-    if high - low < SMALLEST:
-        high = low + 1.0
-    step = _round_step_up((high - low) / 5)
-    return Axis(floor(low / step) * step, ceil(high / step - 1e-9) * step)
+        lower_bound, upper_bound = (
+            10.0 ** floor(log10(min(above))),
+            10.0 ** ceil(log10(max(above))),
+        )
+        return Axis(
+            lower_bound,
+            upper_bound if upper_bound > lower_bound else lower_bound * 10.0,
+            is_log=True,
+        )
+    lower_bound, upper_bound = min([0.0, *values]), max(values, default=1.0)
+    if upper_bound - lower_bound < SMALLEST:
+        upper_bound = lower_bound + 1.0
+    step = _round_step_up((upper_bound - lower_bound) / 5)
+    return Axis(
+        floor(lower_bound / step) * step, ceil(upper_bound / step - 1e-9) * step
+    )
 
 
 def _round_step_up(about: float) -> float:

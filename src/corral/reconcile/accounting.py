@@ -20,29 +20,40 @@ def write_down(draft: Draft) -> None:
         assert job is not None
         gpus = gang_gpus(job, attempt, {**draft.world.nodes, **draft.nodes})
         saves = draft.saves_of(job.id)
-        parts = spans(
+        time_spans = spans(
             attempt, saves, until=draft.now.wall, receipt=_loss_receipt(draft, attempt)
         )
-        draft.accounts += of_life(job, attempt, gpus, parts)
+        draft.accounts += of_life(job, attempt, gpus, time_spans)
 
 
 def _charge_allocations(draft: Draft) -> None:
     for key, allocation in draft.allocations.items():
-        before = draft.world.allocations.get(key)
+        previous_allocation = draft.world.allocations.get(key)
         job = draft.job(allocation.job)
-        if before is None or before.charged or not allocation.charged or job is None:
+        if (
+            previous_allocation is None
+            or previous_allocation.charged
+            or not allocation.charged
+            or job is None
+        ):
             continue
         node = draft.node(allocation.seat.node) or draft.world.nodes.get(
             allocation.seat.node
         )
-        draft.accounts += of_allocation(job, before, node, draft.tree, draft.now.wall)
+        draft.accounts += of_allocation(
+            job, previous_allocation, node, draft.tree, draft.now.wall
+        )
 
 
 def _concluded(draft: Draft) -> Iterator[Attempt]:
     """Attempts of jobs that were on nodes and are no more."""
     for id, job in draft.jobs.items():
-        before = draft.world.jobs.get(id)
-        if before is None or not before.state.is_on_nodes or job.state.is_on_nodes:
+        previous_job = draft.world.jobs.get(id)
+        if (
+            previous_job is None
+            or not previous_job.state.is_on_nodes
+            or job.state.is_on_nodes
+        ):
             continue
         attempt = draft.attempt(id)
         if attempt is not None:

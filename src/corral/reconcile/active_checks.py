@@ -57,7 +57,7 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
         for id in dict.fromkeys(asked.nodes)
         if (checked_node := draft.node(id)) is not None
     ]
-    until = now + asked.max_wait_seconds
+    deadline_at = now + asked.max_wait_seconds
     kinds = tuple(kind for kind in asked.kinds if kind != CheckKind.LINK)
     for node in nodes if kinds else ():
         alone = CheckUp(
@@ -65,24 +65,26 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
             kinds=kinds,
             by=request.by,
             at=now,
-            until=until,
+            until=deadline_at,
             seconds=asked.seconds,
             paths=asked.paths,
         )
         _request_checkup(draft, node.id, alone)
     if CheckKind.LINK in asked.kinds:
-        for place, (first, second) in enumerate(ring([node.id for node in nodes])):
+        for ring_index, (first_node, second) in enumerate(
+            ring([node.id for node in nodes])
+        ):
             link = CheckUp(
-                id=f"{request.sequence}.{place}",
+                id=f"{request.sequence}.{ring_index}",
                 kinds=(CheckKind.LINK,),
                 by=request.by,
                 at=now,
-                until=until,
+                until=deadline_at,
                 seconds=asked.seconds,
-                secret=_secret_of(asked.secret, place),
+                secret=_secret_of(asked.secret, ring_index),
             )
-            _request_checkup(draft, first, replace(link, peer=second, leads=True))
-            _request_checkup(draft, second, replace(link, peer=first))
+            _request_checkup(draft, first_node, replace(link, peer=second, leads=True))
+            _request_checkup(draft, second, replace(link, peer=first_node))
 
 
 def _secret_of(secret: str, place: int) -> str:
@@ -145,8 +147,10 @@ def _outcome_text(node: Node, checkup: CheckUp, well: bool) -> str:
         return f"{len(failed)} of {len(check_measures)} checks failed ({names}): {failed[0].text}"
     if not check_measures:
         return f"checks ended before they had shown anything ({names})"
-    many = f"{len(check_measures)} checks" if len(check_measures) > 1 else "a check"
-    return f"{many} without a failure ({names}){'; it is well' if well else ''}"
+    count_text = (
+        f"{len(check_measures)} checks" if len(check_measures) > 1 else "a check"
+    )
+    return f"{count_text} without a failure ({names}){'; it is well' if well else ''}"
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
@@ -181,9 +185,9 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
             elif room > 0 and _is_due(node, now, rules):
                 _ask_own(draft, node, now)
                 room -= 1
-    waiting = [node for node in draft.all_nodes().values() if node.checkups]
-    if waiting:
-        _start_checkups(draft, waiting)
+    waiting_nodes = [node for node in draft.all_nodes().values() if node.checkups]
+    if waiting_nodes:
+        _start_checkups(draft, waiting_nodes)
     _open_gates(draft, rules)
 
 
@@ -197,12 +201,12 @@ def _drop_late(draft: Draft, node: Node, now: float) -> None:
     for checkup in node.checkups:
         if checkup not in check_ups and checkup.gang is None:
             busy = f"it or {checkup.peer} was busy" if checkup.peer else "it was busy"
-            why = (
+            reason = (
                 "has not ended"
                 if checkup.begun_at is not None
                 else f"has not begun: {busy}"
             )
-            text = f"node {node.id}: the check-up asked by {checkup.by} {why}"
+            text = f"node {node.id}: the check-up asked by {checkup.by} {reason}"
             draft.tell(EventKind.UNCHECKED, text, node=node.id)
 
 
@@ -237,9 +241,15 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
     that showed nothing."""
     if not node.is_to_be_tested:
         return False
-    newest = max(condition.last for condition in node.conditions if condition.is_live)
-    at = node.checked_at
-    return at is None or newest > at or now - at >= rules.retest_seconds
+    newest_fault_at = max(
+        condition.last for condition in node.conditions if condition.is_live
+    )
+    checked_at = node.checked_at
+    return (
+        checked_at is None
+        or newest_fault_at > checked_at
+        or now - checked_at >= rules.retest_seconds
+    )
 
 
 def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
@@ -248,9 +258,13 @@ def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
     A pretend GPU returns a preset result, and a machine without one has other work.
     Such nodes are checked only on request.
     """
-    every = rules.check_every_seconds
-    at = node.checked_at
-    if every <= 0 or now < (node.since + SETTLE_SECONDS if at is None else at + every):
+    interval_seconds = rules.check_every_seconds
+    checked_at = node.checked_at
+    if interval_seconds <= 0 or now < (
+        node.since + SETTLE_SECONDS
+        if checked_at is None
+        else checked_at + interval_seconds
+    ):
         return False
     return not all(gpu.pretend for gpu in node.inventory.gpus)
 
@@ -310,8 +324,12 @@ def _try_start_checkup(
     peer = draft.node(one.peer)
     if peer is None or peer.id not in idle:
         return False
-    other = next((each for each in peer.checkups if each.id == one.id), None)
-    if other is None or any(each.begun_at is not None for each in peer.checkups):
+    peer_checkup = next(
+        (checkup for checkup in peer.checkups if checkup.id == one.id), None
+    )
+    if peer_checkup is None or any(
+        checkup.begun_at is not None for checkup in peer.checkups
+    ):
         return False
     leader = node if one.leads else peer
     if not leader.inventory.ports:
@@ -321,13 +339,16 @@ def _try_start_checkup(
         draft, node, one, replace(one, begun_at=now, address=address, port=port)
     )
     _replace_checkup(
-        draft, peer, other, replace(other, begun_at=now, address=address, port=port)
+        draft,
+        peer,
+        peer_checkup,
+        replace(peer_checkup, begun_at=now, address=address, port=port),
     )
     return True
 
 
 def _replace_checkup(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> None:
-    checkups = tuple(new if each is old else each for each in node.checkups)
+    checkups = tuple(new if checkup is old else checkup for checkup in node.checkups)
     draft.nodes[node.id] = replace(node, checkups=checkups)
 
 
@@ -355,8 +376,8 @@ def gate_gangs(draft: Draft, rules: HealthRules) -> None:
 
 
 def _is_new(draft: Draft, attempt: Attempt) -> bool:
-    before = draft.world.attempts.get(attempt.job)
-    return before is None or before.number != attempt.number
+    previous_attempt = draft.world.attempts.get(attempt.job)
+    return previous_attempt is None or previous_attempt.number != attempt.number
 
 
 def _checkable_node(
@@ -368,8 +389,16 @@ def _checkable_node(
         return None
     if node.checked_at is not None and now - node.checked_at < rules.gang_fresh_seconds:
         return None
-    others = (allocation for allocation in draft.held() if allocation.seat.node == id)
-    return None if any(other.job != attempt.job for other in others) else node
+    node_allocations = (
+        allocation for allocation in draft.held() if allocation.seat.node == id
+    )
+    return (
+        None
+        if any(
+            held_allocation.job != attempt.job for held_allocation in node_allocations
+        )
+        else node
+    )
 
 
 def _gate_attempt(
@@ -430,7 +459,7 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
     The health of the failed node closes that node.
     """
     worst = next(measure for measure in node.measures if speaks_against_node(measure))
-    where = (
+    culprit = (
         f"{worst.where} of node {node.id}"
         if worst.gpu is not None
         else f"node {node.id}"
@@ -440,7 +469,7 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
         draft,
         attempt,
         cause=Cause.INFRA,
-        culprit=where,
+        culprit=culprit,
         evidence=worst.text,
         node=node.id,
         failure=kind,
@@ -448,6 +477,6 @@ def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
     draft.move(
         job,
         JobEvent.RANKS_FAILED,
-        reason=f"{where}: {worst.text}",
+        reason=f"{culprit}: {worst.text}",
         code=ReasonCode.CHECK_FAILED,
     )

@@ -50,8 +50,8 @@ def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
         except Exception as error:
             # durable, so it would come again at every tick, for ever
             draft.bugs.append((job_id(request.sequence), error))
-            what = f"request {request.sequence} of {request.by}"
-            text = f"a fault of Corral was met on {what}: {error!r}"
+            request_label = f"request {request.sequence} of {request.by}"
+            text = f"a fault of Corral was met on {request_label}: {error!r}"
             draft.tell(EventKind.REQUEST_FAILED, text)
         draft.granted = request.sequence
 
@@ -122,14 +122,16 @@ def arrays_of(request: StoredRequest) -> tuple[JobId, ...]:
     one."""
     assert isinstance(request.asked, Submit)
     places: list[int] = []
-    last: JobSpec | None = None
+    previous_spec: JobSpec | None = None
     for spec in request.asked.specs:
-        goes_on = last is not None and _is_next_part(last, spec)
+        goes_on = previous_spec is not None and _is_next_part(previous_spec, spec)
         places.append((places[-1] if places else -1) + (not goes_on))
-        last = spec
+        previous_spec = spec
     base = job_id(request.sequence)
     several = places[-1:] != [0]
-    return tuple(JobId(f"{base}_{place}") if several else base for place in places)
+    return tuple(
+        JobId(f"{base}_{array_number}") if several else base for array_number in places
+    )
 
 
 def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
@@ -144,35 +146,37 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
     ids = ids_of(request)
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(request), asked.specs, strict=True):
-        after = tuple(
+        dependencies = tuple(
             _resolve_dependency(dependency, ids, asked.specs)
             for dependency in spec.after
         )
         begins_at = spec.begin.of(request.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
-        why = waits_for(after) or (
+        reason = waits_for(dependencies) or (
             f"it begins at {moment_text(begins_at)}" if later else ""
         )
         code = (
             ReasonCode.DEPENDENCY
-            if after
+            if dependencies
             else ReasonCode.BEGIN_TIME
             if later
             else ReasonCode.NONE
         )
-        waits = JobState.HELD if after or later else JobState.QUEUED
+        waits = JobState.HELD if dependencies or later else JobState.QUEUED
         if asked.held:
-            why = f"held when {request.by} submitted it"
+            reason = f"held when {request.by} submitted it"
             code = ReasonCode.SUSPEND
         job = Job(
             id=id,
-            spec=spec if after == spec.after else replace(spec, after=after),
+            spec=spec
+            if dependencies == spec.after
+            else replace(spec, after=dependencies),
             owner=request.by,
             submitted=request.sequence,
             submitted_at=request.at,
             state=JobState.SUSPENDED if asked.held else waits,
             since=request.at,
-            reason=why,
+            reason=reason,
             reason_code=code,
             array=array if spec.array_index is not None else None,
             best_step=spec.origin_step if spec.origin_step is not None else -1,
@@ -199,8 +203,8 @@ def _resolve_dependency(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> A
     """References inside one submission are written @0, @1, ... by wire."""
     if not after.job.startswith("@"):
         return after
-    place = int(after.job[1:])
-    return replace(after, job=ids[place], name=specs[place].name)
+    spec_index = int(after.job[1:])
+    return replace(after, job=ids[spec_index], name=specs[spec_index].name)
 
 
 def _stop_job(
@@ -247,9 +251,9 @@ def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
     if asked.to == "remove":
         remove(draft, request, node.id)
         return
-    after = restrict_by_person(node, asked.to, draft.now.wall)
-    if after != node:
-        draft.nodes[node.id] = after
+    restricted_node = restrict_by_person(node, asked.to, draft.now.wall)
+    if restricted_node != node:
+        draft.nodes[node.id] = restricted_node
         draft.tell(
             EventKind(asked.to),
             f"node {node.id}: {asked.to}, asked by {request.by}",

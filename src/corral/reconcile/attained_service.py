@@ -51,11 +51,11 @@ def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
     """With what is not lost of an attempt that another follows: all up to its newest
     save."""
     saves = draft.saves_of(job.id)
-    ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     if not saves:
         return job
     is_whole = attempt.last_step is not None and attempt.last_step <= saves[-1].step
-    return with_all(job, attempt, ended if is_whole else min(ended, saves[-1].at))
+    return with_all(job, attempt, ended_at if is_whole else min(ended_at, saves[-1].at))
 
 
 def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
@@ -63,8 +63,10 @@ def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
     if attempt.running_at is None:
         return 0.0
     saves = draft.saves_of(attempt.job)
-    since = max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
-    return max(0.0, draft.now.wall - since)
+    unsaved_since = (
+        max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
+    )
+    return max(0.0, draft.now.wall - unsaved_since)
 
 
 def restart_seconds(attempt: Attempt) -> float:

@@ -75,35 +75,50 @@ def _is_read(draft: Draft, attempt: Attempt) -> bool:
 
 
 def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
-    why = job.why or StopWhy.CANCEL
-    ended = attempt
+    stop_reason = job.why or StopWhy.CANCEL
+    ended_attempt = attempt
     # one that had failed before it was stopped keeps its cause
     if attempt.cause == Cause.NONE:
-        ended = replace(
+        ended_attempt = replace(
             attempt,
             ended_at=draft.now.wall,
             cause=Cause.REQUEST,
-            culprit=f"job {attempt.gave_way_to}" if attempt.gave_way_to else str(why),
+            culprit=f"job {attempt.gave_way_to}"
+            if attempt.gave_way_to
+            else str(stop_reason),
             evidence=job.reason,
         )
-        draft.put_attempt(ended)
+        draft.put_attempt(ended_attempt)
     receipt: Receipt | None = None
-    if why in _RECEIPTS:
+    if stop_reason in _RECEIPTS:
         receipt = _build_receipt(
             draft,
-            ended,
-            _receipt_kind(why, ended) if ended is not attempt else ReceiptKind.FAILURE,
+            ended_attempt,
+            _receipt_kind(stop_reason, ended_attempt)
+            if ended_attempt is not attempt
+            else ReceiptKind.FAILURE,
         )
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
-        draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=ended.number)
-    reason = job.reason if why != StopWhy.TIME else _time_text(job, attempt)
-    goes_on = why.is_requeue or why == StopWhy.SUSPEND
-    until = ended.ended_at if ended.ended_at is not None else draft.now.wall
-    job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
-    job = replace(job, ran_seconds=ran_by(job, ended, until))
-    draft.put(_with_best_step(job, ended))
-    draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=CODE_OF_STOP[why])
+        draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=ended_attempt.number)
+    reason = job.reason if stop_reason != StopWhy.TIME else _time_text(job, attempt)
+    goes_on = stop_reason.is_requeue or stop_reason == StopWhy.SUSPEND
+    ended_at = (
+        ended_attempt.ended_at if ended_attempt.ended_at is not None else draft.now.wall
+    )
+    job = (
+        with_kept(draft, job, ended_attempt)
+        if goes_on
+        else with_all(job, ended_attempt, ended_at)
+    )
+    job = replace(job, ran_seconds=ran_by(job, ended_attempt, ended_at))
+    draft.put(_with_best_step(job, ended_attempt))
+    draft.move(
+        draft.jobs[job.id],
+        _STOPPED[stop_reason],
+        reason=reason,
+        code=CODE_OF_STOP[stop_reason],
+    )
     if receipt is not None:
         settle_taking(draft, receipt)
 
@@ -136,8 +151,8 @@ def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
     job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
     if attempt.is_claim:
         job = _with_claim(job, attempt)
-    if (why := draft.facts.unrecordable.get(job.id)) is not None:
-        _give_up(draft, job, attempt, why, ReasonCode.UNRECORDABLE)
+    if (unrecordable_reason := draft.facts.unrecordable.get(job.id)) is not None:
+        _give_up(draft, job, attempt, unrecordable_reason, ReasonCode.UNRECORDABLE)
     elif attempt.cause == Cause.USER or _claims_too_often(job, attempt):
         _charge_user(draft, job, attempt)
     else:
@@ -150,8 +165,10 @@ def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
     that may be the node's after all."""
     if attempt.failed_on is None:
         return job
-    others = tuple(node_id for node_id in job.failed_on if node_id != attempt.failed_on)
-    return replace(job, failed_on=(*others, attempt.failed_on)[-MOST_KEPT:])
+    other_nodes = tuple(
+        node_id for node_id in job.failed_on if node_id != attempt.failed_on
+    )
+    return replace(job, failed_on=(*other_nodes, attempt.failed_on)[-MOST_KEPT:])
 
 
 def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
@@ -166,37 +183,40 @@ def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
 
 def _all_used(retries: int) -> str:
     """For example: ; all 3 retries are used."""
-    many = f"all {retries} retries are" if retries > 1 else "its one retry is"
-    return f"; {many} used" if retries else ""
+    retries_text = f"all {retries} retries are" if retries > 1 else "its one retry is"
+    return f"; {retries_text} used" if retries else ""
 
 
 def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
     progressed = (attempt.last_step or -1) > job.best_step
     fruitless = 1 if progressed else job.fruitless + 1
     job = replace(_with_best_step(job, attempt), fruitless=fruitless)
-    why = f"{attempt.culprit}: {attempt.evidence}"
+    reason = f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
         is_memory = attempt.failure == FailureKind.HOST_MEMORY
         code = ReasonCode.OUT_OF_MEMORY if is_memory else ReasonCode.NON_ZERO_EXIT
-        _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", code)
+        _give_up(draft, job, attempt, f"{reason}{_all_used(job.spec.retry.user)}", code)
     elif fruitless >= CRASH_LOOP:
-        loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
+        loop = f"crash loop: {fruitless} failures in a row without progress; the last: {reason}"
         _give_up(draft, job, attempt, loop, ReasonCode.CRASH_LOOP)
     else:
         _requeue_job(
-            draft, replace(job, user_retries=job.user_retries + 1), attempt, why
+            draft, replace(job, user_retries=job.user_retries + 1), attempt, reason
         )
 
 
 def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
     job = _with_best_step(job, attempt)
-    why = attempt.evidence
+    reason = attempt.evidence
     if job.infra_retries >= job.spec.retry.infra:
-        used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
-        _give_up(draft, job, attempt, used, ReasonCode.NODE_FAIL)
+        give_up_reason = (
+            f"{reason}; all {job.spec.retry.infra} retries for faults of the cluster are "
+            "used"
+        )
+        _give_up(draft, job, attempt, give_up_reason, ReasonCode.NODE_FAIL)
     else:
         _retry_after_fault(
-            draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why
+            draft, replace(job, infra_retries=job.infra_retries + 1), attempt, reason
         )
 
 
@@ -243,8 +263,8 @@ def _begins_again(why: str) -> str:
 def _give_up(
     draft: Draft, job: Job, attempt: Attempt, why: str, code: ReasonCode
 ) -> None:
-    ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
-    job = draft.put(with_all(job, attempt, ended))
+    ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = draft.put(with_all(job, attempt, ended_at))
     draft.move(
         job, JobEvent.GIVE_UP, reason=why, code=code, exit_code=attempt.exit_code
     )
@@ -259,19 +279,19 @@ def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt
     """Lost: the steps past the newest committed save, and the GPU time since it was
     made."""
     saves = draft.saves_of(attempt.job)
-    newest = saves[-1] if saves else None
+    newest_save = saves[-1] if saves else None
     job = draft.job(attempt.job)
     begun_from = job.spec.origin_step if job is not None else None
-    saved_step = newest.step if newest else begun_from
-    lost = None
+    saved_step = newest_save.step if newest_save else begun_from
+    lost_steps = None
     if attempt.last_step is not None:
-        lost = max(0, attempt.last_step - (saved_step or 0))
-    ended = attempt.ended_at or draft.now.wall
-    since = attempt.running_at or ended
-    if newest is not None:
-        since = max(since, newest.at)
+        lost_steps = max(0, attempt.last_step - (saved_step or 0))
+    ended_at = attempt.ended_at or draft.now.wall
+    unsaved_since = attempt.running_at or ended_at
+    if newest_save is not None:
+        unsaved_since = max(unsaved_since, newest_save.at)
     gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
-    other = attempt.gave_way_to if kind.is_preemption else None
+    preempting_job = attempt.gave_way_to if kind.is_preemption else None
     return Receipt(
         job=attempt.job,
         attempt=attempt.number,
@@ -279,13 +299,13 @@ def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt
         cause=attempt.cause,
         culprit=attempt.culprit,
         evidence=attempt.evidence,
-        steps_lost=lost,
-        gpu_seconds_lost=gpus * max(0.0, ended - since),
+        steps_lost=lost_steps,
+        gpu_seconds_lost=gpus * max(0.0, ended_at - unsaved_since),
         seen_at=draft.now.wall,
         resumed_from_step=saved_step,
         # to stop is no work
-        seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),
-        others=(other,) if other else (),
+        seconds_lost=0.0 if lost_steps == 0 else max(0.0, ended_at - unsaved_since),
+        others=(preempting_job,) if preempting_job else (),
         restart_gpu_seconds=gpus * restart_seconds(attempt)
         if kind == ReceiptKind.RELOCATION
         else 0.0,

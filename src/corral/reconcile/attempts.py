@@ -1,9 +1,9 @@
 """Reports of agents about attempts: saves, running ranks, ends; and the cause of an
 end."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from corral.domain.attempt import Allocation, Attempt, Exit, Save, SeatState, loss_text
+from corral.domain.attempt import Attempt, Exit, Save, SeatState, loss_text
 from corral.domain.cause import Cause
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.event_kind import EventKind
@@ -13,57 +13,25 @@ from corral.domain.image import is_digest
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
-from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.observed_state import Phase
 from corral.domain.reason_code import ReasonCode
+from corral.domain.trouble_kind import TroubleKind
 from corral.reconcile.attained_service import attempt_seconds, ran_by
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import count_end
 from corral.reconcile.failure_diagnosis import diagnosed, exit_text, left_behind
 from corral.reconcile.masked_failures import doubt_of
 from corral.reconcile.node_fault_causes import explained
+from corral.reconcile.seat_reports import (
+    SeatReport,
+    has_stepped,
+    last_step_of,
+    rank_exits,
+    seen_at,
+    start_time_of,
+)
 
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
-
-
-@dataclass(frozen=True, slots=True)
-class SeatReport:
-    """One seat of a gang and what its node says of it; None while it says nothing."""
-
-    allocation: Allocation
-    seen: Seen | None
-
-    @property
-    def is_over(self) -> bool:
-        return self.seen is not None and self.seen.phase.is_over
-
-    @property
-    def is_clean(self) -> bool:
-        seen = self.seen
-        if seen is None or seen.phase != Phase.ENDED or seen.trouble:
-            return False
-        return bool(seen.exits) and all(exit.clean for _, exit in seen.exits)
-
-    @property
-    def has_failed(self) -> bool:
-        seen = self.seen
-        if seen is None:
-            return False
-        bad = any(not exit.clean for _, exit in seen.exits)
-        return bad or bool(seen.trouble) or (self.is_over and not self.is_clean)
-
-
-def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
-    """Return the node's report of the attempt; None once the node is proven dead, until
-    it reports again."""
-    heard = draft.facts.nodes.get(node)
-    if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
-        return None
-    # no generator: thousands of seats are looked at each second
-    for seen in heard.seen:
-        if seen.key == key:
-            bare = key[0] in draft.facts.unrecordable
-            return Seen(key=key, phase=seen.phase) if bare else seen
-    return None
 
 
 def see_attempt(draft: Draft, job: Job) -> None:
@@ -72,22 +40,22 @@ def see_attempt(draft: Draft, job: Job) -> None:
     if attempt is None:
         return
     key = (job.id, attempt.number)
-    parts = [
+    seat_reports = [
         SeatReport(allocation, seen_at(draft, allocation.seat.node, key))
         for allocation in draft.seats_of(attempt)
     ]
-    _take_saves(draft, job, attempt, parts)
-    attempt = _note_loss(draft, job, attempt, parts)
+    _take_saves(draft, job, attempt, seat_reports)
+    attempt = _note_loss(draft, job, attempt, seat_reports)
     if job.spec.image is not None:
-        attempt = _take_images(draft, attempt, parts)
+        attempt = _take_images(draft, attempt, seat_reports)
     if job.state.is_live:
-        if (why := draft.facts.unrecordable.get(job.id)) is not None:
-            _fail_unrecordable(draft, job, attempt, why)
+        if (unrecordable_reason := draft.facts.unrecordable.get(job.id)) is not None:
+            _fail_unrecordable(draft, job, attempt, unrecordable_reason)
         else:
-            _update_live_job(draft, job, attempt, parts)
+            _update_live_job(draft, job, attempt, seat_reports)
     job = draft.job(job.id) or job
     if job.state.is_leaving:
-        _update_ending_job(draft, job, attempt, parts)
+        _update_ending_job(draft, job, attempt, seat_reports)
 
 
 def _note_loss(
@@ -95,11 +63,15 @@ def _note_loss(
 ) -> Attempt:
     """Record since when the loss of its training loop is not a finite number, and tell
     it once."""
-    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
-    newest = max(beats, key=lambda beat: beat.step, default=None)
-    if newest is None or newest.nan_since == attempt.nan_step:
+    beats = [
+        seat_report.seen.progress
+        for seat_report in parts
+        if seat_report.seen and seat_report.seen.progress
+    ]
+    newest_beat = max(beats, key=lambda beat: beat.step, default=None)
+    if newest_beat is None or newest_beat.nan_since == attempt.nan_step:
         return attempt
-    step = newest.nan_since
+    step = newest_beat.nan_since
     if step is None:
         return draft.put_attempt(replace(attempt, nan_step=None, nan_at=None))
     text = f"{job.spec.name}: {loss_text(step)}"
@@ -134,22 +106,22 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     by_wall = draft.now.wall - attempt.running_at
     silent = 0
     for node in attempt.nodes:
-        seen = seen_at(draft, node, (attempt.job, attempt.number))
-        if seen is not None and seen.phase == Phase.ENDED:
+        attempt_report = seen_at(draft, node, (attempt.job, attempt.number))
+        if attempt_report is not None and attempt_report.phase == Phase.ENDED:
             continue
-        if seen is not None and seen.ran_seconds is not None:
-            since = draft.now.serving - draft.facts.nodes[node].heard_at
-            ran.append(seen.ran_seconds + since)
+        if attempt_report is not None and attempt_report.ran_seconds is not None:
+            report_age_seconds = draft.now.serving - draft.facts.nodes[node].heard_at
+            ran.append(attempt_report.ran_seconds + report_age_seconds)
         else:
             ran.append(by_wall)
-            silent += seen is None
+            silent += attempt_report is None
     return min(ran, default=0.0) if silent < len(attempt.seats) else 0.0
 
 
 def _update_live_job(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    failed = [part for part in parts if part.has_failed]
+    failed = [seat_report for seat_report in parts if seat_report.has_failed]
     if failed:
         _blame_worst(draft, attempt, failed)
         attempt = _diagnose_attempt(draft, job, attempt)
@@ -157,51 +129,50 @@ def _update_live_job(
         draft.move(
             job, JobEvent.RANKS_FAILED, reason=reason, code=ReasonCode.RANKS_FAILED
         )
-    elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
+    elif len(parts) == len(attempt.seats) and all(
+        seat_report.is_clean for seat_report in parts
+    ):
         _finish_attempt(draft, job, attempt, parts)
     elif all(
-        part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts
+        seat_report.is_clean
+        or (seat_report.seen and seat_report.seen.phase == Phase.UP)
+        for seat_report in parts
     ):
         if job.state == JobState.STARTING:
             _mark_running(draft, job, attempt)
-        elif attempt.first_step_at is None and _has_stepped(parts):
+        elif attempt.first_step_at is None and has_stepped(parts):
             draft.put_attempt(replace(attempt, first_step_at=draft.now.wall))
     elif job.state == JobState.RUNNING:
         _forgotten(draft, job, attempt, parts)
-
-
-def _has_stepped(parts: list[SeatReport]) -> bool:
-    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
-    return any(beat.step > beat.first_step for beat in beats)
 
 
 def _forgotten(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
     """Fail an attempt that a living node has reported before, and no longer knows."""
-    for part in parts:
-        node = part.allocation.seat.node
+    for seat_report in parts:
+        node = seat_report.allocation.seat.node
         known_node = draft.node(node)
         heard = draft.facts.nodes.get(node)
         if (
-            part.seen is None
+            seat_report.seen is None
             and heard
             and known_node
             and known_node.liveness == Liveness.ALIVE
         ):
-            why = f"node {node} no longer knows it"
+            reason = f"node {node} no longer knows it"
             culprit = f"node {node}"
             blame(
                 draft,
                 attempt,
                 cause=Cause.INFRA,
                 culprit=culprit,
-                evidence=why,
+                evidence=reason,
                 node=node,
                 failure=FailureKind.CLUSTER,
             )
             draft.move(
-                job, JobEvent.RANKS_FAILED, reason=why, code=ReasonCode.RANKS_FAILED
+                job, JobEvent.RANKS_FAILED, reason=reason, code=ReasonCode.RANKS_FAILED
             )
             return
 
@@ -215,34 +186,36 @@ def _mark_running(draft: Draft, job: Job, attempt: Attempt) -> None:
 def _finish_attempt(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    ended = max(
-        (exit.at for part in parts for _, exit in _rank_exits(part)),
+    ended_at = max(
+        (exit.at for seat_report in parts for _, exit in rank_exits(seat_report)),
         default=draft.now.wall,
     )
     started = attempt.running_at or min(
-        (_start_time(part) for part in parts), default=ended
+        (start_time_of(seat_report) for seat_report in parts), default=ended_at
     )
-    doubt = doubt_of(end for part in parts for end in _rank_exits(part))
-    over = replace(
+    doubt = doubt_of(
+        rank_exit for seat_report in parts for rank_exit in rank_exits(seat_report)
+    )
+    ended_attempt = replace(
         attempt,
         running_at=started,
-        ended_at=ended,
+        ended_at=ended_at,
         exit_code=0,
-        last_step=_last_step(parts, attempt),
+        last_step=last_step_of(parts, attempt),
         quote=doubt.quote,
     )
-    draft.put_attempt(over)
-    count_end(draft, job, over, failed=False)
-    for part in parts:
-        draft.seat_to(part.allocation, SeatState.RELEASED)
+    draft.put_attempt(ended_attempt)
+    count_end(draft, job, ended_attempt, failed=False)
+    for seat_report in parts:
+        draft.seat_to(seat_report.allocation, SeatState.RELEASED)
     draft.move(
         job,
         JobEvent.FINISHED,
         reason=doubt.reason,
         exit_code=0,
         started_at=job.started_at or started,
-        served_seconds=job.served_seconds + attempt_seconds(over, ended),
-        ran_seconds=ran_by(job, over, ended),
+        served_seconds=job.served_seconds + attempt_seconds(ended_attempt, ended_at),
+        ran_seconds=ran_by(job, ended_attempt, ended_at),
     )
 
 
@@ -250,11 +223,15 @@ def _update_ending_job(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
     """Release seats as their ranks end; the reason names nodes with remaining ranks."""
-    last_step = _last_step(parts, attempt)
+    last_step = last_step_of(parts, attempt)
     if last_step != attempt.last_step:
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
     if job.state == JobState.RECOVERING:
-        _blame_worst(draft, attempt, [part for part in parts if part.has_failed])
+        _blame_worst(
+            draft,
+            attempt,
+            [seat_report for seat_report in parts if seat_report.has_failed],
+        )
         attempt = _diagnose_attempt(draft, job, attempt)
     elif job.state == JobState.STOPPING and job.why == StopWhy.TIME:
         attempt = _diagnose_attempt(draft, job, attempt)
@@ -265,11 +242,11 @@ def _update_ending_job(
     ):
         _finish_attempt(draft, job, attempt, parts)
         return
-    for part in parts:
-        if part.is_over:
-            draft.seat_to(part.allocation, SeatState.RELEASED)
-        elif part.allocation.state == SeatState.HELD:
-            draft.seat_to(part.allocation, SeatState.STOPPING)
+    for seat_report in parts:
+        if seat_report.is_over:
+            draft.seat_to(seat_report.allocation, SeatState.RELEASED)
+        elif seat_report.allocation.state == SeatState.HELD:
+            draft.seat_to(seat_report.allocation, SeatState.STOPPING)
 
 
 def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
@@ -278,11 +255,21 @@ def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
     An exit 0 after that is a common response to SIGTERM, and proves nothing. Unless the
     training loop has reached its end, the job has more to do.
     """
-    if len(parts) != len(attempt.seats) or not all(part.is_clean for part in parts):
+    if len(parts) != len(attempt.seats) or not all(
+        seat_report.is_clean for seat_report in parts
+    ):
         return False
-    if all(exit.at <= job.since for part in parts for _, exit in _rank_exits(part)):
+    if all(
+        exit.at <= job.since
+        for seat_report in parts
+        for _, exit in rank_exits(seat_report)
+    ):
         return True
-    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
+    beats = [
+        seat_report.seen.progress
+        for seat_report in parts
+        if seat_report.seen and seat_report.seen.progress
+    ]
     return any(beat.is_complete for beat in beats)
 
 
@@ -292,23 +279,30 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
     If a node reported why its ranks ended, that report is recorded together with their
     exit code.
     """
-    ends: list[tuple[float, int, Exit, SeatReport]] = []
-    for part in failed:
-        ends += [
-            (exit.at, rank, exit, part)
-            for rank, exit in _rank_exits(part)
+    bad_exits: list[tuple[float, int, Exit, SeatReport]] = []
+    for seat_report in failed:
+        bad_exits += [
+            (exit.at, rank, exit, seat_report)
+            for rank, exit in rank_exits(seat_report)
             if not exit.clean
         ]
-    for part in failed:
-        if part.seen is not None and part.seen.trouble:
-            cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
-            other = part.seen.trouble_of
-            here = other in ("", OWN_PROGRAM)
-            node = part.allocation.seat.node if here else None
-            trouble, culprit = part.seen.trouble, other or f"node {node}"
-            own_ends = [end for end in ends if end[3] is part and cause == Cause.USER]
-            at, _, exit, _ = min(
-                own_ends, key=lambda end: end[:2], default=(None, 0, None, part)
+    for seat_report in failed:
+        if seat_report.seen is not None and seat_report.seen.trouble:
+            cause = Cause.INFRA if seat_report.seen.trouble_is_infra else Cause.USER
+            trouble_source = seat_report.seen.trouble_of
+            is_own_trouble = trouble_source in ("", OWN_PROGRAM)
+            node = seat_report.allocation.seat.node if is_own_trouble else None
+            trouble, culprit = (
+                seat_report.seen.trouble,
+                trouble_source or f"node {node}",
+            )
+            own_ends = [
+                bad_exit
+                for bad_exit in bad_exits
+                if bad_exit[3] is seat_report and cause == Cause.USER
+            ]
+            exited_at, _, exit, _ = min(
+                own_ends, key=lambda end: end[:2], default=(None, 0, None, seat_report)
             )
             blame(
                 draft,
@@ -317,31 +311,31 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
                 culprit=culprit,
                 evidence=trouble,
                 node=node,
-                failure=_of_trouble(trouble, cause),
-                at=at,
+                failure=_class_of_trouble(seat_report.seen.trouble_kind, cause),
+                at=exited_at,
                 exit_code=exit.shell_code if exit is not None else None,
             )
-            ends = [end for end in ends if end not in own_ends]
+            bad_exits = [bad_exit for bad_exit in bad_exits if bad_exit not in own_ends]
             attempt = draft.attempt(attempt.job) or attempt
-    if ends:
-        at, rank, exit, part = min(ends, key=lambda end: end[:2])
+    if bad_exits:
+        exited_at, rank, exit, seat_report = min(bad_exits, key=lambda end: end[:2])
         cause = Cause.INFRA if exit.code == EXIT_STOPPED else Cause.USER
-        culprit = f"rank {rank} on {part.allocation.seat.node}"
+        culprit = f"rank {rank} on {seat_report.allocation.seat.node}"
         blame(
             draft,
             attempt,
             cause=cause,
             culprit=culprit,
             evidence=exit_text(exit),
-            node=part.allocation.seat.node,
-            at=at,
+            node=seat_report.allocation.seat.node,
+            at=exited_at,
             exit_code=exit.shell_code,
         )
 
 
-def _of_trouble(told: str, cause: Cause) -> FailureKind:
-    """Return the class by the sentence of a shim or an agent."""
-    if told.startswith("setup has failed"):
+def _class_of_trouble(kind: TroubleKind, cause: Cause) -> FailureKind:
+    """Return the class by the kind that a shim or an agent reports."""
+    if kind == TroubleKind.SETUP:
         return FailureKind.SETUP
     return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
 
@@ -351,18 +345,22 @@ def _diagnose_attempt(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     it is read again at each pass, as long as all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
-    seen = {
+    reports_by_node = {
         node: attempt_seen
         for node in attempt.nodes
         if (attempt_seen := seen_at(draft, node, key)) is not None
     }
-    is_whole = len(seen) == len(attempt.nodes)
+    is_whole = len(reports_by_node) == len(attempt.nodes)
     if job.why == StopWhy.TIME:
         known_attempt = (
-            left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
+            left_behind(draft, attempt, job.spec, reports_by_node)
+            if is_whole
+            else attempt
         )
         return attempt if known_attempt == attempt else draft.put_attempt(known_attempt)
-    known_attempt = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
+    known_attempt = (
+        diagnosed(draft, attempt, job.spec, reports_by_node) if is_whole else attempt
+    )
     known_attempt = explained(draft, known_attempt)
     return attempt if known_attempt == attempt else draft.put_attempt(known_attempt)
 
@@ -414,18 +412,21 @@ def _take_saves(
     saves_by_attempt = {
         (save.attempt, save.step): save for save in draft.saves_of(job.id)
     }
-    gone = {
+    quarantined_keys = {
         (s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined
     }
     for save in (
-        stored_save for part in parts if part.seen for stored_save in part.seen.saves
+        stored_save
+        for seat_report in parts
+        if seat_report.seen
+        for stored_save in seat_report.seen.saves
     ):
         key = (save.attempt, save.step)
-        if key in gone:
+        if key in quarantined_keys:
             continue
         if save.quarantined and key in saves_by_attempt:
             _quarantine(draft, job, saves_by_attempt[key], save.quarantined)
-            gone.add(key)
+            quarantined_keys.add(key)
         elif (
             not save.quarantined
             and key not in saves_by_attempt
@@ -439,7 +440,11 @@ def _take_saves(
 
 def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
     """Record the digests that nodes report, in their order and each once."""
-    reported = [part.seen.image for part in parts if part.seen and part.seen.image]
+    reported = [
+        seat_report.seen.image
+        for seat_report in parts
+        if seat_report.seen and seat_report.seen.image
+    ]
     images = tuple(dict.fromkeys((*attempt.images, *filter(is_digest, reported))))
     if images == attempt.images or len(images) > len(attempt.seats):
         return attempt
@@ -450,20 +455,3 @@ def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
     draft.saves.append(replace(save, quarantined=why))
     text = f"{job.spec.name}: checkpoint of step {save.step} does not verify ({why}); set aside"
     draft.tell(EventKind.QUARANTINE, text, job=job.id, attempt=save.attempt)
-
-
-def _rank_exits(part: SeatReport) -> tuple[tuple[int, Exit], ...]:
-    return part.seen.exits if part.seen is not None else ()
-
-
-def _start_time(part: SeatReport) -> float:
-    at = part.seen.started_at if part.seen is not None else None
-    return at if at is not None else part.allocation.since
-
-
-def _last_step(parts: list[SeatReport], attempt: Attempt) -> int | None:
-    steps = [
-        part.seen.progress.step for part in parts if part.seen and part.seen.progress
-    ]
-    steps += [attempt.last_step] if attempt.last_step is not None else []
-    return max(steps, default=None)

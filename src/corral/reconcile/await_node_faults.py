@@ -71,13 +71,17 @@ def explains(condition: NodeCondition, node: NodeId, attempt: Attempt) -> bool:
     The node may no longer know which attempts ended there. In that case the seats of
     the attempt count, from its placing on.
     """
-    until = attempt.ended_at if attempt.ended_at is not None else float("inf")
-    at = condition.noticed_at
-    if not condition.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:
+    ended_at = attempt.ended_at if attempt.ended_at is not None else float("inf")
+    noticed_at = condition.noticed_at
+    if (
+        not condition.confirmed
+        or not _is_open(attempt)
+        or noticed_at > ended_at + CLOCKS_SECONDS
+    ):
         return False
     if condition.attempts:
         return (attempt.job, attempt.number) in condition.attempts
-    if at < attempt.placed_at:
+    if noticed_at < attempt.placed_at:
         return False
     seats = (seat.gpus for seat in attempt.seats if seat.node == node)
     return any(gpus and condition.gpu in (None, *gpus) for gpus in seats)

@@ -143,8 +143,8 @@ class Draft:
         yield from (
             self.jobs.get(id, job) for id, job in self.world.with_deadline().items()
         )
-        new = (job for id, job in self.jobs.items() if id not in self.world.jobs)
-        yield from (job for job in new if job.spec.start_by is not None)
+        new_jobs = (job for id, job in self.jobs.items() if id not in self.world.jobs)
+        yield from (job for job in new_jobs if job.spec.start_by is not None)
 
     def all_nodes(self) -> Mapping[NodeId, Node]:
         """Return the world's own nodes if none is changed: a copy costs as much as the
@@ -234,9 +234,9 @@ class Draft:
         return job
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
-        before = self.attempts.get(attempt.job)
-        if before is not None and before.number != attempt.number:
-            self.replaced.append(before)
+        previous_attempt = self.attempts.get(attempt.job)
+        if previous_attempt is not None and previous_attempt.number != attempt.number:
+            self.replaced.append(previous_attempt)
         self.attempts[attempt.job] = attempt
         return attempt
 
@@ -245,8 +245,8 @@ class Draft:
         once)."""
         current = self.allocations.get(allocation.key, allocation)
         if current.state not in (state, SeatState.RELEASED):
-            gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
-            charged = current.charged or gone
+            is_gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
+            charged = current.charged or is_gone
             moved = replace(current, state=state, since=self.now.wall, charged=charged)
             self.allocations[allocation.key] = moved
 

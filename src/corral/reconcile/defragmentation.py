@@ -36,12 +36,12 @@ def movables_of(
     budget_left = budget - spent_gpu_seconds(receipts, draft.now.wall)
     gangs: list[Movable] = []
     if not _is_somebody_on_the_way(draft):
-        after = draft.now.wall - rule.pause_seconds
-        spared = {receipt.job for receipt in receipts if receipt.seen_at > after}
+        pause_start = draft.now.wall - rule.pause_seconds
+        spared = {receipt.job for receipt in receipts if receipt.seen_at > pause_start}
         spared |= {
             victim.job
-            for some in standing_reservations(draft)
-            for victim in some.victims
+            for reservation in standing_reservations(draft)
+            for victim in reservation.victims
         }
         jobs = (
             job for job in draft.in_states(JobState.RUNNING) if job.id not in spared

@@ -89,10 +89,13 @@ def release(draft: Draft, job: Job) -> None:
     hopeless = never(draft, job.spec)
     if hopeless is not None:
         state = draft.state_of(hopeless.job)
-        why = f"{waits_for([hopeless])}, which can no longer happen"
-        why += f": it is {state}" if state is not None else ""
+        reason = f"{waits_for([hopeless])}, which can no longer happen"
+        reason += f": it is {state}" if state is not None else ""
         draft.move(
-            job, JobEvent.NEVER, reason=why, code=ReasonCode.DEPENDENCY_NEVER_SATISFIED
+            job,
+            JobEvent.NEVER,
+            reason=reason,
+            code=ReasonCode.DEPENDENCY_NEVER_SATISFIED,
         )
     elif is_waiting and held_by(draft, job) is None:
         draft.move(job, JobEvent.RELEASED)
@@ -102,15 +105,15 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
     """A job that has not run by its start_by ends, with a receipt. `why` it waited
     last."""
     starts_by = job.starts_by
-    waiting = job.state.is_waiting
-    if not waiting or starts_by is None or job.started_at is not None:
+    is_waiting = job.state.is_waiting
+    if not is_waiting or starts_by is None or job.started_at is not None:
         return
     if draft.now.wall < starts_by:
         return
-    last = (
+    last_reason = (
         why or held_by(draft, job) or Reason(code=job.reason_code, sentence=job.reason)
     )
-    cause = f"; {last.sentence}" if last.sentence else ""
+    cause = f"; {last_reason.sentence}" if last_reason.sentence else ""
     reason = f"it has not started by {moment_text(starts_by)}, its start_by{cause}"
     draft.receipts.append(
         Receipt(
@@ -133,8 +136,10 @@ def waits_for(afters: Seq[After]) -> str:
     if not afters:
         return ""
     names = list(dict.fromkeys(map(str, afters)))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"it waits for {', '.join(names[:MOST_NAMED])}{more}"
+    remainder_text = (
+        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    )
+    return f"it waits for {', '.join(names[:MOST_NAMED])}{remainder_text}"
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
@@ -146,20 +151,22 @@ def unmet(draft: Draft, spec: JobSpec) -> list[After]:
         if not dependency.any_of_array and not _is_dependency_met(draft, dependency)
     ]
     arrays: dict[str, list[After]] = {}
-    for after in spec.after:
-        if after.any_of_array:
-            arrays.setdefault(after.of, []).append(after)
+    for array_dependency in spec.after:
+        if array_dependency.any_of_array:
+            arrays.setdefault(array_dependency.of, []).append(array_dependency)
     return waits + [
         dependency
-        for parts in arrays.values()
-        for dependency in _unmet_of(draft, parts)
+        for array_conditions in arrays.values()
+        for dependency in _unmet_of(draft, array_conditions)
     ]
 
 
 def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
-    states = [draft.state_of(part.job) for part in parts]
+    states = [draft.state_of(dependency.job) for dependency in parts]
     afters = (
-        after for after, state in zip(parts, states, strict=True) if state not in _OVER
+        candidate
+        for candidate, state in zip(parts, states, strict=True)
+        if state not in _OVER
     )
     waits = next(afters, None)
     if waits is not None:
@@ -169,15 +176,15 @@ def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
 
 def never(draft: Draft, spec: JobSpec) -> After | None:
     """Return a condition of the job that can no longer be met."""
-    for after in unmet(draft, spec):
-        state = draft.state_of(after.job)
-        job = draft.job(after.job)
+    for dependency in unmet(draft, spec):
+        state = draft.state_of(dependency.job)
+        job = draft.job(dependency.job)
         if (
             state is None
             or state in _REACHED[On.ENDED]
             or (job is not None and job.is_final)
         ):
-            return after
+            return dependency
     return None
 
 

@@ -52,14 +52,16 @@ def wanted_of(
         if steps:
             committed.append((key, steps))
     settled: list[AttemptKey] = []
-    for seen in heard.seen if heard is not None else ():
-        over = seen.phase.is_over
-        if seen.key in attempt_keys or _is_unknown(world, seen, over=over):
+    for attempt_report in heard.seen if heard is not None else ():
+        is_over = attempt_report.phase.is_over
+        if attempt_report.key in attempt_keys or _is_unknown(
+            world, attempt_report, over=is_over
+        ):
             continue  # still counted on, or nothing we know: then it is left alone
-        if not over:
-            stop[seen.key] = _fence_order(seen.key)
-        elif not _is_told_of_still(world, seen.key):
-            settled.append(seen.key)
+        if not is_over:
+            stop[attempt_report.key] = _fence_order(attempt_report.key)
+        elif not _is_told_of_still(world, attempt_report.key):
+            settled.append(attempt_report.key)
     return DesiredState(
         cluster=world.cluster,
         version=version,
@@ -112,9 +114,14 @@ def grounds_of(
             world.attempts.get(id),
             world.saves.get(id),
         )
-    for seen in heard.seen if heard is not None else ():
-        id = seen.key[0]
-        grounds += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
+    for attempt_report in heard.seen if heard is not None else ():
+        id = attempt_report.key[0]
+        grounds += (
+            attempt_report.key,
+            attempt_report.phase,
+            world.state_of(id),
+            world.forgot(id),
+        )
     return grounds
 
 
@@ -154,8 +161,10 @@ def _stop_order(job: Job | None, key: AttemptKey) -> Stop:
             why="failed elsewhere",
         )
     save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
-    why = str(job.why or StopWhy.CANCEL)
-    return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
+    stop_reason = str(job.why or StopWhy.CANCEL)
+    return Stop(
+        key=key, grace_seconds=job.spec.grace_seconds, save=save, why=stop_reason
+    )
 
 
 def _time_warning(job: Job, key: AttemptKey) -> TimeWarning:
@@ -169,7 +178,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     lives."""
     spec = job.spec
     node_rank = attempt.nodes.index(node)
-    each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
+    ranks_per_node = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
     addresses = tuple(_node_address(world, id) for id in attempt.nodes)
     begin = attempt.resume_step if attempt.resume_step is not None else -1
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
@@ -184,9 +193,9 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         seat=attempt.seats[node_rank],
         node_rank=node_rank,
         nodes=addresses,
-        first_rank=node_rank * each,
-        ranks=each,
-        world_size=each * len(attempt.seats),
+        first_rank=node_rank * ranks_per_node,
+        ranks=ranks_per_node,
+        world_size=ranks_per_node * len(attempt.seats),
         master_address=addresses[0],
         master_port=attempt.master_port,
         run=spec.run,

@@ -43,12 +43,15 @@ def ending_of(
     if not longer:
         return ExpectedEnd(ends=None, percent=None, kin=0, ends_by=ends_by)
     span, percent = _central_interval(longer)
-    most = None if ends_by is None else max(0.0, ends_by - now)
-    if most is not None:
-        low, high = span
-        span = min(low, most), min(high, most)
-    ends = TimeSpan(low_seconds=span[0], high_seconds=span[1])
-    return ExpectedEnd(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
+    seconds_to_limit = None if ends_by is None else max(0.0, ends_by - now)
+    if seconds_to_limit is not None:
+        lower_seconds, upper_seconds = span
+        span = (
+            min(lower_seconds, seconds_to_limit),
+            min(upper_seconds, seconds_to_limit),
+        )
+    end_span = TimeSpan(low_seconds=span[0], high_seconds=span[1])
+    return ExpectedEnd(ends=end_span, percent=percent, kin=len(longer), ends_by=ends_by)
 
 
 def _by_steps(
@@ -57,9 +60,9 @@ def _by_steps(
     """Until its last step, or its limit if that comes first."""
     if ends_by is not None:
         left_seconds = min(left_seconds, max(0.0, ends_by - now))
-    ends = TimeSpan(low_seconds=left_seconds, high_seconds=left_seconds)
+    end_span = TimeSpan(low_seconds=left_seconds, high_seconds=left_seconds)
     return ExpectedEnd(
-        ends=ends,
+        ends=end_span,
         percent=None,
         kin=0,
         ends_by=ends_by,

@@ -20,8 +20,12 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
     for id in dict.fromkeys(attempt.nodes):
         node = draft.node(id)
         if node is not None:
-            here = failed and id == attempt.failed_on and id not in job.failed_on
-            record = node.record.after(job.owner, failed=here, now=draft.now.wall)
+            is_new_failure = (
+                failed and id == attempt.failed_on and id not in job.failed_on
+            )
+            record = node.record.after(
+                job.owner, failed=is_new_failure, now=draft.now.wall
+            )
             draft.nodes[id] = replace(node, record=record)
 
 
@@ -60,7 +64,7 @@ def _blame_node(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) 
 
 def forget_lemon(before: Node, node: Node) -> Node:
     """Reset the failure record of a node after it is no longer a lemon."""
-    was = any(
+    has_been_lemon = any(
         condition.kind == SignalKind.LEMON and condition.is_live
         for condition in before.conditions
     )
@@ -68,4 +72,4 @@ def forget_lemon(before: Node, node: Node) -> Node:
         condition.kind == SignalKind.LEMON and condition.is_live
         for condition in node.conditions
     )
-    return replace(node, record=NodeRecord()) if was and not still else node
+    return replace(node, record=NodeRecord()) if has_been_lemon and not still else node

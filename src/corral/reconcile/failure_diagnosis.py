@@ -54,13 +54,15 @@ def diagnosed(
         Cause.INFRA,
     ):
         return attempt
-    ends = tuple(_rank_ends(attempt, spec, seen))
-    failure = _diagnose_failure(draft, attempt, ends)
+    rank_ends = tuple(_rank_ends(attempt, spec, seen))
+    failure = _diagnose_failure(draft, attempt, rank_ends)
     if failure is None:
         return attempt
     if _is_the_images(failure, spec):
         failure = replace(failure, kind=FailureKind.PERMISSION, step=None)
-    exit = next((end.exit for end in ends if end.rank == failure.rank), None)
+    exit = next(
+        (rank_end.exit for rank_end in rank_ends if rank_end.rank == failure.rank), None
+    )
     by_full_disk = exit is not None and exit.disk_full and failure.kind in OF_FULL_DISK
     if by_full_disk:
         failure = replace(failure, kind=FailureKind.DISK_FULL, step=None)
@@ -91,8 +93,10 @@ def left_behind(
         )
     if attempt.failure not in (None, FailureKind.CHILD):
         return attempt
-    ends = tuple(replace(end, is_late=True) for end in _rank_ends(attempt, spec, seen))
-    failure = _diagnose_failure(draft, attempt, ends)
+    rank_ends = tuple(
+        replace(rank_end, is_late=True) for rank_end in _rank_ends(attempt, spec, seen)
+    )
+    failure = _diagnose_failure(draft, attempt, rank_ends)
     if failure is None:
         return attempt
     return replace(
@@ -106,14 +110,14 @@ def left_behind(
 
 def _last_output_line(ends: Iterable[RankEnd]) -> str:
     """Return the last line that one of them printed, without the notes of its node."""
-    for end in ends:
+    for rank_end in ends:
         own_lines = [
-            row.partition("[corral]")[0].strip() for row in end.tail.split("\n")
+            row.partition("[corral]")[0].strip() for row in rank_end.tail.split("\n")
         ]
-        if shown := [row for row in own_lines if row]:
-            return "".join(letter for letter in shown[-1] if letter.isprintable())[
-                -PROMPT:
-            ]
+        if printed_lines := [row for row in own_lines if row]:
+            return "".join(
+                letter for letter in printed_lines[-1] if letter.isprintable()
+            )[-PROMPT:]
     return ""
 
 
@@ -124,7 +128,7 @@ def _diagnose_failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure
     yet.
     """
     diagnoses = draft.facts.diagnoses
-    if diagnoses is None or not any(end.tail for end in ends):
+    if diagnoses is None or not any(rank_end.tail for rank_end in ends):
         return failure_of(ends)
     key = (attempt.job, attempt.number)
     diagnosis = diagnoses.get(key)

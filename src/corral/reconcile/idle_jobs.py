@@ -46,12 +46,16 @@ def _update_idle_since(draft: Draft, attempt: Attempt) -> Attempt:
     key = (attempt.job, attempt.number)
     if key not in draft.facts.idle:
         return attempt
-    since = draft.facts.idle[key]
-    if since is None and attempt.idle_since is not None:
+    idle_since = draft.facts.idle[key]
+    if idle_since is None and attempt.idle_since is not None:
         return draft.put_attempt(replace(attempt, idle_since=None, idle_warned_at=None))
-    is_new = since is not None and attempt.idle_since is None
-    if since is not None and is_new and draft.now.wall - since >= NOTED_SECONDS:
-        return draft.put_attempt(replace(attempt, idle_since=since))
+    is_new = idle_since is not None and attempt.idle_since is None
+    if (
+        idle_since is not None
+        and is_new
+        and draft.now.wall - idle_since >= NOTED_SECONDS
+    ):
+        return draft.put_attempt(replace(attempt, idle_since=idle_since))
     return attempt
 
 

@@ -22,16 +22,16 @@ def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B
     """
     _returned_once(draft)
     _under_breaker(draft, health)
-    fresh = {
+    new_nodes = {
         key[2]
         for key, allocation in draft.allocations.items()
         if key not in draft.world.allocations and allocation.state == SeatState.HELD
     }
-    if not fresh:
+    if not new_nodes:
         return
     on_node: dict[NodeId, list[Allocation]] = defaultdict(list)
     for allocation in draft.held():
-        if allocation.seat.node in fresh:
+        if allocation.seat.node in new_nodes:
             on_node[allocation.seat.node].append(allocation)
     for node, allocations in on_node.items():
         _not_over(draft, node, allocations)
@@ -41,10 +41,10 @@ def _returned_once(draft: Draft) -> None:
     for key, allocation in draft.allocations.items():
         known_allocation = draft.world.allocations.get(key)
         job = draft.job(key[0])
-        newest = job is not None and job.attempt == key[1]
+        is_newest = job is not None and job.attempt == key[1]
         if (
             known_allocation is None
-            and not newest
+            and not is_newest
             and allocation.state == SeatState.HELD
         ):
             raise InvariantBroken(f"I8: {key} is held again after it was returned")
@@ -52,7 +52,7 @@ def _returned_once(draft: Draft) -> None:
 
 def _under_breaker(draft: Draft, rules: HealthRules) -> None:
     nodes_by_node = draft.world.nodes
-    fresh = [
+    new_cordons = [
         node.id
         for node in draft.nodes.values()
         if node.is_cordoned_by_health
@@ -62,39 +62,51 @@ def _under_breaker(draft: Draft, rules: HealthRules) -> None:
     ]
     nodes = draft.all_nodes()
     lately = (
-        recent_health_cordons(nodes.values(), draft.now.wall, rules) if fresh else 0
+        recent_health_cordons(nodes.values(), draft.now.wall, rules)
+        if new_cordons
+        else 0
     )
     if lately > rules.most(len(nodes)):
         raise InvariantBroken(
-            f"I16: {lately} of {len(nodes)} nodes would be cordoned: {fresh[:9]}"
+            f"I16: {lately} of {len(nodes)} nodes would be cordoned: {new_cordons[:9]}"
         )
 
 
 def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     node = draft.node(id)
-    used: dict[int, int] = defaultdict(int)
+    used_millis: dict[int, int] = defaultdict(int)
     for allocation in allocations:
         for index in allocation.seat.gpus:
-            used[index] += allocation.seat.gpu_millis // len(allocation.seat.gpus)
-    over = [index for index, millis in used.items() if millis > MILLIS_PER_GPU]
-    if over or node is None:
-        raise InvariantBroken(f"I3: GPU {over} of node {id} would be given twice")
+            used_millis[index] += allocation.seat.gpu_millis // len(
+                allocation.seat.gpus
+            )
+    oversubscribed_gpus = [
+        index for index, millis in used_millis.items() if millis > MILLIS_PER_GPU
+    ]
+    if oversubscribed_gpus or node is None:
+        raise InvariantBroken(
+            f"I3: GPU {oversubscribed_gpus} of node {id} would be given twice"
+        )
     alone = any(allocation.seat.exclusive for allocation in allocations)
     if alone and len(allocations) > 1:
         jobs = sorted({allocation.job for allocation in allocations})
         raise InvariantBroken(
             f"I3: node {id} is exclusive and would be shared by {jobs}"
         )
-    has = node.inventory
-    for what, total in (
-        ("cpu_millis", has.cpu_millis - has.taken_cpu_millis),
-        ("memory_bytes", has.memory_bytes - has.taken_memory_bytes),
+    inventory = node.inventory
+    for resource_name, total in (
+        ("cpu_millis", inventory.cpu_millis - inventory.taken_cpu_millis),
+        ("memory_bytes", inventory.memory_bytes - inventory.taken_memory_bytes),
     ):
-        amount_total = sum(getattr(allocation.seat, what) for allocation in allocations)
-        fresh = any(
+        amount_total = sum(
+            getattr(allocation.seat, resource_name) for allocation in allocations
+        )
+        has_new_seats = any(
             allocation.key not in draft.world.allocations
-            and getattr(allocation.seat, what)
+            and getattr(allocation.seat, resource_name)
             for allocation in allocations
         )
-        if fresh and amount_total > total:
-            raise InvariantBroken(f"I3: {what} of node {id}: {amount_total} of {total}")
+        if has_new_seats and amount_total > total:
+            raise InvariantBroken(
+                f"I3: {resource_name} of node {id}: {amount_total} of {total}"
+            )

@@ -19,16 +19,20 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
 
     `spared`: jobs that a submission names which is not taken in yet.
     """
-    ended = draft.world.ended_at
-    too_many = len(ended) - keep.jobs
+    end_times = draft.world.ended_at
+    too_many = len(end_times) - keep.jobs
     latest = draft.now.wall - keep.seconds  # what ended before is too old
-    if too_many <= 0 and min(ended.values(), default=latest) >= latest:
+    if too_many <= 0 and min(end_times.values(), default=latest) >= latest:
         return
     needed = spared | set(_referenced_jobs(draft))
-    free = ((at, id) for id, at in ended.items() if id not in needed)
-    oldest = enumerate(nsmallest(MOST_AT_ONCE, free))
+    removable_jobs = (
+        (ended_at, id) for id, ended_at in end_times.items() if id not in needed
+    )
+    oldest = enumerate(nsmallest(MOST_AT_ONCE, removable_jobs))
     draft.forgotten += [
-        id for place, (at, id) in oldest if place < too_many or at < latest
+        id
+        for age_rank, (ended_at, id) in oldest
+        if age_rank < too_many or ended_at < latest
     ]
 
 
@@ -46,4 +50,4 @@ def _referenced_jobs(draft: Draft) -> Iterator[JobId]:
         if receipt.seen_at > draft.now.wall - DAY_SECONDS:
             yield receipt.job
     for heard in draft.facts.nodes.values():
-        yield from (seen.key[0] for seen in heard.seen)
+        yield from (attempt_report.key[0] for attempt_report in heard.seen)

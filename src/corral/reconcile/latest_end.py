@@ -37,8 +37,8 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
         (*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of
     ):
         attempt = draft.attempt(job.id)
-        until = inf if attempt is None else until_of(draft, job, attempt)
-        if attempt is None or until == inf:
+        ends_at = inf if attempt is None else until_of(draft, job, attempt)
+        if attempt is None or ends_at == inf:
             continue
         spec = job.spec
         seats = tuple(
@@ -53,7 +53,7 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
             SeatEnd(
                 job=job.id,
                 seats=seats,
-                until=until,
+                until=ends_at,
                 holding=holding,
                 kin=spec.kin,
                 apart_from=spec.place.apart_from,

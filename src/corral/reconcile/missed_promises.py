@@ -24,8 +24,8 @@ def why_late(draft: Draft, before: Reservation) -> str:
             return f"node {seat.node} takes no work now"
     late = []
     for job, attempt in _in_the_way(draft, before):
-        until = until_of(draft, job, attempt)
-        if until <= draft.now.wall or until > latest + SAME_SECONDS:
+        ends_at = until_of(draft, job, attempt)
+        if ends_at <= draft.now.wall or ends_at > latest + SAME_SECONDS:
             late.append((job, attempt))
     for job, attempt in late:
         if attempt.placed_at <= before.since or _was_to_be_gone(job, attempt, latest):

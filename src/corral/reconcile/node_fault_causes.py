@@ -30,9 +30,9 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
     ]
     if not explained_faults:
         return attempt
-    ended = attempt.ended_at or 0.0
+    ended_at = attempt.ended_at or 0.0
     node, condition, rule = min(
-        explained_faults, key=lambda one: abs(ended - one[1].noticed_at)
+        explained_faults, key=lambda one: abs(ended_at - one[1].noticed_at)
     )
     if not rule.is_machine:
         return replace(
@@ -65,8 +65,8 @@ def _find_explanation(
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None
-    before = attempt.ended_at - condition.noticed_at
-    rule = explanation(failed, attempt.exit_code, condition, before)
+    lead_seconds = attempt.ended_at - condition.noticed_at
+    rule = explanation(failed, attempt.exit_code, condition, lead_seconds)
     if rule is None or (node.id != attempt.failed_on and not rule.anywhere):
         return None
     if condition.gpu is None:

@@ -74,7 +74,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     ]
     if not verdicts:
         return set()
-    ended: set[JobId] = set()
+    ended_jobs: set[JobId] = set()
     breaker, allocations_by_node, open_ends = (
         _Breaker(draft, rules),
         AllocationsByNode(draft),
@@ -83,30 +83,34 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     # the worst ask the breaker first
     for verdict in sorted(verdicts, key=lambda one: one.urgency):
         node = _set_restriction(draft, verdict.node, rules, breaker)
-        before = nodes[node.id]
-        if node is not before:
+        previous_node = nodes[node.id]
+        if node is not previous_node:
             draft.nodes[node.id] = node
             draft.is_urgent |= (node.cordoned, node.suspect) != (
-                before.cordoned,
-                before.suspect,
+                previous_node.cordoned,
+                previous_node.suspect,
             )
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
-            ended |= _end_jobs(
+            ended_jobs |= _end_jobs(
                 draft, node, verdict.struck, allocations_by_node.take(node.id)
             )
         # Also for a suspect: it affects no job.
         if verdict.struck and rules.mode == "enforce":
-            ended |= _explain_ends(draft, node, verdict.struck, open_ends)
-    return ended
+            ended_jobs |= _explain_ends(draft, node, verdict.struck, open_ends)
+    return ended_jobs
 
 
 def _judge_node(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
     types = {gpu.index: gpu.type for gpu in node.inventory.gpus}
-    new = [
+    noticed_faults = [
         _noticed_from_signal(draft, signal) for signal in draft.noticed.get(node.id, ())
     ]
     conditions, struck = judge_conditions(
-        node.conditions, new, draft.now.wall, rules, lambda gpu: _gpu_family(types, gpu)
+        node.conditions,
+        noticed_faults,
+        draft.now.wall,
+        rules,
+        lambda gpu: _gpu_family(types, gpu),
     )
     if conditions != node.conditions:
         _record_fault_events(draft, node, conditions)
@@ -131,16 +135,16 @@ def _record_fault_events(
     draft: Draft, node: Node, conditions: Sequence[NodeCondition]
 ) -> None:
     """Record events of faults that got worse, and of those that passed."""
-    before = {condition.key: condition for condition in node.conditions}
+    previous_conditions = {condition.key: condition for condition in node.conditions}
     for condition in conditions:
-        old = before.get(condition.key)
+        old_condition = previous_conditions.get(condition.key)
         if (
             condition.is_live
             and condition.restriction != Restriction.OPEN
             and (
-                old is None
-                or old.remedy != condition.remedy
-                or old.restriction != condition.restriction
+                old_condition is None
+                or old_condition.remedy != condition.remedy
+                or old_condition.restriction != condition.restriction
             )
         ):
             line = mending(condition, node)
@@ -152,9 +156,9 @@ def _record_fault_events(
             )
         if (
             not condition.is_live
-            and old is not None
-            and old.is_live
-            and old.restriction != Restriction.OPEN
+            and old_condition is not None
+            and old_condition.is_live
+            and old_condition.restriction != Restriction.OPEN
         ):
             text = f"node {node.id}: {condition.where or 'the node'} recovered: {condition.text}"
             draft.tell(EventKind.MENDED, text, node=node.id)
@@ -183,19 +187,22 @@ def _set_restriction(
     if node.suspect:
         return node  # a person decides
     if rules.mode == "observe" or not breaker.take():
-        what = (
+        outcome_text = (
             "would be cordoned"
             if rules.mode == "observe"
             else "is held back by the breaker"
         )
-        text = f"node {node.id} {what}: {_health_reason(node)}; corral node cordon --suspects"
+        text = (
+            f"node {node.id} {outcome_text}: {_health_reason(node)}; corral node cordon "
+            "--suspects"
+        )
         draft.tell(EventKind.SUSPECT, text, node=node.id)
         return replace(node, suspect=True)
     draining = restriction == Restriction.DRAIN
-    word = EventKind.DRAIN if draining else EventKind.CORDON
+    event_kind = EventKind.DRAIN if draining else EventKind.CORDON
     draft.tell(
-        word,
-        f"node {node.id}: {word}, by its health: {_health_reason(node)}",
+        event_kind,
+        f"node {node.id}: {event_kind}, by its health: {_health_reason(node)}",
         node=node.id,
     )
     return replace(
@@ -236,7 +243,7 @@ def _end_jobs(
     """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose
     ranks had failed before, who is charged already, is not among them
     (`_explain_ends`)."""
-    ended: set[JobId] = set()
+    ended_jobs: set[JobId] = set()
     for strike in struck:
         for allocation in (seat for seat in held if _is_on(seat, strike)):
             job, attempt = draft.job(allocation.job), draft.attempt(allocation.job)
@@ -246,9 +253,9 @@ def _end_jobs(
                 continue
             if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
                 _end_attempt(draft, job, attempt, node, strike.condition)
-                ended.add(job.id)
-    draft.is_urgent |= bool(ended)
-    return ended
+                ended_jobs.add(job.id)
+    draft.is_urgent |= bool(ended_jobs)
+    return ended_jobs
 
 
 def _explain_ends(
@@ -274,7 +281,7 @@ def _explain_ends(
 def _end_attempt(
     draft: Draft, job: Job, attempt: Attempt, node: Node, condition: NodeCondition
 ) -> None:
-    culprit, why = culprit_of(node, condition), condition.text
+    culprit, evidence = culprit_of(node, condition), condition.text
     failure = (
         FailureKind.GPU_FAULT if condition.gpu is not None else FailureKind.CLUSTER
     )
@@ -286,7 +293,7 @@ def _end_attempt(
         attempt,
         cause=Cause.INFRA,
         culprit=culprit,
-        evidence=why,
+        evidence=evidence,
         node=node.id,
         failure=failure,
         at=attempt.ended_at,
@@ -295,7 +302,7 @@ def _end_attempt(
         draft.move(
             job,
             JobEvent.RANKS_FAILED,
-            reason=f"{culprit}: {why}",
+            reason=f"{culprit}: {evidence}",
             code=ReasonCode.NODE_FAULT,
         )
 

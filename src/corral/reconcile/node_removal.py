@@ -58,5 +58,5 @@ def see_gone(draft: Draft) -> None:
 
 def _let_go(draft: Draft, node: NodeId) -> None:
     draft.remove(node)
-    others = {id: heard for id, heard in draft.facts.nodes.items() if id != node}
-    draft.facts = replace(draft.facts, nodes=others)
+    other_nodes = {id: heard for id, heard in draft.facts.nodes.items() if id != node}
+    draft.facts = replace(draft.facts, nodes=other_nodes)

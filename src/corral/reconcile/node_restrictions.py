@@ -45,12 +45,12 @@ def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
             node, cordoned=True, draining=draining, cordoned_by=BY_HEALTH, suspect=False
         )
         condition = node.worst
-        word, why = (
+        event_kind, reason = (
             EventKind.DRAIN if draining else EventKind.CORDON,
             condition.says if condition is not None else "",
         )
-        text = f"node {node.id}: {word}, asked by {request.by} for all suspects: {why}"
-        draft.tell(word, text, node=node.id)
+        text = f"node {node.id}: {event_kind}, asked by {request.by} for all suspects: {reason}"
+        draft.tell(event_kind, text, node=node.id)
 
 
 def _reopen_node(node: Node) -> Node:

@@ -51,16 +51,20 @@ def see_nodes(draft: Draft) -> set[JobId]:
 def _take_in(draft: Draft, heard: NodeFacts) -> bool:
     """A node that says who it is. True for another boot: all that ran there before is
     gone."""
-    old = draft.node(heard.node)
-    if old is not None and _says_the_same(heard, old):
+    known_node = draft.node(heard.node)
+    if known_node is not None and _says_the_same(heard, known_node):
         return False
-    if old is None:
+    if known_node is None:
         draft.tell(EventKind.NODE_JOINED, f"node {heard.node} joined", node=heard.node)
-        old = Node(id=heard.node, since=draft.now.wall)
-    rebooted = old.boot not in ("", heard.boot)
-    conditions = booted(old.conditions, draft.now.wall) if rebooted else old.conditions
+        known_node = Node(id=heard.node, since=draft.now.wall)
+    rebooted = known_node.boot not in ("", heard.boot)
+    conditions = (
+        booted(known_node.conditions, draft.now.wall)
+        if rebooted
+        else known_node.conditions
+    )
     draft.nodes[heard.node] = replace(
-        old,
+        known_node,
         boot=heard.boot,
         inventory=heard.inventory,
         address=heard.address,
@@ -76,8 +80,10 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
 def _says_the_same(heard: NodeFacts, old: Node) -> bool:
     """Told by the object first: an inventory is long, and a thousand nodes are looked
     at."""
-    same = heard.inventory is old.inventory or heard.inventory == old.inventory
-    return same and (heard.boot, heard.address) == (old.boot, old.address)
+    has_same_inventory = (
+        heard.inventory is old.inventory or heard.inventory == old.inventory
+    )
+    return has_same_inventory and (heard.boot, heard.address) == (old.boot, old.address)
 
 
 def _apply_verdict(
@@ -104,8 +110,8 @@ def _apply_verdict(
         touched |= _replace_silent_work(draft, id, verdict, held)
     if touched:
         now = draft.node(id) or node
-        lost = sorted({*now.lost_jobs, *touched})[:MOST_LOST_JOBS]
-        draft.nodes[id] = replace(now, lost_jobs=tuple(lost))
+        lost_jobs = sorted({*now.lost_jobs, *touched})[:MOST_LOST_JOBS]
+        draft.nodes[id] = replace(now, lost_jobs=tuple(lost_jobs))
     return touched
 
 
@@ -202,11 +208,11 @@ def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
     there."""
     heard = draft.facts.nodes.get(node)
     key = (attempt.job, attempt.number)
-    for seen in heard.seen if heard is not None else ():
+    for attempt_report in heard.seen if heard is not None else ():
         if (
-            seen.key == key
-            and seen.progress is not None
+            attempt_report.key == key
+            and attempt_report.progress is not None
             and key[0] not in draft.facts.unrecordable
         ):
-            step = max(seen.progress.step, attempt.last_step or 0)
+            step = max(attempt_report.progress.step, attempt.last_step or 0)
             draft.put_attempt(replace(attempt, last_step=step))

@@ -60,28 +60,28 @@ class Expects(TypedDict, total=False):
 def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     """Place what fits, and answer with the reason of every job that waits."""
     memo.look(draft)
-    over = judge_budgets(draft, memo.held)
+    spent_queues = judge_budgets(draft, memo.held)
     if draft.facts.placing is not None:
         return _take_chosen(draft, memo, draft.facts.placing)
-    waiting = queued_gangs(draft, over, memo.queued)
-    if not waiting and not draft.tree.below_service:
+    waiting_gangs = queued_gangs(draft, spent_queues, memo.queued)
+    if not waiting_gangs and not draft.tree.below_service:
         return Reasons()
-    standing = memo.standing_of(draft, over)
-    claims = claims_of(standing, waiting)
+    standing = memo.standing_of(draft, spent_queues)
+    claims = claims_of(standing, waiting_gangs)
     decision = decide(
         memo.floor,
-        waiting,
+        waiting_gangs,
         fleet=memo.fleet,
         now=draft.now.wall,
         running_of_array=_running_per_array(draft),
         standing=standing,
         learned=learned,
-        running=lambda: roster_of(draft, memo.live, standing, over),
+        running=lambda: roster_of(draft, memo.live, standing, spent_queues),
         reserved=reserved_of(draft),
         ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
         shares=memo.queued.shares,
-        movable=_relocation_source(draft, over, memo),
+        movable=_relocation_source(draft, spent_queues, memo),
         lent=lambda: lent_to(draft, memo.live),
     )
     for placed in decision.placed:
@@ -98,11 +98,11 @@ def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId
     if draft.facts.placing is not None:
         return
     memo.look(draft)
-    over = judge_budgets(draft, memo.held)
-    waiting = queued_gangs(draft, over, memo.queued)
-    standing = memo.standing_of(draft, over)
+    spent_queues = judge_budgets(draft, memo.held)
+    waiting_gangs = queued_gangs(draft, spent_queues, memo.queued)
+    standing = memo.standing_of(draft, spent_queues)
     keys = PriorityKeys(standing.tree, learned)
-    runs, now = waiting.runs(frozenset()), draft.now.wall
+    runs, now = waiting_gangs.runs(frozenset()), draft.now.wall
     line = QueueLine(runs, standing, keys, now, lambda: lent_to(draft, memo.live))
     yield from (gang.job for gang in in_order(line))
 
@@ -193,11 +193,11 @@ def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
     """
     if not spec.place.exclusive:
         return 0
-    least = min(shape.resources.gpus for shape in spec.shapes)
+    min_gpus = min(shape.resources.gpus for shape in spec.shapes)
     sizes = (
         len(node.inventory.gpus) for node in nodes if spec.place.admits(node.labels)
     )
-    return min((size for size in sizes if size >= least), default=0)
+    return min((size for size in sizes if size >= min_gpus), default=0)
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:
@@ -289,12 +289,12 @@ def _start_job(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
             f"{pinned_to}"
         )
         draft.tell(EventKind.PINNED, text, job=job.id, node=pinned_to)
-    where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
+    seats_text = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
     waited = max(0.0, draft.now.wall - job.since)
     draft.move(
         job,
         JobEvent.PLACED,
-        reason=f"on {where} after waiting {duration_text(waited)}",
+        reason=f"on {seats_text} after waiting {duration_text(waited)}",
         code=ReasonCode.PLACED,
         attempt=number,
         pinned_to=pinned_to,

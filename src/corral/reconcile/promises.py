@@ -57,7 +57,7 @@ def take_promises(draft: Draft, decision: Decision) -> None:
     # Other jobs stop for these: that is reported instead.
     reserved = {reserved_job.job for reserved_job in decision.reserved}
     for promise in decision.promised:
-        before = reservations_by_job.pop(promise.job, None)
+        previous_promise = reservations_by_job.pop(promise.job, None)
         row = Reservation(
             job=promise.job,
             shape=promise.shape,
@@ -67,15 +67,15 @@ def take_promises(draft: Draft, decision: Decision) -> None:
             latest_start=promise.start,
             after=promise.after,
         )
-        if before is None or _is_news(before, row):
+        if previous_promise is None or _is_news(previous_promise, row):
             draft.reservations[row.job] = row
-            _record_promise(draft, before, row)
+            _record_promise(draft, previous_promise, row)
     for reservation in reservations_by_job.values():
         if reservation.job not in placed:
-            ended = replace(reservation, ended=why_late(draft, reservation))
-            draft.reservations[reservation.job] = ended
+            ended_reservation = replace(reservation, ended=why_late(draft, reservation))
+            draft.reservations[reservation.job] = ended_reservation
             if reservation.job not in reserved:
-                _tell_ended(draft, ended)
+                _tell_ended(draft, ended_reservation)
 
 
 def _is_news(before: Reservation, row: Reservation) -> bool:
@@ -83,8 +83,8 @@ def _is_news(before: Reservation, row: Reservation) -> bool:
     assert before.latest_start is not None
     assert row.latest_start is not None
     moved_seconds = abs(row.latest_start - before.latest_start)
-    same = replace(row, latest_start=before.latest_start) == before
-    return not same or moved_seconds > SAME_SECONDS
+    is_same_promise = replace(row, latest_start=before.latest_start) == before
+    return not is_same_promise or moved_seconds > SAME_SECONDS
 
 
 def _record_promise(draft: Draft, before: Reservation | None, row: Reservation) -> None:
@@ -114,7 +114,7 @@ def _tell_ended(draft: Draft, ended: Reservation) -> None:
 
 def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with a promise say so with the names of those they wait for."""
-    over = {
+    reasons_by_job = {
         standing_reservation.job: Reason(
             code=ReasonCode.PROMISED,
             sentence=_promise_text(draft, standing_reservation),
@@ -126,7 +126,7 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
         if standing_reservation.latest_start is not None
         and standing_reservation.job in reasons
     }
-    return reasons.instead(over) if over else reasons
+    return reasons.instead(reasons_by_job) if reasons_by_job else reasons
 
 
 def _promise_text(draft: Draft, one: Reservation) -> str:

@@ -14,16 +14,16 @@ def set_queues(draft: Draft, request: StoredRequest, asked: SetQueues) -> None:
 
     If a change accepted meanwhile makes the tree impossible, record the refusal.
     """
-    before = draft.tree
+    previous_tree = draft.tree
     try:
-        tree = tree_of(before, asked, request.at)
+        tree = tree_of(previous_tree, asked, request.at)
     except ValueError as error:
         draft.tell(
             EventKind.QUEUES_REFUSED,
             f"the queues that {request.by} asked for cannot be: {error}",
         )
         return
-    if tree != before:
+    if tree != previous_tree:
         draft.queues = tree
         draft.tell(
             EventKind.QUEUES,

@@ -171,10 +171,10 @@ def _run_guarded_step(
 def _hold_unrecordable(draft: Draft) -> None:
     """A job that waits, and of which no store can hold what is to be recorded, is
     held."""
-    for id, why in draft.facts.unrecordable.items():
+    for id, reason in draft.facts.unrecordable.items():
         if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
             draft.move(
-                job, JobEvent.QUARANTINED, reason=why, code=ReasonCode.UNRECORDABLE
+                job, JobEvent.QUARANTINED, reason=reason, code=ReasonCode.UNRECORDABLE
             )
 
 

@@ -3,8 +3,8 @@ gone."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.node import Liveness
-from corral.reconcile.attempts import seen_at
 from corral.reconcile.changeset import Draft
+from corral.reconcile.seat_reports import seen_at
 
 
 def see_stale(draft: Draft) -> None:
@@ -15,11 +15,11 @@ def see_stale(draft: Draft) -> None:
         for held_allocation in draft.held()
         if _is_stale(draft, held_allocation)
     ]:
-        seen = seen_at(
+        attempt_report = seen_at(
             draft, allocation.seat.node, (allocation.job, allocation.attempt)
         )
         node = draft.node(allocation.seat.node)
-        if seen is not None and seen.phase.is_over:
+        if attempt_report is not None and attempt_report.phase.is_over:
             draft.seat_to(allocation, SeatState.RELEASED)
         elif node is not None and node.liveness == Liveness.ALIVE:
             draft.seat_to(allocation, SeatState.STOPPING)

@@ -20,7 +20,6 @@ from corral.domain.run_history import (
     stem_of,
 )
 from corral.reconcile.attained_service import ended_before, live_of, restart_seconds
-from corral.reconcile.attempts import seen_at
 from corral.reconcile.cache.capacity import suspicion_of
 from corral.reconcile.cache.waiting_jobs import OfNodes
 from corral.reconcile.changeset import Draft, Now
@@ -28,6 +27,7 @@ from corral.reconcile.latest_end import holds_seconds
 from corral.reconcile.placement import waiting_of
 from corral.reconcile.preemption.reservations import reserved_of
 from corral.reconcile.promises import promised_of
+from corral.reconcile.seat_reports import seen_at
 from corral.reconcile.usage import held_now, judge_budgets, past_of, stripped_of
 from corral.replay.conformal_interval import (
     MISS,
@@ -91,13 +91,18 @@ def foretell(
         since=_last_change(draft, question.runs),
         is_within=is_within,
     )
-    most = _promised_seconds(present, job.id)
-    drawn = _cap_drawn_waits(most, plays.draw(present, lives, RUNS, FIRST_PART))
+    max_wait_seconds = _promised_seconds(present, job.id)
+    drawn = _cap_drawn_waits(
+        max_wait_seconds, plays.draw(present, lives, RUNS, FIRST_PART)
+    )
     record = record_of(question.told)
     starts = _central_interval(drawn)
     median = quantile(_ranked_waits(drawn), 0.5)
     interval = told_interval(starts, record)
-    interval = Interval(low=min(interval.low, most), high=min(interval.high, most))
+    interval = Interval(
+        low=min(interval.low, max_wait_seconds),
+        high=min(interval.high, max_wait_seconds),
+    )
     job_ids = {
         id
         for id, knowledge in lives.items()
@@ -158,8 +163,8 @@ class _Plays:
 def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
     """Return when a job last moved or ended (wall clock); never later than now."""
     moved = [job.since for job in draft.all_jobs()]
-    ended = [ran.ended_at for ran in runs]
-    return min(draft.now.wall, max([*moved, *ended], default=draft.now.wall))
+    end_times = [ran.ended_at for ran in runs]
+    return min(draft.now.wall, max([*moved, *end_times], default=draft.now.wall))
 
 
 def _ranked_waits(drawn: Iterable[Drawn]) -> list[float]:
@@ -171,11 +176,12 @@ def _central_interval(drawn: Sequence[Drawn]) -> Interval:
     """The middle four fifths of the starts. Those that were cut are at least as late as
     they were followed, which is all that the lower end may lean on; the upper is the
     horizon as soon as it would lean on one of them."""
-    least = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
+    lower_seconds = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
     waits = _ranked_waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
     return Interval(
-        low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high
+        low=lower_seconds,
+        high=HORIZON_SECONDS if is_open else drawn_interval(waits).high,
     )
 
 
@@ -252,9 +258,11 @@ def _end_span(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
     interval = _central_interval(
         [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
     )
-    low = max(told.low, interval.low + told.low - starts.low)
-    high = max(low, told.high, interval.high + told.high - starts.high)
-    return _time_span(Interval(low=low, high=high))
+    lower_seconds = max(told.low, interval.low + told.low - starts.low)
+    upper_seconds = max(
+        lower_seconds, told.high, interval.high + told.high - starts.high
+    )
+    return _time_span(Interval(low=lower_seconds, high=upper_seconds))
 
 
 def _forecast_row(
@@ -288,32 +296,39 @@ def _suggest_changes(
     suggestions: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
     for number, (change, spec) in enumerate(changes, start=1):
-        part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
-        if not plays.is_within(part):
+        time_share = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
+        if not plays.is_within(time_share):
             continue
         holds = holds_seconds(spec)
-        waiting = [
+        waiting_gangs = [
             replace(gang, shapes=spec.shapes, queue=spec.queue, holds_seconds=holds)
             if gang.job == job.id
             else gang
             for gang in present.waiting
         ]
-        changed = replace(present, waiting=waiting)
-        other = {**lives, job.id: _knowledge_of_job(replace(job, spec=spec), 0.0)}
-        other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
+        changed = replace(present, waiting=waiting_gangs)
+        changed_lives = {
+            **lives,
+            job.id: _knowledge_of_job(replace(job, spec=spec), 0.0),
+        }
+        other_drawn = plays.draw(changed, changed_lives, RUNS_INSTEAD, time_share)
         waits = _ranked_waits(other_drawn)
-        then = told_interval(_central_interval(other_drawn), record)
+        changed_interval = told_interval(_central_interval(other_drawn), record)
         if all(
             drawn.wait_seconds < NOW_SECONDS and not drawn.is_cut
             for drawn in other_drawn
         ):
             # the next pass places it, whatever comes
-            then = Interval(low=0.0, high=0.0)
-        is_sooner = then.low <= told.low and then.high <= told.high and then != told
+            changed_interval = Interval(low=0.0, high=0.0)
+        is_sooner = (
+            changed_interval.low <= told.low
+            and changed_interval.high <= told.high
+            and changed_interval != told
+        )
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
             instead = ChangeSuggestion(
-                change=change, starts=_time_span(then), stops=stops
+                change=change, starts=_time_span(changed_interval), stops=stops
             )
             suggestions.append((quantile(waits, 0.5), instead))
     return tuple(
@@ -350,14 +365,14 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
     """The cluster as the scheduler sees it now, and what is known of how long its jobs
     run."""
     charged_allocations = list(held_now(draft))
-    over = judge_budgets(draft, charged_allocations)
-    waiting = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
+    spent_queues = judge_budgets(draft, charged_allocations)
+    queued_jobs = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
     on_nodes = [
         (job, attempt)
         for job in draft.all_jobs()
         if job.state.is_on_nodes and (attempt := draft.attempt(job.id)) is not None
     ]
-    lives = {job.id: _knowledge_of_job(job, 0.0) for job in waiting}
+    lives = {job.id: _knowledge_of_job(job, 0.0) for job in queued_jobs}
     lives |= {
         job.id: _knowledge_of_job(
             job,
@@ -375,17 +390,19 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
         tree=draft.tree,
         past=past_of(draft, charged_allocations),
         holders=[
-            _seat_holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
+            _seat_holder(
+                draft, job, attempt, waiting_of(draft, job, spent_queues, of_nodes)
+            )
             for job, attempt in on_nodes
         ],
-        waiting=[waiting_of(draft, job, over, of_nodes) for job in waiting],
+        waiting=[waiting_of(draft, job, spent_queues, of_nodes) for job in queued_jobs],
         reserved=reserved_of(draft),
         promised=promised_of(draft),
         closed=frozenset(nodes.keys() - heard),
         suspicion={
             id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()
         },
-        stripped=stripped_of(draft, over),
+        stripped=stripped_of(draft, spent_queues),
         debts=draft.debts_now(),
     )
     return present, lives
@@ -395,16 +412,16 @@ def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
     """Until the last step of its training loop, as its nodes report; None without
     one."""
     key = (job.id, attempt.number)
-    seen = [seen_at(draft, node, key) for node in attempt.nodes]
+    attempt_reports = [seen_at(draft, node, key) for node in attempt.nodes]
     beats = [
         attempt.progress
-        for attempt in seen
+        for attempt in attempt_reports
         if attempt is not None and attempt.progress is not None
     ]
-    newest = max(beats, key=lambda beat: beat.step, default=None)
+    newest_beat = max(beats, key=lambda beat: beat.step, default=None)
     return (
-        newest.left_seconds
-        if newest is not None and job.state == JobState.RUNNING
+        newest_beat.left_seconds
+        if newest_beat is not None and job.state == JobState.RUNNING
         else None
     )
 
@@ -453,6 +470,6 @@ def _frees_at(draft: Draft, job: Job) -> float:
     and a little; if that is over, or there is no save, at the end of its grace
     period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
-    over = max(now, job.since + job.spec.grace_seconds)
-    saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else over
-    return saved if now < saved < over else over
+    grace_ends_at = max(now, job.since + job.spec.grace_seconds)
+    saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else grace_ends_at
+    return saved if now < saved < grace_ends_at else grace_ends_at

@@ -102,13 +102,19 @@ def charge(draft: Draft) -> None:
     """Write down what each allocation that this draft lets go has cost."""
     types: Mapping[NodeId, Sequence[str]] | None = None
     for key, allocation in draft.allocations.items():
-        before = draft.world.allocations.get(key)
-        if before is None or before.charged or not allocation.charged:
+        previous_allocation = draft.world.allocations.get(key)
+        if (
+            previous_allocation is None
+            or previous_allocation.charged
+            or not allocation.charged
+        ):
             continue
         job = draft.job(allocation.job)
         if job is not None:
             types = types or types_of(draft)
-            _charge_usage(draft, _quota_holding(job, allocation, types), before.began)
+            _charge_usage(
+                draft, _quota_holding(job, allocation, types), previous_allocation.began
+            )
 
 
 def _charge_usage(draft: Draft, holding: QuotaHolding, began: float) -> None:
@@ -158,11 +164,11 @@ def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
     """Return what was spent and given back in the present period; nothing yet in a new
     one."""
     budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
-    since = budget.period_start(draft.now.wall)
+    period_start = budget.period_start(draft.now.wall)
     return (
         budget_spent
-        if budget_spent is not None and budget_spent.since == since
-        else BudgetSpent(queue=name, since=since)
+        if budget_spent is not None and budget_spent.since == period_start
+        else BudgetSpent(queue=name, since=period_start)
     )
 
 
@@ -222,13 +228,13 @@ def judge_budgets(
 
     One event is recorded for each such queue, and for each new period.
     """
-    over = set()
+    spent_queues = set()
     for name, spent in spent_now(draft, held).items():
         queue = draft.tree.queue(name)
         assert queue.budget is not None
         is_over = is_spent(queue.budget, spent, draft.now.wall)
         if is_over:
-            over.add(name)
+            spent_queues.add(name)
         budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
         was_over = budget_spent is not None and budget_spent.demoted
         if is_over != was_over:
@@ -238,7 +244,7 @@ def judge_budgets(
                 EventKind.BUDGET_SPENT if is_over else EventKind.BUDGET_RENEWED,
                 _budget_text(queue, is_over),
             )
-    return frozenset(over)
+    return frozenset(spent_queues)
 
 
 def _budget_text(queue: Queue, is_over: bool) -> str:

@@ -65,7 +65,10 @@ class ReplayOutcome:
         """Seconds from submission to end that were not the job's own run time."""
         work = self.workload
         rows = zip(self.ended, work.submits, work.durations, strict=True)
-        return [max(0.0, end - begun - own_seconds) for end, begun, own_seconds in rows]
+        return [
+            max(0.0, end_time - begun - own_seconds)
+            for end_time, begun, own_seconds in rows
+        ]
 
 
 def compiles_first() -> bool:
@@ -208,10 +211,10 @@ def _similar_job_groups(workload: Workload) -> tuple[list[list[int]], int]:
 
 
 def _float_column(values: Sequence[float]) -> Any:
-    made = column(len(values), "float")
-    for at, value in enumerate(values):
-        made[at] = value
-    return made
+    float_array = column(len(values), "float")
+    for row_index, value in enumerate(values):
+        float_array[row_index] = value
+    return float_array
 
 
 def _list_of_column(values: Any) -> list[Any]:

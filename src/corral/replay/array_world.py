@@ -131,10 +131,10 @@ def note_start(world: ReplayWorld, state: PassState, log: ReplayLog, job: int) -
     pool = state.pool
     seat = pool.first_seat[job] if log.rows > 0 else NOBODY
     while seat != NOBODY:
-        at = log.count[0]
+        log_row = log.count[0]
         note(world, state, log, BEGAN_ON, job)
-        log.node[at] = pool.seat_node[seat]
-        log.gpus[at] = pool.seat_gpus[seat]
+        log.node[log_row] = pool.seat_node[seat]
+        log.gpus[log_row] = pool.seat_gpus[seat]
         seat = pool.seat_next[seat]
 
 
@@ -144,13 +144,13 @@ def note(
 ) -> None:
     if log.rows == 0:
         return
-    at = log.count[0]
-    log.at[at] = world.number[NOW]
-    log.kind[at] = kind
-    log.job[at] = job
-    log.node[at] = NOBODY
-    log.gpus[at] = 0
-    log.service[at] = state.jobs.attained[job]
+    log_row = log.count[0]
+    log.at[log_row] = world.number[NOW]
+    log.kind[log_row] = kind
+    log.job[log_row] = job
+    log.node[log_row] = NOBODY
+    log.gpus[log_row] = 0
+    log.service[log_row] = state.jobs.attained[job]
     log.count[0] += 1
 
 
@@ -165,17 +165,19 @@ def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
         return
     world.number[HELD] += seconds * pool.total[USED]
     wide = world.horizon / WINDOWS
-    at, end, window = begun, min(now, world.horizon), int(begun / wide)
-    while at < end and window < WINDOWS:
-        until = min(end, (window + 1) * wide)
-        if until > at:  # not so where the quotient was rounded down over a bound
-            world.windows[window] += (until - at) * pool.total[USED]
-            at = until
+    counted_until, span_end, window = begun, min(now, world.horizon), int(begun / wide)
+    while counted_until < span_end and window < WINDOWS:
+        window_end = min(span_end, (window + 1) * wide)
+        if (
+            window_end > counted_until
+        ):  # not so where the quotient was rounded down over a bound
+            world.windows[window] += (window_end - counted_until) * pool.total[USED]
+            counted_until = window_end
         window += 1
     if has_waiting(state.jobs):
         world.number[IDLE] += seconds * (pool.gpus - pool.total[USED])
-        for free in range(1, pool.wide):
-            world.number[SPLIT] += seconds * free * pool.with_free[free]
+        for free_gpus in range(1, pool.wide):
+            world.number[SPLIT] += seconds * free_gpus * pool.with_free[free_gpus]
 
 
 @compiled
@@ -283,8 +285,8 @@ def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> f
     soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:
         soonest = world.submits[world.count[SUBMITTED]]
-    for place in range(jobs.count[AT_RUNNING]):
-        soonest = min(soonest, ends_at(world, state, jobs.running[place]))
+    for running_index in range(jobs.count[AT_RUNNING]):
+        soonest = min(soonest, ends_at(world, state, jobs.running[running_index]))
     if preempts(policy) and has_waiting(jobs):
         tick = policy.tick_seconds
         soonest = min(soonest, (world.number[NOW] // tick + 1) * tick)
@@ -301,11 +303,11 @@ def _end_jobs(
     log: ReplayLog,
     now: float,
 ) -> None:
-    jobs, place = state.jobs, 0
-    while place < jobs.count[AT_RUNNING]:
-        job = jobs.running[place]
+    jobs, running_index = state.jobs, 0
+    while running_index < jobs.count[AT_RUNNING]:
+        job = jobs.running[running_index]
         if ends_at(world, state, job) > now + TOGETHER_SECONDS:
-            place += 1
+            running_index += 1
             continue
         conclude(policy, state, job, now)
         world.ended[job] = now

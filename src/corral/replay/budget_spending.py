@@ -40,14 +40,14 @@ class Spending:
     def pass_time(self, now: float) -> bool:
         """Whether other queues than before have spent their budget."""
         for name, budget in self._budgets.items():
-            since = budget.period_start(now + TOGETHER_SECONDS)
-            if since > self._since[name]:
-                self._since[name], self._spent[name] = since, 0.0
-            hours = (now - max(self._now, min(since, now))) / HOUR_SECONDS
+            period_start = budget.period_start(now + TOGETHER_SECONDS)
+            if period_start > self._since[name]:
+                self._since[name], self._spent[name] = period_start, 0.0
+            hours = (now - max(self._now, min(period_start, now))) / HOUR_SECONDS
             self._spent[name] += self._rate[name] * hours
         self._now = now
-        over = frozenset(name for name in self._budgets if self._is_over(name))
-        changed, self.over = over != self.over, over
+        spent_queues = frozenset(name for name in self._budgets if self._is_over(name))
+        changed, self.over = spent_queues != self.over, spent_queues
         return changed
 
     def _is_over(self, name: QueueName) -> bool:

@@ -55,9 +55,11 @@ class IntervalScale:
     def moved(self, drawn: Interval, low: float, high: float) -> Interval:
         """With its ends this many units further out."""
         unit = self.unit(drawn)
-        least = max(0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds)
-        most = exp(self.log(drawn.high) + high * unit) - self.soft_seconds
-        return Interval(low=least, high=max(least, most))
+        lower_bound = max(
+            0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds
+        )
+        upper_bound = exp(self.log(drawn.high) + high * unit) - self.soft_seconds
+        return Interval(low=lower_bound, high=max(lower_bound, upper_bound))
 
 
 WORST: Final = IntervalScale(soft_seconds=60.0)  # of a young record
@@ -152,14 +154,14 @@ def _corrected(
         (scale.log(k.actual) - scale.log(k.drawn.high)) / unit
         for k, unit in weighted_records
     )
-    for part in LOW_SIDES:
-        low = _score_quantile(below, record.level * part)
-        high = _score_quantile(above, record.level * (1 - part))
+    for low_share in LOW_SIDES:
+        low_shift = _score_quantile(below, record.level * low_share)
+        high_shift = _score_quantile(above, record.level * (1 - low_share))
         widths = sorted(
-            _interval_width(scale.moved(k.drawn, low, high))
+            _interval_width(scale.moved(k.drawn, low_shift, high_shift))
             for k, _ in weighted_records
         )
-        yield quantile(widths, 0.5), scale.moved(drawn, low, high)
+        yield quantile(widths, 0.5), scale.moved(drawn, low_shift, high_shift)
 
 
 def _score_quantile(scores: Sequence[float], miss: float) -> float:

@@ -43,9 +43,9 @@ class Agenda:
     def plan_wait_ends(self, tree: QueueTree, gang: Waiting, now: float) -> None:
         """It waits from now on: nodes may be kept for it once it has for long
         enough."""
-        for over in wait_ends(tree, gang):
-            if over > now:
-                heappush(self._wait_ends, (over, gang.job, gang.since))
+        for wait_end in wait_ends(tree, gang):
+            if wait_end > now:
+                heappush(self._wait_ends, (wait_end, gang.job, gang.since))
 
     @property
     def due_at(self) -> float:
@@ -64,9 +64,9 @@ class Agenda:
         """Yield the jobs whose seats are free by now. Each is released before the next
         is requested."""
         while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
-            end = heappop(self._ends)
-            if self._is_due(end):
-                yield end[2]
+            job_end = heappop(self._ends)
+            if self._is_due(job_end):
+                yield job_end[2]
 
     def submitted(self, now: float) -> Iterator[Coming]:
         """Yield the jobs that have been submitted since the last call."""

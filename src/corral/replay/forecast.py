@@ -76,11 +76,11 @@ def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> fl
     level = level_after(history, 0, attained)
     begin = attained
     while level < LEVELS - 1:
-        end = history.edge[level + 1]
-        part = (end - begin) / (end - history.edge[level])
-        if roll(dice) < 1 - (1 - hazard_of(history, klass, level)) ** part:
+        level_end = history.edge[level + 1]
+        level_fraction = (level_end - begin) / (level_end - history.edge[level])
+        if roll(dice) < 1 - (1 - hazard_of(history, klass, level)) ** level_fraction:
             break
-        begin = end
+        begin = level_end
         level += 1
     return float(begin + roll(dice) * (history.edge[level + 1] - begin) + 1)
 
@@ -104,15 +104,18 @@ def waits(
     """
     dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
-    here = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
+    present_jobs = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
     wait_list = []
     for _ in range(runs):
         stretch = _sample_stretch(past, now, horizon_seconds, roll(dice))
-        state, world = clone(present), _build_world(here, here + stretch.rows, now)
+        state, world = (
+            clone(present),
+            _build_world(present_jobs, present_jobs + stretch.rows, now),
+        )
         _draw_workload(world, state, past, stretch, dice)
-        until = now + horizon_seconds
+        horizon_end = now + horizon_seconds
         wait_list.append(
-            advance_until_started(policy, world, state, log, job, until) - now
+            advance_until_started(policy, world, state, log, job, horizon_end) - now
         )
     return sorted(wait_list)
 
@@ -126,9 +129,9 @@ def _sample_stretch(
         return Stretch(0, 0, 0.0)
     oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))
     begin = oldest + where * max(0.0, now - oldest - seconds)
-    first = bisect_left(past.at, begin)
-    rows = bisect_left(past.at, min(now, begin + seconds)) - first
-    return Stretch(first, min(rows, MOST_ARRIVALS), now - begin)
+    first_row = bisect_left(past.at, begin)
+    rows = bisect_left(past.at, min(now, begin + seconds)) - first_row
+    return Stretch(first_row, min(rows, MOST_ARRIVALS), now - begin)
 
 
 def _build_world(here: int, jobs: int, now: float) -> ReplayWorld:
@@ -155,15 +158,18 @@ def _build_world(here: int, jobs: int, now: float) -> ReplayWorld:
 def _draw_workload(
     world: ReplayWorld, state: PassState, past: Arrivals, stretch: Stretch, dice: Any
 ) -> None:
-    jobs, here = state.jobs, world.count[SUBMITTED]
-    for row in range(here):
+    jobs, present_jobs = state.jobs, world.count[SUBMITTED]
+    for row in range(present_jobs):
         done = jobs.attained[row]
         if jobs.state[row] == RUNNING:
             done = served(jobs, row, world.number[NOW])
         world.duration[row] = draw_seconds(state.history, jobs.klass[row], done, dice)
-    for more in range(stretch.rows):
-        row, klass = here + more, past.klass[stretch.first + more]
-        world.submits[row] = past.at[stretch.first + more] + stretch.later
+    for arrival_index in range(stretch.rows):
+        row, klass = (
+            present_jobs + arrival_index,
+            past.klass[stretch.first + arrival_index],
+        )
+        world.submits[row] = past.at[stretch.first + arrival_index] + stretch.later
         world.duration[row] = draw_seconds(state.history, klass, 0.0, dice)
         jobs.gpus[row] = jobs.class_gpus[klass]
         jobs.klass[row] = klass
@@ -175,20 +181,26 @@ def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[
     had."""
     jobs = state.jobs
     rows = sorted(
-        [int(jobs.running[place]) for place in range(jobs.count[AT_RUNNING])]
-        + [int(jobs.waiting[place]) for place in range(jobs.count[AT_WAITING])]
+        [
+            int(jobs.running[running_index])
+            for running_index in range(jobs.count[AT_RUNNING])
+        ]
+        + [
+            int(jobs.waiting[waiting_index])
+            for waiting_index in range(jobs.count[AT_WAITING])
+        ]
     )
-    made = state_of(
+    compact_state = state_of(
         [int(size) for size in state.pool.size],
         jobs=len(rows) + MOST_ARRIVALS,
         class_gpus=[int(gpus) for gpus in jobs.class_gpus],
         policy=policy,
     )
-    for row, old in enumerate(rows):
-        _copy_job(state, made, old, row)
+    for row, old_row in enumerate(rows):
+        _copy_job(state, compact_state, old_row, row)
     elder = int(state.ageing.elder[0])
-    present = made._replace(
-        jobs=made.jobs._replace(rank=jobs.rank.copy()),
+    present = compact_state._replace(
+        jobs=compact_state.jobs._replace(rank=jobs.rank.copy()),
         history=_clone_part(state.history),
         ageing=_clone_part(state.ageing),
     )
@@ -203,19 +215,19 @@ def _copy_job(state: PassState, made: PassState, old: int, row: int) -> None:
     if jobs.state[old] == WAITING:
         push(made.jobs, row, int(jobs.group[old]))
         return
-    seat, parts = pool.first_seat[old], 0
+    seat, seat_count = pool.first_seat[old], 0
     while seat != NOBODY:
-        made.pool.out_node[parts] = pool.seat_node[seat]
-        made.pool.out_gpus[parts] = pool.seat_gpus[seat]
-        parts += 1
+        made.pool.out_node[seat_count] = pool.seat_node[seat]
+        made.pool.out_gpus[seat_count] = pool.seat_gpus[seat]
+        seat_count += 1
         seat = pool.seat_next[seat]
-    hold(made.pool, row, parts)
+    hold(made.pool, row, seat_count)
     begin_running(made.jobs, row)
 
 
 def clone(state: PassState) -> PassState:
     """The same in columns of its own."""
-    return PassState(*(_clone_part(part) for part in state))
+    return PassState(*(_clone_part(column_group) for column_group in state))
 
 
 def _clone_part(part: Any) -> Any:

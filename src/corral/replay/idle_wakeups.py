@@ -14,5 +14,5 @@ def wait_ends(tree: QueueTree, gang: Waiting) -> Iterator[float]:
     """The moments (wall clock) at which the gang has waited for as long as it has
     wait."""
     for seconds in (RESERVE_AFTER_SECONDS, *locality_delays(tree, gang)):
-        over = gang.since + seconds
-        yield over if over - gang.since >= seconds else nextafter(over, inf)
+        wait_end = gang.since + seconds
+        yield wait_end if wait_end - gang.since >= seconds else nextafter(wait_end, inf)

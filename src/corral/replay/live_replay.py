@@ -154,14 +154,14 @@ class Play:
         With a job it stops as soon as that one has started, and answers when; None: it
         has not.
         """
-        most = self.passes + most_passes
-        while self.passes < most:
+        pass_limit = self.passes + most_passes
+        while self.passes < pass_limit:
             if job is not None and job in self._running:
                 return self._running[job].placed_at
-            at = self.now if self._is_new else self._next()
-            if at > until or at == inf:
+            event_time = self.now if self._is_new else self._next()
+            if event_time > until or event_time == inf:
                 break
-            self._step(max(at, self.now))
+            self._step(max(event_time, self.now))
         return None
 
     def _next(self) -> float:
@@ -194,20 +194,22 @@ class Play:
         while self._failing.due_at <= now:
             for job in self._rooms.on(self._failing.fail()):
                 self._fail_job(job)
-        for at, gang, seconds, can_save in self._agenda.submitted(now):
+        for submitted_at, gang, seconds, can_save in self._agenda.submitted(now):
             self._shares.arrive(gang.shapes[0])
-            self._submit_job(replace(gang, since=at), seconds, can_save=can_save)
+            self._submit_job(
+                replace(gang, since=submitted_at), seconds, can_save=can_save
+            )
         self._is_new |= self._agenda.has_wait_ended(now)
         self._is_new |= any(
             self._due_at(simulated_reservation) <= now
             for simulated_reservation in self._kept.values()
         )
         self._is_new |= self._learning.due_at <= now
-        most = self.passes + MOST_AT_ONCE
+        pass_limit = self.passes + MOST_AT_ONCE
         # as in the head: who can start without them is placed first
         while self._is_new:
             self._is_new = False
-            if self.passes == most:
+            if self.passes == pass_limit:
                 break
             if self._waiting:
                 self._run_pass()
@@ -222,9 +224,9 @@ class Play:
 
     def _see_owing(self) -> None:
         """Others may owe by now than before."""
-        before = self._standing.owing
+        previous_owing = self._standing.owing
         self._standing.owing = owing(self._debts, self._standing.tree, self.now)
-        self._is_new |= self._standing.owing != before
+        self._is_new |= self._standing.owing != previous_owing
 
     # -- jobs come and go ------------------------------------------------------------------------
 
@@ -317,18 +319,18 @@ class Play:
             return
         del self._running[job.gang.job]
         self._free_seats(job)
-        before, worked = (
+        earlier_seconds, worked = (
             job.needs_seconds - job.left_seconds,
             job.worked_seconds(self.now),
         )
         kept_seconds = (
-            self._terms.failures.kept_seconds(before + worked, before)
+            self._terms.failures.kept_seconds(earlier_seconds + worked, earlier_seconds)
             if job.can_save
             else 0.0
         )
         job.left_seconds = job.needs_seconds - kept_seconds
         self._report_event(JobClass.FAILED, job)
-        self._again(job, kept_seconds - before)
+        self._again(job, kept_seconds - earlier_seconds)
 
     def _again(self, job: SimulatedJob, served_seconds: float) -> None:
         job.gone_at, job.comes_back, job.told_by = None, False, None
@@ -387,7 +389,7 @@ class Play:
 
     def _run_pass(self) -> None:
         self.passes += 1
-        before = [
+        previous_reservations = [
             as_it_stands(simulated_reservation, self._running)
             for simulated_reservation in self._kept.values()
         ]
@@ -400,7 +402,7 @@ class Play:
             standing=self._standing,
             learned=self._learning.table,
             running=self._candidates,
-            reserved=before,
+            reserved=previous_reservations,
             shares=self._shares,
             ends=lambda: endings_of(self._running.values(), self._holding),
             known=self._promised,
@@ -413,7 +415,7 @@ class Play:
             del self._kept[dropped]
         for reserved in decision.reserved:
             self._keep(reserved)
-        self._take_back([*before, *decision.reserved])
+        self._take_back([*previous_reservations, *decision.reserved])
         # shares have changed, and what is kept or promised: a head's next look might
         # decide more
         self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)

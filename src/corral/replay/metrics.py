@@ -89,10 +89,10 @@ def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, Metrics
     rows: dict[str, list[int]] = {label: [] for label in dict.fromkeys(labels)}
     for row, label in enumerate(labels):
         rows[label].append(row)
-    made = {}
+    metrics_by_label = {}
     for label, own_rows in rows.items():
         ranked = sorted(waits[row] for row in own_rows)
-        made[label] = MetricsSubset(
+        metrics_by_label[label] = MetricsSubset(
             jobs=len(own_rows),
             gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own_rows)
             / 3_600,
@@ -103,18 +103,23 @@ def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, Metrics
             wait_max_s=ranked[-1],
             slowdown_mean=sum(slowdown[row] for row in own_rows) / len(own_rows),
         )
-    return made
+    return metrics_by_label
 
 
 def size_labels(gpus: Sequence[int]) -> list[str]:
     """The class of each job by how many GPUs it asks for."""
-    return [next(label for most, label in SIZES if size <= most) for size in gpus]
+    return [
+        next(label for size_limit, label in SIZES if size <= size_limit)
+        for size in gpus
+    ]
 
 
 def _completion_times(outcome: ReplayOutcome) -> list[float]:
     return [
-        end - at
-        for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)
+        ended_at - submitted_at
+        for ended_at, submitted_at in zip(
+            outcome.ended, outcome.workload.submits, strict=True
+        )
     ]
 
 

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 def quantile(ranked: Sequence[float], share: float) -> float:
     """Linear between the two nearest ranks, as numpy's default is."""
-    at = share * (len(ranked) - 1)
-    low = int(at)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (at - low)
+    fractional_rank = share * (len(ranked) - 1)
+    lower_index = int(fractional_rank)
+    upper_index = min(lower_index + 1, len(ranked) - 1)
+    return ranked[lower_index] + (ranked[upper_index] - ranked[lower_index]) * (
+        fractional_rank - lower_index
+    )

@@ -74,12 +74,12 @@ def replay_queued(
 
 def node_of(row: int, gpus: int) -> Node:
     """A node that has GPUs of one type, and is never short of anything else."""
-    made = (
+    node_gpus = (
         Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus)
     )
     return Node(
         id=NodeId(f"{row:05d}"),
-        inventory=Inventory(gpus=tuple(made), ports=PORTS),
+        inventory=Inventory(gpus=tuple(node_gpus), ports=PORTS),
         liveness=Liveness.ALIVE,
         boot=BootId("1"),
     )
@@ -90,11 +90,14 @@ def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
 
     Raises: ValueError when there are none.
     """
-    for parts in range(1, len(nodes) + 1):
-        if gpus % parts == 0 and sum(size >= gpus // parts for size in nodes) >= parts:
+    for node_count in range(1, len(nodes) + 1):
+        if (
+            gpus % node_count == 0
+            and sum(size >= gpus // node_count for size in nodes) >= node_count
+        ):
             return Shape(
-                nodes=parts,
-                resources=Resources(gpu_millis=gpus // parts * MILLIS_PER_GPU),
+                nodes=node_count,
+                resources=Resources(gpu_millis=gpus // node_count * MILLIS_PER_GPU),
             )
     raise ValueError(f"a gang of {gpus} GPUs fits no nodes in equal parts")
 
@@ -113,12 +116,12 @@ def held_by_no_queue(
 ) -> list[int]:
     """The jobs that their queue would let have no seats even if no job held any."""
     fleet = NodeTypes([node_of(row, gpus) for row, gpus in enumerate(nodes)])
-    empty = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
+    empty_standing = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
 
     @cache
     def is_refused(queue: QueueName, gpus: int) -> bool:
         asked_millis = ((TYPE, gpus * MILLIS_PER_GPU),)
-        return empty.refusal(queue, UserName(""), asked_millis) is not None
+        return empty_standing.refusal(queue, UserName(""), asked_millis) is not None
 
     rows = enumerate(zip(work.queues, work.gpus, strict=True))
     return [row for row, (queue, gpus) in rows if is_refused(names[queue], gpus)]
@@ -179,8 +182,8 @@ class _Books:
             self._log(self.on_event, job, happened)
 
     def _stop(self, job: int, happened: Happened) -> None:
-        began, before = self.begun.pop(job)
-        worked = happened.service - before
+        began, service_before = self.begun.pop(job)
+        worked = happened.service - service_before
         self.lost += (happened.at - began - worked) * self.workload.gpus[job]
         if happened.kind == JobClass.ENDED:
             self.ended[job] = happened.at
@@ -199,23 +202,25 @@ class _Books:
 
     def _count(self, until: float) -> None:
         horizon = self.workload.submits[-1]
-        begun, end = min(self.now, horizon), min(until, horizon)
+        begun, span_end = min(self.now, horizon), min(until, horizon)
         self.now = max(self.now, until)
-        if end <= begun:
+        if span_end <= begun:
             return
         idle = sum(self.free)
-        used = sum(self.nodes) - idle
-        self.held += (end - begun) * used
+        used_gpus = sum(self.nodes) - idle
+        self.held += (span_end - begun) * used_gpus
         if self.submitted > self.active + len(self.ended):
-            self.idle += (end - begun) * idle
+            self.idle += (span_end - begun) * idle
             rows = zip(self.free, self.nodes, strict=True)
-            self.split += (end - begun) * sum(
-                free for free, size in rows if free < size
+            self.split += (span_end - begun) * sum(
+                free_gpus for free_gpus, size in rows if free_gpus < size
             )
         wide = horizon / WINDOWS
-        for window in range(int(begun / wide), min(WINDOWS, int(end / wide) + 1)):
-            part = min(end, (window + 1) * wide) - max(begun, window * wide)
-            self.windows[window] += max(0.0, part) * used
+        for window in range(int(begun / wide), min(WINDOWS, int(span_end / wide) + 1)):
+            overlap_seconds = min(span_end, (window + 1) * wide) - max(
+                begun, window * wide
+            )
+            self.windows[window] += max(0.0, overlap_seconds) * used_gpus
 
     def _log(
         self, on_event: Callable[[ReplayEvent], None], job: int, one: Happened
@@ -235,7 +240,7 @@ class _Books:
             )
 
     def outcome(self) -> ReplayOutcome:
-        whole = (
+        window_capacity = (
             self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
         )
         return ReplayOutcome(
@@ -246,6 +251,9 @@ class _Books:
             held_gpu_seconds=self.held,
             lost_gpu_seconds=self.lost,
             failures=self.failures,
-            used=[window / whole if whole else 0.0 for window in self.windows],
+            used=[
+                window / window_capacity if window_capacity else 0.0
+                for window in self.windows
+            ],
             fragmentation=self.split / self.idle if self.idle else 0.0,
         )

@@ -72,14 +72,14 @@ class RuntimeHistory:
             chance: its own roll, which says as which of them.
         """
         ranked = self._ranked.get(kind, [])
-        first = bisect_right(ranked, ran_seconds)
-        longer = len(ranked) - first
+        first_longer = bisect_right(ranked, ran_seconds)
+        longer = len(ranked) - first_longer
         trust = longer / (longer + DOUBT)
         if not longer or common >= trust:
             return _guess_run_time(
                 ran_seconds, limit_seconds, (common - trust) / (1.0 - trust)
             )
-        drawn = ranked[first + min(int(chance * longer), longer - 1)]
+        drawn = ranked[first_longer + min(int(chance * longer), longer - 1)]
         return (
             drawn
             if limit_seconds is None
@@ -97,14 +97,15 @@ def _guess_run_time(
     ran, a quarter more than four times (and it ran SHORTEST_SECONDS at the least).
     """
     if limit_seconds is None:
-        since = max(ran_seconds, SHORTEST_SECONDS)
-        longest = max(LONGEST_SECONDS, 2 * since)
-        return max(ran_seconds, min(since / max(1.0 - chance, 1e-9), longest))
+        base_seconds = max(ran_seconds, SHORTEST_SECONDS)
+        longest = max(LONGEST_SECONDS, 2 * base_seconds)
+        return max(ran_seconds, min(base_seconds / max(1.0 - chance, 1e-9), longest))
     left_seconds = max(0.0, limit_seconds - ran_seconds)
-    part = min(1.0, chance / (1.0 - TO_THE_LIMIT))
+    guess_fraction = min(1.0, chance / (1.0 - TO_THE_LIMIT))
     return float(
         ran_seconds
         + min(
-            left_seconds, LEAST_SECONDS * max(1.0, left_seconds / LEAST_SECONDS) ** part
+            left_seconds,
+            LEAST_SECONDS * max(1.0, left_seconds / LEAST_SECONDS) ** guess_fraction,
         )
     )

@@ -38,12 +38,14 @@ class ReplayLearning:
         decided; whether the table is a new one."""
         if self._lessons is None:
             return False
-        before, ended = self._lessons.table, self._ended
+        previous_table, ended_jobs = self._lessons.table, self._ended
         self._ended = []
         self._lessons.learn(
-            ended, now, lambda: ((class_of(gang), s) for gang, s in served() if s > 0)
+            ended_jobs,
+            now,
+            lambda: ((class_of(gang), s) for gang, s in served() if s > 0),
         )
-        return self._lessons.table is not before
+        return self._lessons.table is not previous_table
 
     @property
     def due_at(self) -> float:

@@ -179,10 +179,10 @@ def candidates_of(
     """Return the preemption candidates and all that are stopping, as a head would
     describe them. `queues`: of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
-    named = tree.queues if len(queues) > 1 else ()
+    checked_queues = tree.queues if len(queues) > 1 else ()
     beyond = {
         q.name
-        for q in named
+        for q in checked_queues
         if any(gives_back(queue.name) for queue in tree.path(q.name))
     }
     simulated_jobs = [
@@ -253,10 +253,13 @@ def as_told(
     """Return promises as a head would store them: a start that moves by a moment stays
     as before. They are in the order of notification, so that two passes with the same
     promises are noticed."""
-    before = {promise.job: promise for promise in known}
+    known_by_job = {promise.job: promise for promise in known}
     return tuple(
         sorted(
-            (_stable_promise(promise, before.get(promise.job)) for promise in promised),
+            (
+                _stable_promise(promise, known_by_job.get(promise.job))
+                for promise in promised
+            ),
             key=lambda one: (one.since, one.job),
         )
     )

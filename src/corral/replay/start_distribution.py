@@ -83,19 +83,19 @@ def outlook(
     submits = [ran.submitted_at for ran in past]
     drawns: list[Drawn] = []
     while len(drawns) < runs and (not drawns or keep_on(len(drawns))):
-        whole = _run_times(lives, kin, luck)
+        total_seconds = _run_times(lives, kin, luck)
         left_seconds = {
-            id: seconds - lives[id].ran_seconds for id, seconds in whole.items()
+            id: seconds - lives[id].ran_seconds for id, seconds in total_seconds.items()
         }
         coming = _draw_arrivals(present, past, submits, kin, luck, since)
         happened: list[Happened] = []
         play = Play(present, left_seconds, coming, hear=happened.append)
-        at = _simulate_start(
+        started_at = _simulate_start(
             play, job, present.now + HORIZON_SECONDS, most_passes, len(drawns), keep_on
         )
-        if at is None and drawns and not keep_on(len(drawns)):
+        if started_at is None and drawns and not keep_on(len(drawns)):
             break  # a cut shows the time it took, nothing of the job
-        wait = max(0.0, (play.now if at is None else at) - present.now)
+        wait = max(0.0, (play.now if started_at is None else started_at) - present.now)
         stopped = [
             event.job
             for event in happened
@@ -105,7 +105,7 @@ def outlook(
             Drawn(
                 wait_seconds=wait,
                 run_seconds=left_seconds[job],
-                is_cut=at is None,
+                is_cut=started_at is None,
                 stopped=tuple(stopped),
             )
         )
@@ -163,11 +163,11 @@ def _simulate_start(
     """Return when the job starts; None if it was not followed so far. Never is the
     horizon."""
     while play.passes < most_passes and (not play.passes or keep_on(found)):
-        before = play.passes
-        at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
-        if at is not None:
-            return at
-        if play.passes < before + PASSES_AT_ONCE:
+        passes_before = play.passes
+        started_at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
+        if started_at is not None:
+            return started_at
+        if play.passes < passes_before + PASSES_AT_ONCE:
             return until
     return None
 
@@ -183,14 +183,14 @@ def _draw_arrivals(
     """Return the jobs of a stretch of the past, submitted again. It begins at the last
     change; jobs that would have come since then have not."""
     dice = dice_named(luck.roll("who comes"))
-    where = float(roll(dice))
+    start_fraction = float(roll(dice))
     if not past:
         return []
     oldest = max(submits[0], since - PAST_SECONDS)
-    begin = oldest + where * max(0.0, since - oldest - HORIZON_SECONDS)
+    begin = oldest + start_fraction * max(0.0, since - oldest - HORIZON_SECONDS)
     later = since - begin
-    first = bisect_left(submits, begin)
-    last = min(bisect_left(submits, since), first + MOST_COMING)
+    first_index = bisect_left(submits, begin)
+    stop_index = min(bisect_left(submits, since), first_index + MOST_COMING)
     by_kin = {
         q.name: present.tree.policy_of(q.name) == Policy.SJF
         for q in present.tree.queues
@@ -201,7 +201,7 @@ def _draw_arrivals(
             _gang_from_run(ran, row, by_kin=by_kin.get(ran.queue, False)),
             _draw_run_time(ran, kin, float(roll(dice))),
         )
-        for row, ran in enumerate(past[first:last])
+        for row, ran in enumerate(past[first_index:stop_index])
     )
     return [arrival for arrival in coming if arrival.at >= present.now]
 

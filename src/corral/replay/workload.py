@@ -46,6 +46,6 @@ def largest_gang(nodes: Sequence[int]) -> int:
 
     A gang lies on whole nodes of the largest size, and its rest on a part of one more.
     """
-    whole = nodes.count(max(nodes))
+    whole_nodes = nodes.count(max(nodes))
     rest = max((gpus for gpus in nodes if gpus < max(nodes)), default=0)
-    return whole * max(nodes) + rest
+    return whole_nodes * max(nodes) + rest

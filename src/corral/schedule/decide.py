@@ -143,8 +143,8 @@ def decide(
 
 def _unlimited(fleet: NodeTypes, waiting: Groups) -> Standing:
     """Return the balances of queues that have no limit."""
-    others = {gangs[0].queue for gangs in waiting}
-    return Standing(QueueTree(), capacity=fleet.capacity, others=others)
+    other_queues = {gangs[0].queue for gangs in waiting}
+    return Standing(QueueTree(), capacity=fleet.capacity, others=other_queues)
 
 
 def _decision_of(state: _Pass, line: QueueLine) -> Decision:
@@ -230,16 +230,16 @@ def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> No
 
 
 def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
-    before = state.promising.turn_to(gang)
-    full = _array_is_full(state, gang)
+    previous_promise = state.promising.turn_to(gang)
+    array_refusal = _array_is_full(state, gang)
     reserved = state.reserved.get(gang.job)
     if reserved is not None:
-        return _try_reserved(state, gang, reserved, full)
-    if full is not None:
-        return full
+        return _try_reserved(state, gang, reserved, array_refusal)
+    if array_refusal is not None:
+        return array_refusal
     shapes = state.limits.shapes(gang)
     kin = gang.kin if gang.kin in state.shunned else ""
-    near = () if before is not None else state.nearness.levels(gang, shapes)
+    near = () if previous_promise is not None else state.nearness.levels(gang, shapes)
     likeness = (
         shapes,
         gang.likeness,
@@ -249,7 +249,9 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
         near,
     )
     can = shapes and likeness not in state.refused
-    if can and _place_gang(state, gang, shapes, near=any(near), before=before):
+    if can and _place_gang(
+        state, gang, shapes, near=any(near), before=previous_promise
+    ):
         return state.promising.has_passed_on(gang)
     if any(near) and (
         reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)
@@ -258,7 +260,7 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
         return gives_way(reserved.seats, reserved.victims)
-    promise = state.promising.promise(gang, before)
+    promise = state.promising.promise(gang, previous_promise)
     if promise is not None and promise.start <= state.now:
         # room, since the gangs with later promises stepped aside
         state.promising.turn_to(gang)
@@ -273,12 +275,12 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     if gang.job in state.beside:
         state.refused[likeness] = reason = state.limits.beside(gang)
         return reason
-    free = "" if state.reserved_for is None else str(state.reserved_for)
+    reserved_name = "" if state.reserved_for is None else str(state.reserved_for)
     reason = UNTOLD
     if state.tells:
         idle = state.promising.idle()
         reason = explain(
-            gang, state.open.with_free, state.fleet, behind=free, idle=idle
+            gang, state.open.with_free, state.fleet, behind=reserved_name, idle=idle
         )
     reason = state.relocating.told(gang, reason)
     state.refused[likeness] = reason
@@ -305,9 +307,11 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 def _count_array_promises(state: _Pass, gang: Waiting) -> int:
     """Return how many others of its array have a promised start, or seats kept: these
     will run."""
-    waitings = (waiting for job, waiting in state.kept_for.items() if job != gang.job)
+    waitings = (
+        waiting_gang for job, waiting_gang in state.kept_for.items() if job != gang.job
+    )
     return state.promising.of_array(gang) + sum(
-        waiting.array == gang.array for waiting in waitings
+        kept_gang.array == gang.array for kept_gang in waitings
     )
 
 
@@ -333,8 +337,8 @@ def _place_gang(
             bound = state.nearness.near(gang, shape) if near else gang
             seats = find_seats(rooms, bound, shape)
         if seats and state.promising.lets(gang, shape):
-            first = state.promising.pass_on(gang, before, state.held)
-            _take_seats(state, first, shape, seats)
+            placed_gang = state.promising.pass_on(gang, before, state.held)
+            _take_seats(state, placed_gang, shape, seats)
             return True
         if seats:
             state.beside.add(gang.job)
@@ -359,8 +363,8 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
         copies = {
             room.id: room.copy() if room.id in node_ids else room for room in true
         }
-        for job, parts in state.kept.items():
-            for node, kept_capacity in parts:
+        for job, node_capacities in state.kept.items():
+            for node, kept_capacity in node_capacities:
                 if node in copies:
                     copies[node].let_go(kept_capacity)
             for seat in state.reserved[job].seats:
@@ -369,11 +373,13 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
                     copies[seat.node].take(
                         seat, kin=gang.kin, apart_from=gang.place.apart_from
                     )
-        for other, promise in firm:
+        for promised_gang, promise in firm:
             for seat in promise.seats:
                 if seat.node in copies:
                     copies[seat.node].take(
-                        seat, kin=other.kin, apart_from=other.place.apart_from
+                        seat,
+                        kin=promised_gang.kin,
+                        apart_from=promised_gang.place.apart_from,
                     )
         return list(copies.values())
 
@@ -382,34 +388,34 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
         return [room for room in rooms() if room.id not in nodes]
 
     ground = Ground((state.standing.version, *state.open.version), rooms)
-    way = state.victims.choose(gang, shapes or gang.shapes, ground)
-    if way is None:
+    admission = state.victims.choose(gang, shapes or gang.shapes, ground)
+    if admission is None:
         stopped = {preempted.job for preempted in state.preempted}
-        way = state.relocating.choose(gang, shapes, unpromised, stopped)
-    if way is None:
+        admission = state.relocating.choose(gang, shapes, unpromised, stopped)
+    if admission is None:
         return None
-    state.preempted += way.preempted
-    state.newly_reserved.append(way.reserved)
-    _keep_reservation(state, gang, way.reserved)
-    for preempted in way.preempted:
+    state.preempted += admission.preempted
+    state.newly_reserved.append(admission.reserved)
+    _keep_reservation(state, gang, admission.reserved)
+    for preempted in admission.preempted:
         if isinstance(preempted, Relocated):
             state.open.take(preempted.gang, preempted.to)
-    return way.reserved
+    return admission.reserved
 
 
 def _keep_reservation(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
     """Keep these seats, and their part of the queue's own GPUs, from all others."""
     state.reserved[gang.job] = reserved
-    parts = []
+    node_capacities = []
     for seat in reserved.seats:
         if seat.node in state.rooms:
             with state.open.change(seat.node) as room:
                 kept_capacity = room.keep(
                     seat, kin=gang.kin, apart_from=gang.place.apart_from
                 )
-            parts.append((seat.node, kept_capacity))
+            node_capacities.append((seat.node, kept_capacity))
     state.promising.keep(seat.node for seat in reserved.seats)
-    state.kept[gang.job] = parts
+    state.kept[gang.job] = node_capacities
     state.kept_for[gang.job] = gang
     state.standing.take(state.holding(gang, reserved.seats))
 

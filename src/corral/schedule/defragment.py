@@ -222,8 +222,8 @@ class Relocating:
         if not able:
             return None
         moves: list[_Move] = []
-        for place, group in enumerate(groups(rooms, gang, shape)):
-            if place >= MOST_DOMAINS:
+        for group_index, group in enumerate(groups(rooms, gang, shape)):
+            if group_index >= MOST_DOMAINS:
                 break
             move = self._in(group, gang, shape, dict(able), rooms)
             if move is not None:
@@ -270,10 +270,10 @@ class Relocating:
                 able[victim_candidate.running.job]
                 for victim_candidate, _ in found_way.victims
             ]
-            settled, lost = _place_moved_gangs(gang, found_way.seats, moved, rooms)
-            if lost is None:
+            settled, lost_job = _place_moved_gangs(gang, found_way.seats, moved, rooms)
+            if lost_job is None:
                 return _Move(found_way.seats, settled)
-            del able[lost]
+            del able[lost_job]
         return None
 
     def _search_victims(

@@ -142,10 +142,10 @@ def _no_account(
     )
     if refused is None:
         return None
-    others = tuple(
+    other_constraints = tuple(
         constraint for constraint in rule.constraints if constraint is not refused
     )
-    able = fleet.could_hold(shape, PlaceRule(constraints=others))
+    able = fleet.could_hold(shape, PlaceRule(constraints=other_constraints))
     if able < shape.nodes:
         return None
     which = f"could hold {'its part' if shape.nodes > 1 else 'it'}"
@@ -163,10 +163,15 @@ def _no_account(
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
     """These seats are kept for it until their holders have gone."""
-    who = ", ".join(victims) or "those who are stopping"
+    holder_names = ", ".join(victims) or "those who are stopping"
     millis = sum(seat.gpu_millis for seat in seats)
-    be, come = ("GPUs are", "come") if millis > MILLIS_PER_GPU else ("GPU is", "comes")
-    sentence = f"{gpus_text(millis)} {be} kept for it, and {come} free from {who}"
+    subject_text, verb_text = (
+        ("GPUs are", "come") if millis > MILLIS_PER_GPU else ("GPU is", "comes")
+    )
+    sentence = (
+        f"{gpus_text(millis)} {subject_text} kept for it, and {verb_text} free from "
+        f"{holder_names}"
+    )
     return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
 
@@ -179,56 +184,61 @@ def _not_now(
     idle: Sequence[Idle],
 ) -> Reason:
     """The first of its requests that leaves too few nodes is what it waits for."""
-    rule, resources, wanted = gang.place, shape.resources, shape.nodes
-    least = 0 if resources.is_share else resources.gpus
+    rule, resources, wanted_nodes = gang.place, shape.resources, shape.nodes
+    min_whole_gpus = 0 if resources.is_share else resources.gpus
     open_to_it = (
-        room for room in rooms if room.whole >= least and rule.admits(room.labels)
+        room
+        for room in rooms
+        if room.whole >= min_whole_gpus and rule.admits(room.labels)
     )
     room_now = [room for room in open_to_it if room.seat(resources) is not None]
-    empty = (
+    empty_rooms = (
         [room for room in room_now if not room.seats] if rule.exclusive else room_now
     )
-    apart = [room for room in empty if not is_apart(room, gang)]
-    kept_reason = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
-    for node_rooms, code, what, suggestion in (
+    apart = [room for room in empty_rooms if not is_apart(room, gang)]
+    kept_reason = (
+        _kept_apart(gang, empty_rooms) if len(apart) < len(empty_rooms) else ("", "")
+    )
+    for node_rooms, code, condition_text, suggestion in (
         (
-            empty,
+            empty_rooms,
             ReasonCode.EXCLUSIVE,
             "empty, as exclusive asks",
             "leave exclusive out",
         ),
         (apart, ReasonCode.APART_FROM, *kept_reason),
     ):
-        if len(node_rooms) < wanted <= len(room_now):
+        if len(node_rooms) < wanted_nodes <= len(room_now):
             return Reason(
                 code=code,
                 sentence=f"{_request_text(gang)}; of the "
                 f"{_node_count_text(len(room_now))} with room for its "
-                f"part {len(node_rooms)} {'is' if len(node_rooms) == 1 else 'are'} {what}",
+                f"part {len(node_rooms)} {'is' if len(node_rooms) == 1 else 'are'} "
+                f"{condition_text}",
                 suggestions=(suggestion,),
             )
-    if len(apart) >= wanted and rule.topology.mode == Mode.REQUIRE:
+    if len(apart) >= wanted_nodes and rule.topology.mode == Mode.REQUIRE:
         level = rule.topology.within
-        most = largest_domain({room.id: room.labels for room in apart}, level)
-        if most < wanted:
+        largest_count = largest_domain({room.id: room.labels for room in apart}, level)
+        if largest_count < wanted_nodes:
             return Reason(
                 code=ReasonCode.TOPOLOGY,
-                sentence=f"it asks for {_node_count_text(wanted)} in one {DOMAINS[level]}; "
+                sentence=f"it asks for {_node_count_text(wanted_nodes)} in one {DOMAINS[level]}; "
                 f"{len(apart)} have "
-                f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
+                f"room now, and at most {largest_count} of them lie in one {DOMAINS[level]}",
                 suggestions=(
                     "write: topology: {mode: prefer}, and it may begin sooner",
                 ),
             )
-    whole = _held_whole(gang, shape, rooms, fleet)
-    return _resources(gang, shape, len(room_now), fleet, behind, idle, whole)
+    held_text = _held_whole(gang, shape, rooms, fleet)
+    return _resources(gang, shape, len(room_now), fleet, behind, idle, held_text)
 
 
 def _held_whole(
     gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes
 ) -> str:
     """For example: 2 are held whole for train (exclusive). "" where none is."""
-    whole = [
+    whole_rooms = [
         room
         for room in rooms
         if room.alone == room.seats > 0
@@ -236,13 +246,23 @@ def _held_whole(
         and fleet.could_seat(room.id, shape.resources)
     ]
     names = sorted(
-        {name for room in whole for name, count in room.guests.items() if count > 0}
+        {
+            name
+            for room in whole_rooms
+            for name, count in room.guests.items()
+            if count > 0
+        }
     )
-    if not whole:
+    if not whole_rooms:
         return ""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    who = f"{', '.join(names[:MOST_NAMED])}{more} (exclusive)"
-    return f"{len(whole)} {'is' if len(whole) == 1 else 'are'} held whole for {who}"
+    more_text = (
+        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    )
+    holder_names = f"{', '.join(names[:MOST_NAMED])}{more_text} (exclusive)"
+    return (
+        f"{len(whole_rooms)} {'is' if len(whole_rooms) == 1 else 'are'} held whole for "
+        f"{holder_names}"
+    )
 
 
 def _resources(
@@ -284,15 +304,25 @@ def _resources(
 
 def _request_text(gang: Waiting) -> str:
     """For example: it asks for 2 to 9 nodes with 8 GPUs, or 1 node with 2 GPUs."""
-    first, *others = forms_of(gang.shapes)
-    several = f"{len(others)} other forms, the last of them " if len(others) > 1 else ""
-    more = f", or {several}{_shapes_text(others[-1])}" if others else ""
-    return f"it asks for {_shapes_text(first)}{more}"
+    first_form, *other_forms = forms_of(gang.shapes)
+    several = (
+        f"{len(other_forms)} other forms, the last of them "
+        if len(other_forms) > 1
+        else ""
+    )
+    alternatives_text = (
+        f", or {several}{_shapes_text(other_forms[-1])}" if other_forms else ""
+    )
+    return f"it asks for {_shapes_text(first_form)}{alternatives_text}"
 
 
 def _shapes_text(shapes: Sequence[Shape]) -> str:
-    most, least = shapes[0], shapes[-1]
-    return f"{least.nodes} to {most}" if len(shapes) > 1 else str(least)
+    largest_shape, smallest_shape = shapes[0], shapes[-1]
+    return (
+        f"{smallest_shape.nodes} to {largest_shape}"
+        if len(shapes) > 1
+        else str(smallest_shape)
+    )
 
 
 def _takes_more(gang: Waiting, shape: Shape) -> bool:
@@ -306,7 +336,7 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
 
 def _request_part_text(gang: Waiting, shape: Shape) -> str:
     """Return which request of the gang the sentence is about, if it has several."""
-    is_one = all(other.resources == shape.resources for other in gang.shapes)
+    is_one = all(gang_shape.resources == shape.resources for gang_shape in gang.shapes)
     return "its part" if is_one else f"{shape.resources}"
 
 
@@ -338,18 +368,22 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
         if any(room.guests[name] for room in rooms)
     ]
     shunners = {
-        who: None
+        shunner: None
         for room in rooms
-        for (who, name), count in room.shunners.items()
+        for (shunner, name), count in room.shunners.items()
         if name == gang.kin and count > 0
     }
-    others = [who for who in shunners if who not in met]
-    what = [", ".join(met)] if met else []
-    what += [f"{', '.join(others)}, whose apart_from names it"] if others else []
+    other_shunners = [shunner for shunner in shunners if shunner not in met]
+    conditions = [", ".join(met)] if met else []
+    conditions += (
+        [f"{', '.join(other_shunners)}, whose apart_from names it"]
+        if other_shunners
+        else []
+    )
     wait = "wait for those jobs"
     if met and not shunners:
         wait = f"leave apart_from out, or {wait}"
-    return f"free of {' and of '.join(what)}", wait
+    return f"free of {' and of '.join(conditions)}", wait
 
 
 def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:

@@ -67,15 +67,15 @@ class Auditor:
     def still_there(self) -> None:
         """I1: all that was ever acknowledged or committed is on the disk as it was
         written last, or was rightly forgotten."""
-        durable, gone = self._durable_jobs(), self.forgetting.gone
+        durable, forgotten_jobs = self._durable_jobs(), self.forgetting.gone
         for key, ids in self._keys.items():
             for id in ids:
-                if id not in durable and id not in gone:
+                if id not in durable and id not in forgotten_jobs:
                     self.books.breach(
                         "I1", f"{key} was acknowledged as {id}, which is gone"
                     )
         for id, job in self.books.jobs.items():
-            if durable.get(id) != (None if id in gone else job):
+            if durable.get(id) != (None if id in forgotten_jobs else job):
                 self.books.breach(
                     "I1", f"{id} was committed as {job.state} and is gone or changed"
                 )
@@ -111,13 +111,13 @@ class Auditor:
 
     def _take_in(self, changes: Changes) -> None:
         """Row by row, each held against those that are in the books by then."""
-        before = {job.id: self.books.jobs.get(job.id) for job in changes.jobs}
+        previous_jobs = {job.id: self.books.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
             self._audit_save(save)
         for job in changes.jobs:
             self._job(job)
         for allocation in changes.allocations:
-            self._seating.check(allocation, before.get(allocation.job))
+            self._seating.check(allocation, previous_jobs.get(allocation.job))
         for attempt in changes.attempts:
             self._starting.check(attempt, changes)
 
@@ -125,22 +125,27 @@ class Auditor:
         """I2 and I12: a committed save was really made, and its attempt was never
         replaced."""
         key = (save.job, save.attempt)
-        made = self.books.evidence.made[key].get(save.step)
-        if made is None or made.manifest_sha256 != save.manifest_sha256:
+        written_save = self.books.evidence.made[key].get(save.step)
+        if written_save is None or written_save.manifest_sha256 != save.manifest_sha256:
             self.books.breach("I12", f"{key} never made the save of step {save.step}")
-        newest = self.books.jobs[save.job].attempt
-        if not save.quarantined and save.attempt != newest:
-            text = f"a save of {key} is committed; attempt {newest} has replaced it"
+        newest_attempt = self.books.jobs[save.job].attempt
+        if not save.quarantined and save.attempt != newest_attempt:
+            text = f"a save of {key} is committed; attempt {newest_attempt} has replaced it"
             self.books.breach("I2", text)
         self.books.take_save(save)
 
     def _job(self, job: Job) -> None:
-        before = self.books.take_job(job)
-        if before is not None and before.state.is_final and job != before:
+        previous_job = self.books.take_job(job)
+        if (
+            previous_job is not None
+            and previous_job.state.is_final
+            and job != previous_job
+        ):
             self.books.breach(
-                "I4", f"{job.id} was {before.state} and is {job.state}, or changed"
+                "I4",
+                f"{job.id} was {previous_job.state} and is {job.state}, or changed",
             )
-        if before is None or before.state != job.state:
+        if previous_job is None or previous_job.state != job.state:
             self.books.stage.tell(f"{job.id} is {job.state}: {job.reason}")
         self._cancel_wins(job)
         if job.state == JobState.CANCELLED:
@@ -166,15 +171,17 @@ class Auditor:
     def _truly_done(self, job: Job) -> None:
         """I5: DONE means that every rank of the last attempt has exited 0."""
         key = (job.id, job.attempt)
-        ends = self.books.evidence.exits[key]
+        rank_exits = self.books.evidence.exits[key]
         started = self.books.evidence.started[key]
-        whole = len(started) == job.spec.nodes and len(ends) == sum(started.values())
+        is_complete = len(started) == job.spec.nodes and len(rank_exits) == sum(
+            started.values()
+        )
         if (
-            not whole
+            not is_complete
             or job.exit_code != 0
-            or not all(end.clean for end in ends.values())
+            or not all(rank_exit.clean for rank_exit in rank_exits.values())
         ):
-            self.books.breach("I5", f"{job.id} is DONE; its ranks ended {ends}")
+            self.books.breach("I5", f"{job.id} is DONE; its ranks ended {rank_exits}")
 
     # -- each start, and in time -----------------------------------------------------------------
 
@@ -189,5 +196,5 @@ class Auditor:
     def unfinished(self) -> str:
         """Return what will still be deleted once all jobs are over; "" if nothing.
         Relocations count for a day."""
-        ended = self._durable_jobs().keys() - self.giving.moving.moved()
-        return self.forgetting.unfinished(len(ended))
+        ended_jobs = self._durable_jobs().keys() - self.giving.moving.moved()
+        return self.forgetting.unfinished(len(ended_jobs))

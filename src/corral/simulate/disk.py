@@ -33,8 +33,8 @@ class SimulatedJournal:
     lost: str = ""
 
     def is_over(self, boot: BootId) -> bool:
-        whole = self.launch is not None and len(self.exits) == self.launch.ranks
-        return bool(self.refused or self.lost) or whole or self.boot != boot
+        is_complete = self.launch is not None and len(self.exits) == self.launch.ranks
+        return bool(self.refused or self.lost) or is_complete or self.boot != boot
 
     def seen(self, boot: BootId, wall: float) -> Seen:
         if self.refused:
@@ -71,7 +71,7 @@ class SimulatedJournal:
 
     @property
     def _is_clean(self) -> bool:
-        return all(end.clean for end in self.exits.values())
+        return all(rank_exit.clean for rank_exit in self.exits.values())
 
     def _journal_phase(self, boot: BootId) -> Phase:
         if self.is_over(boot):

@@ -69,12 +69,16 @@ class Evidence:
                 del self.alive[key[0]][key[1], node]
 
     def on_node(self, node: NodeId) -> Iterator[Alive]:
-        for parts in self.alive.values():
-            yield from (alive for (_, where), alive in parts.items() if where == node)
+        for alive_by_attempt in self.alive.values():
+            yield from (
+                alive
+                for (_, alive_node), alive in alive_by_attempt.items()
+                if alive_node == node
+            )
 
     def lives(self, key: AttemptKey, node: NodeId) -> bool:
         return (key[1], node) in self.alive[key[0]]
 
     def lost_since(self, node: NodeId, seconds: float) -> bool:
         """Whether the node has been without power at some moment since then."""
-        return any(until >= seconds for _, until in self.without_power[node])
+        return any(outage_end >= seconds for _, outage_end in self.without_power[node])

@@ -138,16 +138,16 @@ class Faults:
     def kill_shim(self) -> None:
         node = self._node()
         living = [
-            part
-            for _, part in sorted(node.shims.parts.items())
-            if part.ranks and part.shim_lives
+            node_attempt
+            for _, node_attempt in sorted(node.shims.parts.items())
+            if node_attempt.ranks and node_attempt.shim_lives
         ]
         if living:
-            part = self.chance.choice(living)
+            chosen_attempt = self.chance.choice(living)
             self._stage.tell(
-                f"FAULT the shim of {part.launch.key} on {node.id} is killed"
+                f"FAULT the shim of {chosen_attempt.launch.key} on {node.id} is killed"
             )
-            part.shim_dies()
+            chosen_attempt.shim_dies()
 
     def break_launches(self) -> None:
         node = self._node()

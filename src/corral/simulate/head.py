@@ -228,8 +228,10 @@ class SimulatedHead:
         signals: tuple[Signal, ...],
     ) -> None:
         """Take a beat in, if it is the newest of the node's newest connection."""
-        newest = self.sessions.get(session.node) is session and number > session.newest
-        if not newest or not self.serves:
+        is_newest = (
+            self.sessions.get(session.node) is session and number > session.newest
+        )
+        if not is_newest or not self.serves:
             return
         session.newest = number
         self.control.hear(
@@ -255,10 +257,12 @@ class SimulatedHead:
                 self._newest[session.node] = self.control.wanted(session.node)
         except Trouble:
             return
-        newest = self._newest[session.node]
+        newest_order = self._newest[session.node]
         late = self._stage.now() - session.told_at >= AGAIN_SECONDS
-        if has != newest.version and (session.told != newest.version or late):
-            session.tell(newest)
+        if has != newest_order.version and (
+            session.told != newest_order.version or late
+        ):
+            session.tell(newest_order)
 
     def _push(self, wanted: DesiredState) -> None:
         desired_state = self._newest.get(wanted.node)

@@ -42,8 +42,8 @@ class NodeAttempt:
         self.ranks: set[int] = set()
 
     def start(self) -> None:
-        first = self.launch.first_rank
-        self.ranks = set(range(first, first + self.launch.ranks))
+        first_rank = self.launch.first_rank
+        self.ranks = set(range(first_rank, first_rank + self.launch.ranks))
         self.journal.started_at = self.machine.wall()
         self.gang.start(self.launch, self.machine.id, set(self.ranks))
         self.journal.up = True
@@ -126,7 +126,7 @@ class NodeAttempt:
         if 0 not in self.ranks or step in self._stage.evidence.made[self.launch.key]:
             return
         key = self.launch.key
-        made = Save(
+        new_save = Save(
             job=key[0],
             attempt=key[1],
             step=step,
@@ -137,11 +137,11 @@ class NodeAttempt:
             stall_seconds=0.0,
             at=self.machine.wall(),
         )
-        self._stage.evidence.made[key][step] = made
+        self._stage.evidence.made[key][step] = new_save
         if step in self.gang.life.corrupt_saves:
             self._stage.evidence.broken.add((key, step))
         if self.shim_lives:
-            self.journal.saves[key[1], step] = made
+            self.journal.saves[key[1], step] = new_save
             self.machine.changed()
 
     def power_lost(self) -> None:
@@ -187,10 +187,14 @@ class SimulatedGang:
     def _find_resume_step(self) -> int:
         """The step to go on from: that of the first save which verifies. A broken one
         is reported."""
-        lead = next(part for part in self.parts if part.launch.node_rank == 0)
+        lead = next(
+            node_attempt
+            for node_attempt in self.parts
+            if node_attempt.launch.node_rank == 0
+        )
         for save in self.resume:
-            where = ((save.job, save.attempt), save.step)
-            if where not in self._stage.evidence.broken:
+            save_key = ((save.job, save.attempt), save.step)
+            if save_key not in self._stage.evidence.broken:
                 return save.step
             quarantined_save = _quarantined(save)
             lead.journal.saves[save.attempt, save.step] = quarantined_save
@@ -198,11 +202,15 @@ class SimulatedGang:
         return 0
 
     def _run_next_step(self) -> None:
-        whole = all(len(part.ranks) == part.launch.ranks for part in self.parts)
-        if self.broken or not whole:
+        is_complete = all(
+            len(node_attempt.ranks) == node_attempt.launch.ranks
+            for node_attempt in self.parts
+        )
+        if self.broken or not is_complete:
             return
         if not any(
-            part.machine.hardware.paused or part.journal.stopping for part in self.parts
+            gang_member.machine.hardware.paused or gang_member.journal.stopping
+            for gang_member in self.parts
         ):
             self._step()
         if not self.broken:
@@ -211,20 +219,24 @@ class SimulatedGang:
     def _step(self) -> None:
         life = self.life
         self.step += 1
-        for part in self.parts:
+        for node_attempt in self.parts:
             progress = Progress(
                 step=self.step,
                 first_step=self.first_step,
                 until=life.steps,
-                at=part.machine.wall(),
+                at=node_attempt.machine.wall(),
             )
-            part.journal.progress = progress
-        lead = next(part for part in self.parts if part.launch.node_rank == 0)
+            node_attempt.journal.progress = progress
+        lead = next(
+            gang_member
+            for gang_member in self.parts
+            if gang_member.launch.node_rank == 0
+        )
         if life.save_every and self.step % life.save_every == 0:
             lead.machine.hardware.after(life.save_seconds, lead.save, self.step)
         if self._fails_now():
-            part = self.parts[self._stage.chance.randrange(len(self.parts))]
-            part.end(min(part.ranks), life.failure, own=True)
+            node_attempt = self.parts[self._stage.chance.randrange(len(self.parts))]
+            node_attempt.end(min(node_attempt.ranks), life.failure, own=True)
         elif self.step >= life.steps:
             self._finish_training()
 
@@ -239,10 +251,12 @@ class SimulatedGang:
 
     def _finish_training(self) -> None:
         self.broken = True  # no further step
-        for part in self.parts:
-            for rank in sorted(part.ranks):
+        for node_attempt in self.parts:
+            for rank in sorted(node_attempt.ranks):
                 seconds = self._stage.chance.uniform(0.0, 0.3)
-                part.machine.hardware.after(seconds, _clean_end, part, rank)
+                node_attempt.machine.hardware.after(
+                    seconds, _clean_end, node_attempt, rank
+                )
 
     def lost_rank(self, part: NodeAttempt, end: Exit) -> None:
         if not end.clean:
@@ -253,14 +267,16 @@ class SimulatedGang:
         while."""
         if self.broken and self.step >= self.life.steps:
             return
-        first = not self.broken
+        is_first_failure = not self.broken
         self.broken = True
-        if not first or self.life.hangs_without_peers:
+        if not is_first_failure or self.life.hangs_without_peers:
             return
-        for other in self.parts:
-            for rank in sorted(other.ranks):
+        for peer_attempt in self.parts:
+            for rank in sorted(peer_attempt.ranks):
                 seconds = self._stage.chance.uniform(0.05, 5.0)
-                other.machine.hardware.after(seconds, _fail_without_peer, other, rank)
+                peer_attempt.machine.hardware.after(
+                    seconds, _fail_without_peer, peer_attempt, rank
+                )
 
 
 class Gangs:

@@ -68,28 +68,28 @@ class Books:
 
     def take_job(self, job: Job) -> Job | None:
         """Record a job, and return its previous row."""
-        before = self.jobs.get(job.id)
+        previous_job = self.jobs.get(job.id)
         self.jobs[job.id] = job
-        return before
+        return previous_job
 
     def take_allocation(self, allocation: Allocation) -> SeatState | None:
         """Record an allocation, and return its previous state."""
-        before = self.seats.get(allocation.key)
+        previous_state = self.seats.get(allocation.key)
         self.seats[allocation.key] = allocation.state
         if allocation.state == SeatState.UNREACHABLE:
             self.cut_off.add(
                 ((allocation.job, allocation.attempt), allocation.seat.node)
             )
-        return before
+        return previous_state
 
     def take_attempt(self, attempt: Attempt) -> bool:
         """Whether it is a new one, which was placed just now."""
         key = (attempt.job, attempt.number)
-        new = key not in self.attempts
+        is_new = key not in self.attempts
         self.attempts[key] = attempt
-        if new:
+        if is_new:
             self.placed_at[key] = self.now()
-        return new
+        return is_new
 
     def heard(
         self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]
@@ -98,12 +98,13 @@ class Books:
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
         for attempt in seen:
-            where = (head.number, attempt.key, node)
+            report_key = (head.number, attempt.key, node)
             if (
                 attempt.progress
-                and attempt.progress.step != self._stepped_at.get(where, (-1, 0.0))[0]
+                and attempt.progress.step
+                != self._stepped_at.get(report_key, (-1, 0.0))[0]
             ):
-                self._stepped_at[where] = (attempt.progress.step, self.now())
+                self._stepped_at[report_key] = (attempt.progress.step, self.now())
 
     # -- heartbeats ------------------------------------------------------------------------------
 
@@ -116,12 +117,14 @@ class Books:
         decided this, without the time during which that head was stopped itself."""
         head = self.heads.here()
         heard = self._heard_at[head.number, node]
-        before = bisect_right(heard, self._decided_at)
-        last = max(head.serving_since, heard[before - 1] if before else 0.0)
+        heard_count = bisect_right(heard, self._decided_at)
+        last_heard = max(
+            head.serving_since, heard[heard_count - 1] if heard_count else 0.0
+        )
         return (
             self._decided_at
-            - last
-            - head.process.stopped_seconds(last, self._decided_at)
+            - last_heard
+            - head.process.stopped_seconds(last_heard, self._decided_at)
         )
 
     def all_heard(self, nodes: Iterable[NodeId]) -> bool:
@@ -132,7 +135,9 @@ class Books:
         """Whether the head that writes now had no word of the node for long, at some
         moment since: what it hears next may be old."""
         heard = [
-            at for at in self._heard_at[self.heads.here().number, node] if at >= since
+            heard_at
+            for heard_at in self._heard_at[self.heads.here().number, node]
+            if heard_at >= since
         ]
         moments = [since, *heard, self._decided_at]
         return any(late - soon > LATE_SECONDS for soon, late in pairwise(moments))
@@ -140,14 +145,17 @@ class Books:
     def steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
         """Whether the head that writes now hears new steps of the attempt from its
         other nodes."""
-        since = self._decided_at - min(silent - 3.0, 4.0)
-        others = (seat.node for seat in self.attempts[key].seats if seat.node != node)
+        window_start = self._decided_at - min(silent - 3.0, 4.0)
+        other_nodes = (
+            seat.node for seat in self.attempts[key].seats if seat.node != node
+        )
         known_steps = (
-            self._stepped_at.get((self.heads.here().number, key, other))
-            for other in others
+            self._stepped_at.get((self.heads.here().number, key, other_node))
+            for other_node in other_nodes
         )
         return any(
-            since < at <= self._decided_at for _, at in filter(None, known_steps)
+            window_start < stepped_at <= self._decided_at
+            for _, stepped_at in filter(None, known_steps)
         )
 
     def newly_booted(self, node: NodeId, since: float) -> bool:

@@ -137,8 +137,10 @@ class Scene:
         """I10: everything comes to its end; then nothing is left anywhere."""
         self.auditor.look(self._healed_at)
         self._ask_for_ends()
-        waiting = sum(not job.state.is_final for job in self.books.jobs.values())
-        if waiting < left:
+        unfinished_count = sum(
+            not job.state.is_final for job in self.books.jobs.values()
+        )
+        if unfinished_count < left:
             deadline = self.stage.now() + STUCK_SECONDS
         unfinished = self._unfinished()
         if not unfinished:
@@ -147,7 +149,7 @@ class Scene:
         elif self.stage.now() > deadline:
             self.stage.breach("I10", unfinished)
         else:
-            self.stage.loop.later(LOOK_SECONDS, self._look, waiting, deadline)
+            self.stage.loop.later(LOOK_SECONDS, self._look, unfinished_count, deadline)
 
     def _ask_for_ends(self) -> None:
         """Request the end of nodes and jobs that people hold back, which would never
@@ -181,9 +183,14 @@ class Scene:
 
     def _unfinished(self) -> str:
         """Return what has not come to its end yet; "" if all has."""
-        waiting = [job for job in self.books.jobs.values() if not job.state.is_final]
-        if waiting:
-            return f"{waiting[0].id} is still {waiting[0].state}: {waiting[0].reason}"
+        unfinished_jobs = [
+            job for job in self.books.jobs.values() if not job.state.is_final
+        ]
+        if unfinished_jobs:
+            return (
+                f"{unfinished_jobs[0].id} is still {unfinished_jobs[0].state}: "
+                f"{unfinished_jobs[0].reason}"
+            )
         if self.people.waiting:
             return f"{self.people.waiting} calls have no answer"
         held_seats = [
@@ -204,9 +211,9 @@ class Scene:
 def _silent_logs() -> Iterator[None]:
     """A thousand worlds would write a million lines."""
     corral = logging.getLogger("corral")
-    before = corral.level
+    previous_level = corral.level
     corral.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        corral.setLevel(before)
+        corral.setLevel(previous_level)

@@ -23,8 +23,8 @@ class Shims:
         """Start ranks. What is recorded survives the agent; the ranks are up a moment
         later."""
         machine, life = self._machine, self._stage.lives[launch.job_name]
-        first = launch.key not in machine.disk.journals
-        assert first, f"{launch.key} is on {machine.id} already"
+        is_first_launch = launch.key not in machine.disk.journals
+        assert is_first_launch, f"{launch.key} is on {machine.id} already"
         if self.launches_fail or (life.refused_once and launch.key[1] == 1):
             self._stage.evidence.hurt[launch.key].append(
                 f"{machine.id} could not start it"
@@ -33,11 +33,11 @@ class Shims:
             return
         journal = SimulatedJournal(key=launch.key, boot=machine.boot, launch=launch)
         machine.disk.journals[launch.key] = journal
-        part = NodeAttempt(
+        node_attempt = NodeAttempt(
             self._stage, machine, launch, journal, self._gangs.of(launch)
         )
-        self.parts[launch.key] = part
-        machine.hardware.after(0.01, part.start)
+        self.parts[launch.key] = node_attempt
+        machine.hardware.after(0.01, node_attempt.start)
 
     def refuse(self, key: AttemptKey, why: str, *, infra: bool) -> None:
         self._machine.disk.journals[key] = SimulatedJournal(
@@ -47,11 +47,11 @@ class Shims:
 
     def find_lost(self) -> None:
         """The agent ends what runs without a shim, and writes down that it did."""
-        for key, part in list(self.parts.items()):
-            if not part.shim_lives:
-                part.kill()
+        for key, node_attempt in list(self.parts.items()):
+            if not node_attempt.shim_lives:
+                node_attempt.kill()
                 del self.parts[key]
-                part.journal.lost = "its shim died"
+                node_attempt.journal.lost = "its shim died"
                 self._machine.changed()
 
     def settle(self, key: AttemptKey) -> None:
@@ -61,6 +61,6 @@ class Shims:
             self.parts.pop(key, None)
 
     def power_lost(self) -> None:
-        parts, self.parts = self.parts, {}
-        for part in parts.values():
-            part.power_lost()
+        node_attempts, self.parts = self.parts, {}
+        for node_attempt in node_attempts.values():
+            node_attempt.power_lost()

@@ -173,14 +173,14 @@ class SimulatedUsers:
         if not job_ids:
             return
         job = self.chance.choice(job_ids)
-        what = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
+        request_kind = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
         requests: dict[str, Asked] = {
             "cancel": Cancel(job=job),
             "suspend": Suspend(job=job),
             "resume": Resume(job=job),
         }
-        self.ask(requests[what])
-        if what == "suspend":
+        self.ask(requests[request_kind])
+        if request_kind == "suspend":
             self._stage.loop.later(
                 self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job))
             )

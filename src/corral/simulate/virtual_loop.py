@@ -69,8 +69,8 @@ class SimulatedProcess:
         if self.paused:
             self._stops[-1][1] = self._loop.time()
         self.paused = False
-        waiting, self._waiting = self._waiting, []
-        for context, callback, args in waiting:
+        pending_calls, self._waiting = self._waiting, []
+        for context, callback, args in pending_calls:
             self._loop.call_soon(callback, *args, context=context)
 
     def dispatch(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:

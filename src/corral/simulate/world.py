@@ -76,8 +76,8 @@ class Stage:
         return tuple(self._lines)
 
     def _report_uncaught_error(self, error: BaseException) -> None:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        self.breach("bug", f"{error!r} at {where.filename}:{where.lineno}")
+        last_frame = traceback.extract_tb(error.__traceback__)[-1]
+        self.breach("bug", f"{error!r} at {last_frame.filename}:{last_frame.lineno}")
 
 
 def draw_retention(chance: Random) -> Retention:

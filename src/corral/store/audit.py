@@ -47,9 +47,9 @@ def add_entry(connection: Connection, entry: AuditEntry) -> None:
 def entry_row(connection: Connection, entry: AuditEntry, tail: Tail) -> dict[str, Any]:
     """Return the row of an entry that is appended after the tail."""
     record, crc = ENTRY.write(entry)
-    before = _link_of_unchained(connection) if tail.link is None else tail.link
+    previous_link = _link_of_unchained(connection) if tail.link is None else tail.link
     number = tail.number + 1
-    link = next_link(before, number, record)
+    link = next_link(previous_link, number, record)
     seal: Seal | None = connection.get_execution_options().get(SEAL_OPTION)
     return dict(
         number=number,
@@ -99,11 +99,11 @@ def entries(
 
 def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
     """All entries, the oldest first, by pages; to be read in one transaction."""
-    after = -(2**62)
+    last_number = -(2**62)
     while True:
         query = (
             select(audit)
-            .where(audit.c.number > after)
+            .where(audit.c.number > last_number)
             .order_by(audit.c.number)
             .limit(PAGE)
         )
@@ -118,7 +118,7 @@ def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
             )
         if len(rows) < PAGE:
             return
-        after = rows[-1].number
+        last_number = rows[-1].number
 
 
 def _is_intact(at: float, by: str, record: str, crc: int) -> bool:

@@ -62,8 +62,8 @@ def lines_of(connection: Connection) -> Iterator[bytes]:
             column for column in table.columns if column.name not in ("record", "crc")
         ]
         for row in connection.execute(select(table).order_by(*keys)).mappings():
-            named = {str(name): value for name, value in row.items()}
-            yield msgspec.json.encode((str(table.name), named)) + b"\n"
+            columns_by_name = {str(name): value for name, value in row.items()}
+            yield msgspec.json.encode((str(table.name), columns_by_name)) + b"\n"
 
 
 def needed(connection: Connection) -> list[str]:
@@ -80,8 +80,8 @@ def jobs_in(connection: Connection) -> tuple[int, int]:
     count = select(
         func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)
     ).select_from(jobs)
-    every, unfinished = connection.execute(count).one()
-    return every, int(unfinished)
+    total_jobs, unfinished = connection.execute(count).one()
+    return total_jobs, int(unfinished)
 
 
 def cluster_of(connection: Connection) -> ClusterId:
@@ -163,10 +163,12 @@ def _may_lack(column: Column[Any]) -> bool:
 def _move_far_ahead(connection: Connection) -> None:
     """Checked, and moved beyond whatever has happened since."""
     store_head = read_head(connection)
-    newest = Sequence(((store_head.newest_wish + REQUESTS) // REQUESTS + 1) * REQUESTS)
+    newest_wish = Sequence(
+        ((store_head.newest_wish + REQUESTS) // REQUESTS + 1) * REQUESTS
+    )
     commits.put_head(
         connection,
-        store_head._replace(term=store_head.term + TERMS, newest_wish=newest),
+        store_head._replace(term=store_head.term + TERMS, newest_wish=newest_wish),
     )
 
 
@@ -174,8 +176,8 @@ def _go_on_counting(connection: Connection) -> None:
     """PostgreSQL counts rows apart from the rows."""
     if connection.dialect.name == "postgresql":
         for table in (audit, receipts):
-            newest = select(
+            next_number = select(
                 func.coalesce(func.max(table.c.number), 0) + 1
             ).scalar_subquery()
             function = func.pg_get_serial_sequence(table.name, "number")
-            connection.execute(select(func.setval(function, newest, False)))
+            connection.execute(select(func.setval(function, next_number, False)))

@@ -137,9 +137,11 @@ def add_request(
     connection: Connection, asked: Asked, by: UserName, at: float, speaker: Speaker
 ) -> StoredRequest:
     key = key_of(asked)
-    first = queries.request_of_key(connection, by, key) if key is not None else None
-    if first is not None:
-        return first
+    earlier_request = (
+        queries.request_of_key(connection, by, key) if key is not None else None
+    )
+    if earlier_request is not None:
+        return earlier_request
     now, tail = queries.read_head_and_tail(connection)
     sequence = Sequence(now.newest_wish + 1)
     recorded, contents = folded(asked) if isinstance(asked, Submit) else (asked, [])
@@ -148,14 +150,14 @@ def add_request(
     row = dict(
         sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc
     )
-    made = StoredRequest(sequence=sequence, by=by, at=at, asked=asked)
+    new_request = StoredRequest(sequence=sequence, by=by, at=at, asked=asked)
     batch = StatementBatch(connection)
     batch.put(_ADD_REQUEST, [row])
     spec_rows.add(batch, sequence, by, contents)
     batch.put(_PUT_HEAD, [_row_of_store_head(now._replace(newest_wish=sequence))])
-    batch.put(ADD_ENTRY, [entry_row(connection, entry_of(made, speaker), tail)])
+    batch.put(ADD_ENTRY, [entry_row(connection, entry_of(new_request, speaker), tail)])
     batch.send()
-    return made
+    return new_request
 
 
 def commit(
@@ -173,11 +175,13 @@ def commit(
     holding = connection.execute(_HOLDING).scalars() if changes.forgotten else ()
     check(changes, states, granted=now.granted, newest=now.newest_wish, holding=holding)
     numbered = [
-        event.numbered(now.newest_event + place)
-        for place, event in enumerate(changes.events, start=1)
+        event.numbered(now.newest_event + event_index)
+        for event_index, event in enumerate(changes.events, start=1)
     ]
     granted = now.granted if changes.granted is None else changes.granted
-    then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
+    next_head = now._replace(
+        granted=granted, newest_event=now.newest_event + len(numbered)
+    )
     batch = StatementBatch(connection)
     _write_changes(batch, changes, numbered)
     ledger.add(
@@ -186,10 +190,10 @@ def commit(
         changes.accounts,
         states.keys() | {j.id for j in changes.jobs},
     )
-    _move_on(batch, now, then, keep_keys)
+    _move_on(batch, now, next_head, keep_keys)
     if numbered:
         too_large = sizes.oldest(connection, now.newest_event, len(numbered))
-        too_old = max(then.newest_event - keep_events, too_large)
+        too_old = max(next_head.newest_event - keep_events, too_large)
         _prune_oldest_events(batch, too_old, len(numbered))
     batch.send()
     return numbered
@@ -227,13 +231,13 @@ def _write_changes(
     Unrecordable."""
     rows = _Rows()
     trees = (changes.queues,) if changes.queues else ()
-    before = (
+    referenced_rows = (
         (_PUT_JOBS, rows.of(_row_of_job, changes.jobs)),
         (_PUT_ATTEMPTS, rows.of(_row_of_attempt, changes.attempts)),
         (_PUT_ALLOCATIONS, rows.of(_allocation, changes.allocations)),
         (_PUT_NODES, rows.of(_row_of_node, changes.nodes)),
     )
-    after = (
+    dependent_rows = (
         (_PUT_SAVES, rows.of(_row_of_save, changes.saves)),
         (_PUT_RECEIPTS, rows.of(_row_of_receipt, changes.receipts)),
         (_PUT_QUEUES, rows.of(_row_of_queue_tree, trees)),
@@ -245,12 +249,12 @@ def _write_changes(
     of_events = rows.of(_row_of_event, numbered)
     rows.wrong.extend(ledger.check(changes.accounts))
     rows.check()
-    for what, made in before:
-        batch.put(what, made)
+    for put_statement, table_rows in referenced_rows:
+        batch.put(put_statement, table_rows)
     if changes.removed:
         batch.run(_REMOVE_NODES, {"ids": row_codec.text_of(changes.removed)})
-    for what, made in after:
-        batch.put(what, made)
+    for put_statement, table_rows in dependent_rows:
+        batch.put(put_statement, table_rows)
     if changes.forgotten:
         for statement in _FORGET_JOBS:
             batch.run(statement, {"ids": row_codec.text_of(changes.forgotten)})
@@ -267,15 +271,15 @@ class _Rows:
     def of(
         self, columns_of: Callable[[Row], Columns], rows: Iterable[Row]
     ) -> list[Columns]:
-        made = []
+        row_columns = []
         for row in rows:
             try:
                 columns = columns_of(row)
                 row_codec.check_columns(columns)
-                made.append(columns)
+                row_columns.append(columns)
             except InvariantBroken as error:
                 self.wrong.append((row, error.message))
-        return made
+        return row_columns
 
     def check(self) -> None:
         """Raises: Unrecordable."""
@@ -291,8 +295,8 @@ def _prune_oldest_events(batch: StatementBatch, oldest: int, added: int) -> None
 
 def _row_of_job(row: Job) -> dict[str, Any]:
     record, crc = row_codec.JOB.write(spec_rows.stored(row))
-    submitted, place, id = age(row)
-    columns = dict(id=id, submitted=submitted, place=place, name=row.spec.name)
+    submitted, submit_index, id = age(row)
+    columns = dict(id=id, submitted=submitted, place=submit_index, name=row.spec.name)
     return dict(
         **columns, state=row.state, final=int(row.is_final), record=record, crc=crc
     )

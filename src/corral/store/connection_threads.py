@@ -108,8 +108,8 @@ class ReaderThread:
         return self._database.connect(write=False)
 
     def _iter_batches(self) -> Iterator[list[BatchedWork]]:
-        while (first := self._waiting.get()) is not None:
-            yield [first]
+        while (queued_work := self._waiting.get()) is not None:
+            yield [queued_work]
 
     def _execute_batch(
         self, connection: Connection, members: list[BatchedWork]
@@ -159,8 +159,8 @@ class Writer(ReaderThread):
 
     def _iter_batches(self) -> Iterator[list[BatchedWork]]:
         open_ = True
-        while open_ and (first := self._waiting.get()) is not None:
-            members = [first]
+        while open_ and (first_member := self._waiting.get()) is not None:
+            members = [first_member]
             with contextlib.suppress(Empty):
                 while len(members) < GROUP and open_:
                     following = self._waiting.get_nowait()
@@ -177,9 +177,9 @@ class Writer(ReaderThread):
             if len(members) == 1 or not self._is_for_one_alone(connection, error):
                 raise
             # the group is undone: each for itself, so
-            for at, member in enumerate(members):
+            for member_index, member in enumerate(members):
                 if self._database.is_lost(connection):  # that who can, does
-                    return self._set_batch_error(members[at:], error)
+                    return self._set_batch_error(members[member_index:], error)
                 self._execute_single(connection, member)
 
     def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
@@ -217,8 +217,8 @@ class Writer(ReaderThread):
             member.answer = member.work(connection)
         except Exception as error:
             # A full disk or a server that went may have undone the whole group already.
-            lost = self._database.is_lost(connection)
-            if lost or not self._database.in_transaction(connection):
+            is_lost = self._database.is_lost(connection)
+            if is_lost or not self._database.in_transaction(connection):
                 raise
             raw.execute("ROLLBACK TO member")
             member.error = self._translated(error)

@@ -38,16 +38,20 @@ class EventSizes:
             newest: the number of the last event that is recorded.
             adding: how many more are about to be.
         """
-        whole = (newest + 1) // BLOCK  # blocks that nothing more comes to
+        full_block_count = (newest + 1) // BLOCK  # blocks that nothing more comes to
         self._added += adding
-        due = [whole - 1] if whole and whole - 1 not in self._blocks else []
+        due = (
+            [full_block_count - 1]
+            if full_block_count and full_block_count - 1 not in self._blocks
+            else []
+        )
         if self._added >= STEP:
             self._added = 0
-            due += self._next_unmeasured_block(whole)
+            due += self._next_unmeasured_block(full_block_count)
         for block in due:
             self._measure_block(connection, block)
         if due:
-            self._oldest = max(self._oldest, self._over(whole))
+            self._oldest = max(self._oldest, self._over(full_block_count))
         return self._oldest
 
     def _next_unmeasured_block(self, whole: int) -> list[int]:
@@ -74,7 +78,9 @@ class EventSizes:
             bytes_left -= self._blocks[block]
             if bytes_left < 0:
                 self._blocks = {
-                    at: size for at, size in self._blocks.items() if at > block
+                    block_number: size
+                    for block_number, size in self._blocks.items()
+                    if block_number > block
                 }
                 return (block + 1) * BLOCK - 1
         return 0

@@ -24,15 +24,15 @@ _AGE: Final = (imported.c.ended_at, imported.c.id)
 
 
 def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
-    before = _count_imported(connection)
-    for first in range(0, len(rows), BATCH):
+    count_before = _count_imported(connection)
+    for batch_start in range(0, len(rows), BATCH):
         put(
             connection,
             _ADD,
-            [_row_of_imported(row) for row in rows[first : first + BATCH]],
+            [_row_of_imported(row) for row in rows[batch_start : batch_start + BATCH]],
         )
     add_entry(connection, entry)
-    return _count_imported(connection) - before
+    return _count_imported(connection) - count_before
 
 
 def known(connection: Connection, ids: Seq[str]) -> int:
@@ -42,8 +42,8 @@ def known(connection: Connection, ids: Seq[str]) -> int:
 def newest(connection: Connection, limit: int, before: str | None) -> list[Imported]:
     query = select(imported.c.record, imported.c.crc)
     if before is not None:
-        place = select(*_AGE).where(imported.c.id == before)
-        newest_row = connection.execute(place).one_or_none()
+        age_query = select(*_AGE).where(imported.c.id == before)
+        newest_row = connection.execute(age_query).one_or_none()
         if newest_row is None:
             return []
         query = query.where(tuple_(*_AGE) < tuple_(*newest_row))

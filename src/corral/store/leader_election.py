@@ -109,9 +109,9 @@ def _change_agreed(
         if now is None:
             return agreed_on(connection, what) is None
         return put(connection, _AGREE, [dict(what=what, said=now)]) > 0
-    same = (agreed.c.what == what) & (agreed.c.said == was)
+    match_condition = (agreed.c.what == what) & (agreed.c.said == was)
     change = delete(agreed) if now is None else update(agreed).values(said=now)
-    return connection.execute(change.where(same)).rowcount > 0
+    return connection.execute(change.where(match_condition)).rowcount > 0
 
 
 def _write_leader(connection: Connection, now: Leader) -> None:

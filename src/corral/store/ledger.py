@@ -53,18 +53,18 @@ def _add_usage_records(
     table: Table,
     rows: Iterable[UsageRecord],
 ) -> None:
-    new = {row_codec.text_of(key): row for key, row in summed(rows).items()}
-    if not new:
+    new_rows = {row_codec.text_of(key): row for key, row in summed(rows).items()}
+    if not new_rows:
         return
     known_rows = connection.execute(
-        _KNOWN[table], {"keys": row_codec.text_of(sorted(new))}
+        _KNOWN[table], {"keys": row_codec.text_of(sorted(new_rows))}
     ).all()
     for record, crc in known_rows:
-        before = row_codec.ACCOUNT.read(record, crc)
-        text = row_codec.text_of(before.key)
-        new[text] = before.plus(new[text])
+        previous_row = row_codec.ACCOUNT.read(record, crc)
+        text = row_codec.text_of(previous_row.key)
+        new_rows[text] = previous_row.plus(new_rows[text])
     batch.put(
-        _PUT[table], [_row_of_usage_record(text, row) for text, row in new.items()]
+        _PUT[table], [_row_of_usage_record(text, row) for text, row in new_rows.items()]
     )
 
 
@@ -95,7 +95,9 @@ def _day_range_query(table: Table, first: int, last: int) -> Any:
 def _read_usage_records(connection: Connection, query: Any) -> list[UsageRecord]:
     """Some at a time: while the driver's rows are fetched, no other thread of the head
     goes on."""
-    parts = connection.execute(query).partitions(READ_AT_ONCE)
+    row_batches = connection.execute(query).partitions(READ_AT_ONCE)
     return [
-        row_codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part
+        row_codec.ACCOUNT.read(record, crc)
+        for row_batch in row_batches
+        for record, crc in row_batch
     ]

@@ -120,10 +120,10 @@ class MemoryStore(MemoryUses):
             for id, reservation in self._reservations.items()
             if not reservation.ended
         }
-        every = (
+        all_receipts = (
             receipt for of_job in self._receipts.values() for receipt in of_job.values()
         )
-        world.relocations = of_last_day(every)
+        world.relocations = of_last_day(all_receipts)
         return world
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
@@ -213,8 +213,8 @@ class MemoryStore(MemoryUses):
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         if term != self._term:
             raise TermLost(f"term {self._term} leads now, not term {term}")
-        named = jobs_named_in(changes)
-        states = {id: self._jobs[id].state for id in named if id in self._jobs}
+        named_jobs = jobs_named_in(changes)
+        states = {id: self._jobs[id].state for id in named_jobs if id in self._jobs}
         holding = {allocation.job for allocation in self._allocations.values()} & set(
             changes.forgotten
         )
@@ -234,8 +234,8 @@ class MemoryStore(MemoryUses):
     def _write_changes(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
         self._nodes.update((node.id, node) for node in changes.nodes)
-        for gone in changes.removed:
-            self._nodes.pop(gone, None)
+        for removed_node in changes.removed:
+            self._nodes.pop(removed_node, None)
         for attempt in changes.attempts:
             self._attempts.setdefault(attempt.job, {})[attempt.number] = attempt
         for allocation in changes.allocations:
@@ -288,8 +288,8 @@ class MemoryStore(MemoryUses):
                 del self._keys[key]
 
     def _append_events(self, events: Seq[Event]) -> list[Event]:
-        first = self._newest_event + 1
-        numbered = [event.numbered(first + i) for i, event in enumerate(events)]
+        first_number = self._newest_event + 1
+        numbered = [event.numbered(first_number + i) for i, event in enumerate(events)]
         self._events.update((event.number, event) for event in numbered)
         self._newest_event += len(numbered)
         too_old = self._newest_event - self._keep_events
@@ -308,13 +308,15 @@ class MemoryStore(MemoryUses):
         jobs = (job for job in self._jobs.values() if final or not job.is_final)
         jobs = (job for job in jobs if which.takes(job))
         if before is not None:
-            last = self._jobs.get(before)
-            place = (
-                age(last) if last is not None else (sequence_of(before) or 0, -2, "")
+            cursor_job = self._jobs.get(before)
+            cursor_age = (
+                age(cursor_job)
+                if cursor_job is not None
+                else (sequence_of(before) or 0, -2, "")
             )
-            jobs = (job for job in jobs if age(job) < place)
-        newest = sorted(jobs, key=age, reverse=True)[: max(0, limit)]
-        return [listed(job) for job in newest]
+            jobs = (job for job in jobs if age(job) < cursor_age)
+        newest_jobs = sorted(jobs, key=age, reverse=True)[: max(0, limit)]
+        return [listed(job) for job in newest_jobs]
 
     async def job(self, id: JobId) -> Job | None:
         return self._jobs.get(id)
@@ -329,12 +331,14 @@ class MemoryStore(MemoryUses):
         jobs = sorted(self._jobs.values(), key=age)
         if by_id := [job for job in jobs if job.array == of]:
             return by_id
-        parts = [job for job in jobs if is_part(job, of) and by in (None, job.owner)]
-        return [job for job in parts if job.array == parts[-1].array]
+        array_jobs = [
+            job for job in jobs if is_part(job, of) and by in (None, job.owner)
+        ]
+        return [job for job in array_jobs if job.array == array_jobs[-1].array]
 
     async def names(self) -> Seq[str]:
-        newest = await self.jobs(final=True, limit=NEWEST_NAMES)
-        return list(dict.fromkeys(job.spec.name for job in newest))
+        newest_jobs = await self.jobs(final=True, limit=NEWEST_NAMES)
+        return list(dict.fromkeys(job.spec.name for job in newest_jobs))
 
     async def workdirs(self) -> Set[str]:
         return {
@@ -394,16 +398,16 @@ class MemoryStore(MemoryUses):
             for event in events
             if job in (None, event.job) and node in (None, event.node)
         )
-        taken = list(islice(matching_events, max(0, limit)))
-        return taken[::-1] if newest else taken
+        selected_events = list(islice(matching_events, max(0, limit)))
+        return selected_events[::-1] if newest else selected_events
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
-        over = sorted(
+        final_jobs = sorted(
             (job for job in self._jobs.values() if job.is_final), key=age, reverse=True
         )
         rans = [
             ran_of(job, self._attempts.get(job.id, {}).values())
-            for job in over[: max(0, limit)]
+            for job in final_jobs[: max(0, limit)]
         ]
         ended_runs = [ran for ran in rans if ran is not None]
         return ended_runs + [
@@ -412,13 +416,13 @@ class MemoryStore(MemoryUses):
         ]
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
-        new: dict[str, Imported] = {}
+        new_rows: dict[str, Imported] = {}
         for row in rows:
             if row.id not in self._imported:
-                new.setdefault(row.id, row)
-        self._imported |= new
+                new_rows.setdefault(row.id, row)
+        self._imported |= new_rows
         await self.record(entry)
-        return len(new)
+        return len(new_rows)
 
     async def known_imports(self, ids: Seq[str]) -> int:
         return len(self._imported.keys() & set(ids))
@@ -430,10 +434,10 @@ class MemoryStore(MemoryUses):
             reverse=True,
         )
         if before is not None:
-            last = next(
+            cursor_index = next(
                 (n for n, row in enumerate(rows) if row.id == before), len(rows)
             )
-            rows = rows[last + 1 :]
+            rows = rows[cursor_index + 1 :]
         return rows[: max(0, limit)]
 
     async def tell(

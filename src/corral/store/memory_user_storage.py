@@ -28,7 +28,7 @@ class MemoryUses(MemoryPeople):
         sealed = [
             secret.sealed for secret in self._secrets.values() if secret.by == owner
         ]
-        sizes = [size for size, by in self._uploads.values() if by == owner]
+        sizes = [size for size, uploader in self._uploads.values() if uploader == owner]
         return UserHoldings(
             spec_bytes=sum(
                 len(CONTENT.write(spec_content)[0].encode())

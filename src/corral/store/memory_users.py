@@ -62,17 +62,17 @@ class MemoryPeople:
         limits: Mapping[str, int | None] | None = None,
         entry: AuditEntry,
     ) -> User | None:
-        before = self._users.get(name)
-        if before is None:
+        old_user = self._users.get(name)
+        if old_user is None:
             return None
-        after = changed(before, role, disabled, limits)
-        check_governed(self._users.values(), before, after)
-        self._users[name] = after
+        new_user = changed(old_user, role, disabled, limits)
+        check_governed(self._users.values(), old_user, new_user)
+        self._users[name] = new_user
         self._keep_tokens(
-            ended_with_user(before, after, self._tokens.values(), entry.at)
+            ended_with_user(old_user, new_user, self._tokens.values(), entry.at)
         )
         self._add_entry(entry)
-        return after
+        return new_user
 
     async def link_user(
         self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
@@ -91,8 +91,10 @@ class MemoryPeople:
         if name not in self._users:
             return None
         check_governed(self._users.values(), self._users[name], None)
-        ended = ended_with_user(self._users[name], None, self._tokens.values(), at)
-        self._keep_tokens(ended)
+        ended_tokens = ended_with_user(
+            self._users[name], None, self._tokens.values(), at
+        )
+        self._keep_tokens(ended_tokens)
         kept_secrets = [
             secret for secret in self._secrets.values() if secret.by == name
         ]
@@ -101,11 +103,11 @@ class MemoryPeople:
                 self._secrets[kept_secret.name] = replace(kept_secret, by=entry.by)
             else:
                 del self._secrets[kept_secret.name]
-        shared = sum(secret.for_everybody for secret in kept_secrets)
+        shared_count = sum(secret.for_everybody for secret in kept_secrets)
         removed = Removed(
-            secrets_removed=len(kept_secrets) - shared,
-            secrets_kept=shared,
-            tokens_revoked=len(ended),
+            secrets_removed=len(kept_secrets) - shared_count,
+            secrets_kept=shared_count,
+            tokens_revoked=len(ended_tokens),
         )
         del self._users[name]
         self._add_entry(replace(entry, detail=removed.text))
@@ -160,12 +162,12 @@ class MemoryPeople:
         renewal = renewed(self._tokens.values(), id, made, at)
         if renewal is None:
             return None
-        before, forgotten = renewal
-        self._tokens[id] = before
+        old_token, forgotten = renewal
+        self._tokens[id] = old_token
         for token_id in forgotten:
             del self._tokens[token_id]
         await self.add_token(made, entry=entry)
-        return before
+        return old_token
 
     async def use_token(self, id: TokenId, *, at: float) -> None:
         if id in self._tokens:
@@ -233,10 +235,10 @@ class MemoryPeople:
         return True
 
     async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
-        gone = self._secrets.pop(name, None) is not None
-        if gone and entry is not None:
+        is_removed = self._secrets.pop(name, None) is not None
+        if is_removed and entry is not None:
             self._add_entry(entry)
-        return gone
+        return is_removed
 
     async def record(self, entry: AuditEntry) -> None:
         self._add_entry(entry)
@@ -262,6 +264,8 @@ class MemoryPeople:
 
     def _add_entry(self, entry: AuditEntry) -> None:
         number = len(self._audit) + 1
-        before = self._audit[-1].link if self._audit else UnchainedDigest().link()
-        link = next_link(before, number, ENTRY.write(entry)[0])
+        previous_link = (
+            self._audit[-1].link if self._audit else UnchainedDigest().link()
+        )
+        link = next_link(previous_link, number, ENTRY.write(entry)[0])
         self._audit.append(replace(entry, number=number, link=link))

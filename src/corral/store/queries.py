@@ -144,10 +144,10 @@ def world(connection: Connection) -> World:
     world_now.jobs = {
         job.id: job for job in _read_jobs_with_specs(connection, unfinished)
     }
-    for id, state, since in connection.execute(_OVER).all():
+    for id, state, state_since in connection.execute(_OVER).all():
         world_now.ended[JobId(id)], world_now.ended_at[JobId(id)] = (
             state_of(state),
-            _parse_end_time(since),
+            _parse_end_time(state_since),
         )
     tries = _read_rows(connection, _newest_attempts(), row_codec.ATTEMPT)
     world_now.attempts = {attempt.job: attempt for attempt in tries}
@@ -272,13 +272,13 @@ def newest_jobs(
 ) -> list[ListedJob]:
     query = _of_these(_JOBS if final else _JOBS.where(jobs.c.final == 0), which)
     if before is not None:
-        place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
-        last = connection.execute(place).one_or_none() or (
+        cursor_query = select(*_OLDEST_FIRST).where(jobs.c.id == before)
+        cursor_age = connection.execute(cursor_query).one_or_none() or (
             sequence_of(before) or 0,
             -2,
             "",
         )
-        query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
+        query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*cursor_age))
     return _read_rows(
         connection,
         query.order_by(*_NEWEST_FIRST).limit(max(0, limit)),
@@ -297,10 +297,12 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
         query = query.where(or_(jobs.c.final == 0, ended_at >= which.since))
     # in columns that an index holds whole: no record is read to look at its name
     if which.text:
-        text, other = which.text.lower(), jobs.alias()
-        named = func.lower(other.c.name).contains(text, autoescape=True)
-        below = other.c.id.startswith(f"{text}_", autoescape=True)
-        matching_ids = select(other.c.id).where(or_(named, other.c.id == text, below))
+        text, jobs_alias = which.text.lower(), jobs.alias()
+        name_condition = func.lower(jobs_alias.c.name).contains(text, autoescape=True)
+        below = jobs_alias.c.id.startswith(f"{text}_", autoescape=True)
+        matching_ids = select(jobs_alias.c.id).where(
+            or_(name_condition, jobs_alias.c.id == text, below)
+        )
         query = query.where(jobs.c.id.in_(matching_ids))
     return query
 
@@ -373,18 +375,27 @@ def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
 
 
 def runs(connection: Connection, limit: int) -> list[Ran]:
-    over = jobs.c.final == 1
-    newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
-    jobs_by_job = {job.id: job for job in _read_rows(connection, newest, row_codec.JOB)}
-    ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    final_condition = jobs.c.final == 1
+    newest_query = (
+        _JOBS.where(final_condition).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    )
+    jobs_by_job = {
+        job.id: job for job in _read_rows(connection, newest_query, row_codec.JOB)
+    }
+    ids = (
+        select(jobs.c.id)
+        .where(final_condition)
+        .order_by(*_NEWEST_FIRST)
+        .limit(max(0, limit))
+    )
     attempt_query = select(attempts.c.record, attempts.c.crc).where(
         attempts.c.job.in_(ids)
     )
     tries: dict[JobId, list[Attempt]] = {}
     for attempt in _read_rows(connection, attempt_query, row_codec.ATTEMPT):
         tries.setdefault(attempt.job, []).append(attempt)
-    each = [ran_of(job, tries.get(job.id, ())) for job in jobs_by_job.values()]
-    return [ran for ran in each if ran is not None]
+    job_runs = [ran_of(job, tries.get(job.id, ())) for job in jobs_by_job.values()]
+    return [ran for ran in job_runs if ran is not None]
 
 
 def newest_told(connection: Connection, limit: int) -> list[StartForecastTold]:

@@ -70,12 +70,12 @@ class Codec(Generic[Row]):
         """
         try:
             record = msgspec.json.encode(row)
-            same = self._decode(record) == row
+            is_identical = self._decode(record) == row
         except (ValueError, OverflowError, msgspec.MsgspecError) as error:
             raise InvariantBroken(
                 f"the {self.kind} cannot be recorded: {error}"
             ) from error
-        if not same:
+        if not is_identical:
             raise InvariantBroken(
                 f"the {self.kind} does not read back as written: {row}"
             )

@@ -34,19 +34,22 @@ def put_secret(
 
 
 def seal_anew(connection: Connection, name: str, was: bytes, now: bytes) -> bool:
-    same = (secrets.c.name == name) & (secrets.c.sealed == was)
+    match_condition = (secrets.c.name == name) & (secrets.c.sealed == was)
     return (
-        connection.execute(update(secrets).where(same).values(sealed=now)).rowcount > 0
+        connection.execute(
+            update(secrets).where(match_condition).values(sealed=now)
+        ).rowcount
+        > 0
     )
 
 
 def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> bool:
-    gone = (
+    is_removed = (
         connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
     )
-    if gone and entry is not None:
+    if is_removed and entry is not None:
         add_entry(connection, entry)
-    return gone
+    return is_removed
 
 
 def secret_of(connection: Connection, name: str) -> bytes | None:
@@ -58,7 +61,10 @@ def secret_of(connection: Connection, name: str) -> bytes | None:
 
 def secret_names(connection: Connection) -> Seq[tuple[str, UserName, float]]:
     query = select(secrets.c.name, secrets.c.by, secrets.c.at).order_by(secrets.c.name)
-    return [(name, UserName(by), at) for name, by, at in connection.execute(query)]
+    return [
+        (name, UserName(owner), created_at)
+        for name, owner, created_at in connection.execute(query)
+    ]
 
 
 def names_for_everybody(connection: Connection) -> Set[str]:

@@ -58,18 +58,18 @@ def check(
     an allocation.
     Raises: InvariantBroken, with nothing written.
     """
-    after = dict(states)
+    states_after = dict(states)
     for job in changes.jobs:
-        before = after.get(job.id)
-        if before in FINAL and job.state != before:
+        state_before = states_after.get(job.id)
+        if state_before in FINAL and job.state != state_before:
             raise InvariantBroken(
-                f"job {job.id} is {before}, which is final: not {job.state}"
+                f"job {job.id} is {state_before}, which is final: not {job.state}"
             )
-        after[job.id] = job.state
-    for what, owner in _references(changes):
-        if owner not in after:
+        states_after[job.id] = job.state
+    for reference, owner in _references(changes):
+        if owner not in states_after:
             raise InvariantBroken(
-                f"{what} belongs to job {owner}, which was never recorded"
+                f"{reference} belongs to job {owner}, which was never recorded"
             )
     if changes.granted is not None and not granted <= changes.granted <= newest:
         raise InvariantBroken(

@@ -61,7 +61,7 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
 
 def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
     """Join consecutive jobs that differ by their index alone."""
-    first: JobSpec | None = None
+    first_spec: JobSpec | None = None
     common: object = None
     indices: list[int] = []
     for spec in asked.specs:
@@ -73,15 +73,19 @@ def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
             and index > indices[-1]
             and own_fields == common
         )
-        if first is not None and is_next and spec.name == f"{first.kin}_{index}":
+        if (
+            first_spec is not None
+            and is_next
+            and spec.name == f"{first_spec.kin}_{index}"
+        ):
             indices.append(index)  # type: ignore[arg-type]
             continue
-        if first is not None:
-            yield Fold(spec=first, indices=tuple(indices))
-        named = index is not None and spec.kin != spec.name
-        first, common, indices = spec, own_fields, [index] if named else []  # type: ignore[list-item]
-    if first is not None:
-        yield Fold(spec=first, indices=tuple(indices))
+        if first_spec is not None:
+            yield Fold(spec=first_spec, indices=tuple(indices))
+        is_indexed = index is not None and spec.kin != spec.name
+        first_spec, common, indices = spec, own_fields, [index] if is_indexed else []  # type: ignore[list-item]
+    if first_spec is not None:
+        yield Fold(spec=first_spec, indices=tuple(indices))
 
 
 def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Submit:

@@ -87,16 +87,16 @@ def change_user(
     entry: AuditEntry,
 ) -> User | None:
     users_by_user_name = {user.name: user for user in all_users(connection)}
-    before = users_by_user_name.get(name)
-    if before is None:
+    old_user = users_by_user_name.get(name)
+    if old_user is None:
         return None
-    after = changed(before, role, disabled, limits)
-    check_governed(users_by_user_name.values(), before, after)
-    _set_user(connection, after)
-    for token in ended_with_user(before, after, all_tokens(connection), entry.at):
+    new_user = changed(old_user, role, disabled, limits)
+    check_governed(users_by_user_name.values(), old_user, new_user)
+    _set_user(connection, new_user)
+    for token in ended_with_user(old_user, new_user, all_tokens(connection), entry.at):
         _set_token(connection, token)
     add_entry(connection, entry)
-    return after
+    return new_user
 
 
 def link_user(
@@ -110,10 +110,10 @@ def link_user(
         return None
     if identity is not None:
         check_identity_free(users_by_user_name.values(), name, identity)
-    after = replace(users_by_user_name[name], identity=identity)
-    _set_user(connection, after)
+    linked_user = replace(users_by_user_name[name], identity=identity)
+    _set_user(connection, linked_user)
     add_entry(connection, entry)
-    return after
+    return linked_user
 
 
 def _set_user(connection: Connection, user: User) -> None:
@@ -130,12 +130,14 @@ def remove_user(
     if name not in users_by_user_name:
         return None
     check_governed(users_by_user_name.values(), users_by_user_name[name], None)
-    ended = ended_with_user(users_by_user_name[name], None, all_tokens(connection), at)
-    for token in ended:
+    ended_tokens = ended_with_user(
+        users_by_user_name[name], None, all_tokens(connection), at
+    )
+    for token in ended_tokens:
         _set_token(connection, token)
     column_element = secrets.c.by == name
     removed = Removed(
-        tokens_revoked=len(ended),
+        tokens_revoked=len(ended_tokens),
         secrets_removed=connection.execute(
             delete(secrets).where(column_element, secrets.c.everybody == 0)
         ).rowcount,
@@ -190,10 +192,10 @@ def revoke_token(
 
 
 def forget_token(connection: Connection, id: TokenId, entry: AuditEntry) -> bool:
-    gone = connection.execute(_FORGET_TOKEN, dict(of_id=id)).rowcount > 0
-    if gone:
+    is_removed = connection.execute(_FORGET_TOKEN, dict(of_id=id)).rowcount > 0
+    if is_removed:
         add_entry(connection, entry)
-    return gone
+    return is_removed
 
 
 def spend_token(
@@ -214,18 +216,18 @@ def renew_token(
     renewal = renewed(all_tokens(connection), id, made, at)
     if renewal is None:
         return None
-    before, forgotten = renewal
-    _set_token(connection, before)
+    old_token, forgotten = renewal
+    _set_token(connection, old_token)
     for token_id in forgotten:
         connection.execute(_FORGET_TOKEN, dict(of_id=token_id))
     add_token(connection, made, entry)
-    return before
+    return old_token
 
 
 def use_token(connection: Connection, id: TokenId, at: float) -> None:
     token = token_of_id(connection, id)
-    if token is not None and (used := used_later(token, at)) is not token:
-        _set_token(connection, used)
+    if token is not None and (used_token := used_later(token, at)) is not token:
+        _set_token(connection, used_token)
 
 
 def token_digests(connection: Connection) -> list[str]:
@@ -243,8 +245,8 @@ def identities(connection: Connection, digests: Seq[str]) -> list[Identity | Non
     """A thousand agents' are asked for each second, so by as few statements as may
     be."""
     identity_by_digest: dict[str, Identity] = {}
-    for first in range(0, len(digests), _AT_ONCE):
-        parameters = {"digests": list(digests[first : first + _AT_ONCE])}
+    for batch_start in range(0, len(digests), _AT_ONCE):
+        parameters = {"digests": list(digests[batch_start : batch_start + _AT_ONCE])}
         identity_by_digest.update(
             (row[0], _identity_from_row(row))
             for row in connection.execute(_IDENTITIES, parameters)

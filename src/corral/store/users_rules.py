@@ -77,7 +77,9 @@ def changed(
         disabled=user.disabled if disabled is None else disabled,
         limits=tuple(
             sorted(
-                (name, most) for name, most in own_limits.items() if most is not None
+                (name, limit_value)
+                for name, limit_value in own_limits.items()
+                if limit_value is not None
             )
         ),
     )
@@ -89,9 +91,9 @@ def ended_with_user(
     """Return the user's tokens that end by a change, revoked: all of a user who is
     removed, and sessions and links of one whose role changes, or who is disabled."""
     if after is None:
-        ends = set(TokenKind)
+        ended_kinds = set(TokenKind)
     elif after.role != before.role or (after.disabled and not before.disabled):
-        ends = {TokenKind.SESSION, TokenKind.LINK}
+        ended_kinds = {TokenKind.SESSION, TokenKind.LINK}
     else:
         return []
     return [
@@ -100,7 +102,7 @@ def ended_with_user(
         if token.user == before.name
         and token.node is None
         and token.revoked_at is None
-        and token.kind in ends
+        and token.kind in ended_kinds
     ]
 
 
@@ -135,28 +137,36 @@ def renewed(
         copied.
     """
     tokens = list(tokens)
-    before = next((token for token in tokens if token.id == id), None)
-    if before is None or before.revoked_at is not None or made.node != before.node:
+    old_token = next((token for token in tokens if token.id == id), None)
+    if (
+        old_token is None
+        or old_token.revoked_at is not None
+        or made.node != old_token.node
+    ):
         return None
-    others = [
+    other_tokens = [
         other_token
         for other_token in tokens
-        if other_token.node == before.node and other_token.id not in (id, made.id)
+        if other_token.node == old_token.node and other_token.id not in (id, made.id)
     ]
-    siblings = [] if before.node is None else others
+    siblings = [] if old_token.node is None else other_tokens
     if any(
-        sibling.created_at > before.created_at and sibling.used_at is not None
+        sibling.created_at > old_token.created_at and sibling.used_at is not None
         for sibling in siblings
     ):
         raise TokenRevoked(
-            f"the token {id} of {before.user} was replaced by a later one, which is in use",
+            f"the token {id} of {old_token.user} was replaced by a later one, which is in use",
             hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
         )
     forgotten = [sibling.id for sibling in siblings]
-    if before.node is not None and is_part(before.node):  # its ranks may have read it
-        return replace(before, revoked_at=at), forgotten
-    ends = at + NODE_TOKEN_SECONDS
-    return replace(before, expires_at=min(before.expires_at or ends, ends)), forgotten
+    if old_token.node is not None and is_part(
+        old_token.node
+    ):  # its ranks may have read it
+        return replace(old_token, revoked_at=at), forgotten
+    expiry_limit = at + NODE_TOKEN_SECONDS
+    return replace(
+        old_token, expires_at=min(old_token.expires_at or expiry_limit, expiry_limit)
+    ), forgotten
 
 
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:
@@ -181,12 +191,12 @@ def used_later(token: Token, at: float) -> Token:
 
 def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
     """The audit log's line of an acknowledged request."""
-    what, on, detail = _describe_request(request)
+    action, on, detail = _describe_request(request)
     return AuditEntry(
         at=request.at,
         by=request.by,
         token=speaker.token,
-        what=what,
+        what=action,
         on=on,
         detail=detail,
         source=speaker.source,
@@ -199,13 +209,13 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
     match request.asked:
         case Submit(specs=specs):
             names = list(dict.fromkeys(spec.name for spec in specs))
-            more = (
+            more_text = (
                 f" and {len(names) - NAMES_SHOWN} more"
                 if len(names) > NAMES_SHOWN
                 else ""
             )
             jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
-            names_text = f"{', '.join(names[:NAMES_SHOWN])}{more}{jobs}"
+            names_text = f"{', '.join(names[:NAMES_SHOWN])}{more_text}{jobs}"
             return "job.submit", job_id(request.sequence), names_text
         case Cancel(job=job):
             return "job.cancel", job, ""
@@ -225,33 +235,33 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
             return "node.cordon", "all suspects", ""
         case CheckNodes(nodes=checked, kinds=kinds):
             left_out = len(checked) - NAMES_SHOWN
-            first = ", ".join(checked[:NAMES_SHOWN])
-            on = f"{first} and {left_out} more" if left_out > 0 else first
+            first_nodes = ", ".join(checked[:NAMES_SHOWN])
+            on = f"{first_nodes} and {left_out} more" if left_out > 0 else first_nodes
             return "node.check", on, ", ".join(kinds)
         case SetLabels(node=node, labels=labels):
             return "node.label", node, " ".join(label_text(*label) for label in labels)
         case SetQueues(removed=removed) if removed:
             return "queue.remove", ", ".join(removed), ""
         case SetQueues(queues=queues):
-            shown = [queue.name for queue in queues[:NAMES_SHOWN]]
-            more = (
+            shown_names = [queue.name for queue in queues[:NAMES_SHOWN]]
+            more_text = (
                 f" and {len(queues) - NAMES_SHOWN} more"
                 if len(queues) > NAMES_SHOWN
                 else ""
             )
             return (
                 "queue.set",
-                f"{', '.join(shown)}{more}",
+                f"{', '.join(shown_names)}{more_text}",
                 _describe_queue_changes(request.asked),
             )
 
 
 def _describe_queue_changes(asked: SetQueues) -> str:
     """For example: the whole tree; ~ lab: weight: none -> 2."""
-    parts = ["the whole tree"] if asked.whole else []
-    more = len(asked.changes) - CHANGES_SHOWN
-    parts += [
+    change_texts = ["the whole tree"] if asked.whole else []
+    hidden_count = len(asked.changes) - CHANGES_SHOWN
+    change_texts += [
         *asked.changes[:CHANGES_SHOWN],
-        *([f"and {more} more"] if more > 0 else []),
+        *([f"and {hidden_count} more"] if hidden_count > 0 else []),
     ]
-    return "; ".join(parts)
+    return "; ".join(change_texts)

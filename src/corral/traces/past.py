@@ -62,9 +62,9 @@ def read_past(source: str, path: Path) -> PastJobs:
             f"{path} is no log of {source}: {error}", hint=HINTS[source]
         ) from error
     if not reading.jobs:
-        why = f": {reading.faults[0]}" if reading.faults else ""
+        reason_text = f": {reading.faults[0]}" if reading.faults else ""
         raise SpecInvalid(
-            f"{path} has no job that ran and is over{why}", hint=HINTS[source]
+            f"{path} has no job that ran and is over{reason_text}", hint=HINTS[source]
         )
     return PastJobs(
         jobs=tuple(reading.jobs.values()),
@@ -82,8 +82,11 @@ HINTS: Final = {
 def refuse_faults(path: Path, faults: Sequence[str]) -> None:
     """Raises: SpecInvalid with what could not be read, if anything."""
     if faults:
-        more = len(faults) - MOST_TOLD
-        fault_lines = [*faults[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        hidden_count = len(faults) - MOST_TOLD
+        fault_lines = [
+            *faults[:MOST_TOLD],
+            *([f"and {hidden_count} more"] if hidden_count > 0 else []),
+        ]
         hint = "mend them, or leave --strict out: then they are passed over"
         raise SpecInvalid(
             f"{path}: nothing was imported: " + "; ".join(fault_lines), hint=hint

@@ -30,13 +30,15 @@ def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
     Raises: ValueError for what is no list of workloads.
     """
     for number, item in enumerate(_load_workloads("".join(lines)), start=1):
-        where = f"item {number}"
+        item_text = f"item {number}"
         try:
-            where = f"item {number} ({_namespaced_name(item)})"
+            item_text = f"item {number} ({_namespaced_name(item)})"
             yield _job_from_workload(item)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"there is no {error}" if isinstance(error, KeyError) else error
-            yield f"{where}: {what}"
+            fault_text = (
+                f"there is no {error}" if isinstance(error, KeyError) else error
+            )
+            yield f"{item_text}: {fault_text}"
 
 
 def _load_workloads(text: str) -> list[Any]:
@@ -81,8 +83,11 @@ def _job_from_workload(item: Mapping[str, Any]) -> Imported | None:
     begun = conditions.get("Admitted") or conditions.get("QuotaReserved")
     if begun is None or "Finished" not in conditions:
         return None
-    started, ended = _transition_time(begun), _transition_time(conditions["Finished"])
-    if ended <= started:
+    started, end_time = (
+        _transition_time(begun),
+        _transition_time(conditions["Finished"]),
+    )
+    if end_time <= started:
         return None
     admission = status.get("admission") or {}
     owner: Mapping[str, Any] = next(iter(meta.get("ownerReferences") or ()), {})
@@ -98,8 +103,8 @@ def _job_from_workload(item: Mapping[str, Any]) -> Imported | None:
         ),
         submitted_at=min(_parse_timestamp(meta["creationTimestamp"]), started),
         started_at=started,
-        ended_at=ended,
-        seconds=ended - started,
+        ended_at=end_time,
+        seconds=end_time - started,
         state=str(conditions["Finished"].get("reason") or "Finished"),
         priority=int(spec.get("priority") or 0),
         limit_seconds=float(spec.get("maximumExecutionTimeSeconds") or 0.0) or None,
@@ -122,17 +127,17 @@ def _shape_of_pod_sets(
 ) -> Shape:
     """Return the shape of the pods with GPUs, from what was given, else from the
     request. GPUs that do not divide evenly over the pods count as one pod."""
-    wanted = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
+    requested_sets = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
     assigned = {str(pod_set.get("name", "")): pod_set for pod_set in given}
     pods, gpus = 0, 0.0
-    for name in wanted | assigned:
-        count, own_gpus = _of_pods(wanted.get(name, {}), assigned.get(name, {}))
+    for name in requested_sets | assigned:
+        count, own_gpus = _of_pods(requested_sets.get(name, {}), assigned.get(name, {}))
         pods, gpus = pods + count * (own_gpus > 0), gpus + own_gpus
-    pods, whole = max(1, pods), round(gpus)
-    if whole % pods:
+    pods, whole_gpus = max(1, pods), round(gpus)
+    if whole_gpus % pods:
         pods = 1
     return Shape(
-        nodes=pods, resources=Resources(gpu_millis=whole // pods * MILLIS_PER_GPU)
+        nodes=pods, resources=Resources(gpu_millis=whole_gpus // pods * MILLIS_PER_GPU)
     )
 
 
@@ -145,10 +150,12 @@ def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, f
     containers = ((asked.get("template") or {}).get("spec") or {}).get(
         "containers"
     ) or ()
-    each = [(container.get("resources") or {}) for container in containers]
+    container_resources = [
+        (container.get("resources") or {}) for container in containers
+    ]
     return count, count * sum(
         _count_gpus(container.get("requests") or container.get("limits") or {})
-        for container in each
+        for container in container_resources
     )
 
 

@@ -67,7 +67,7 @@ def _job_from_row(row: Mapping[str, str]) -> Imported | None:
         raise ValueError("JobID is empty")
     submitted = _parse_local_time(row, "Submit")
     started = _parse_local_time(row, "Start") if row.get("Start") else submitted
-    ended = (
+    end_time = (
         _parse_end_time(row, started)
         if row.get("End", "") not in UNKNOWN
         else started + seconds
@@ -82,7 +82,7 @@ def _job_from_row(row: Mapping[str, str]) -> Imported | None:
         shape=_parse_shape(tres, row.get("NNodes", "")),
         submitted_at=min(submitted, started),  # a requeued one is submitted again
         started_at=started,
-        ended_at=ended,
+        ended_at=end_time,
         seconds=seconds,
         state=state,
         priority=0,
@@ -93,12 +93,12 @@ def _job_from_row(row: Mapping[str, str]) -> Imported | None:
 def _parse_end_time(row: Mapping[str, str], started: float) -> float:
     """Not before it started: in the hour that clocks tell twice, the later one is
     meant."""
-    ended = _parse_local_time(row, "End")
-    if ended < started:
-        ended = _parse_local_time(row, "End", fold=1)
-    if ended < started:
+    end_time = _parse_local_time(row, "End")
+    if end_time < started:
+        end_time = _parse_local_time(row, "End", fold=1)
+    if end_time < started:
         raise ValueError(f"End is {row['End']}, before it started")
-    return ended
+    return end_time
 
 
 def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:

@@ -57,9 +57,9 @@ def read_policies(path: Path) -> dict[str, Named]:
         tables = loads(path.read_text())
         return {name: _policy_from_table(table) for name, table in tables.items()}
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower()
         raise SpecInvalid(
-            f"{path} cannot be read: {why}", hint=f"run: ls -ld {path}"
+            f"{path} cannot be read: {reason}", hint=f"run: ls -ld {path}"
         ) from error
     except (TOMLDecodeError, ValueError, TypeError, AttributeError) as error:
         hint = 'write, for example: [dear] like = "default" price = 2.0'

@@ -94,8 +94,8 @@ def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
 
 
 def _shorten_name_list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
+    more_text = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more_text
 
 
 def tree_of_log(

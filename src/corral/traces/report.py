@@ -91,8 +91,10 @@ def report(answer: Mapping[str, Any]) -> PlannerReport:
 
 
 def _summary_table(policies: Results) -> ReportTable:
-    first = next(iter(policies.values()))
-    keys = [key for key, value in first.items() if isinstance(value, int | float)]
+    first_results = next(iter(policies.values()))
+    keys = [
+        key for key, value in first_results.items() if isinstance(value, int | float)
+    ]
     rows = {
         _format_metric_name(key): [policy[key] for policy in policies.values()]
         for key in keys
@@ -102,17 +104,17 @@ def _summary_table(policies: Results) -> ReportTable:
 
 def _format_metric_name(key: str) -> str:
     """For example: jct p99 (s), of jct_p99_s."""
-    words = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
-    return f"{words} (s)" if key.endswith("_s") else words
+    metric_name = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
+    return f"{metric_name} (s)" if key.endswith("_s") else metric_name
 
 
 def _mean_wait_table(policies: Results, kind: str) -> ReportTable:
-    first = next(iter(policies.values()))
+    first_results = next(iter(policies.values()))
     rows = {
-        f"{label} ({part['jobs']} jobs)": [
+        f"{label} ({subset_metrics['jobs']} jobs)": [
             policy[kind][label]["wait_mean_s"] for policy in policies.values()
         ]
-        for label, part in first[kind].items()
+        for label, subset_metrics in first_results[kind].items()
     }
     corner = kind.removesuffix("s")
     return _build_table(f"Mean wait by {corner}, in seconds", policies, corner, rows)
@@ -130,7 +132,7 @@ def _build_table(
 
 def _wait_time_figure(policies: Results) -> Figure:
     longest = max(max(numbers["waits_s"]) for numbers in policies.values())
-    most = min(LONGEST, max(10.0, longest))
+    max_wait = min(LONGEST, max(10.0, longest))
     return Figure(
         title="Share of jobs that waited at most this long",
         x=TableColumn(name="wait"),
@@ -139,13 +141,17 @@ def _wait_time_figure(policies: Results) -> Figure:
             FigureSeries(
                 name=name,
                 points=tuple(
-                    (min(most, max(1.0, wait)), 100.0 * point / POINTS)
+                    (min(max_wait, max(1.0, wait)), 100.0 * point / POINTS)
                     for point, wait in enumerate(numbers["waits_s"])
                 ),
             )
             for name, numbers in policies.items()
         ),
-        x_marks=tuple((at, word) for at, word in MARKS if at <= most),
+        x_marks=tuple(
+            (mark_seconds, mark_label)
+            for mark_seconds, mark_label in MARKS
+            if mark_seconds <= max_wait
+        ),
         x_is_log=True,
     )
 
@@ -159,8 +165,8 @@ def _gpu_usage_figure(policies: Results) -> Figure:
             FigureSeries(
                 name=name,
                 points=tuple(
-                    ((at + 0.5) / len(numbers["used"]), 100.0 * share)
-                    for at, share in enumerate(numbers["used"])
+                    ((window_index + 0.5) / len(numbers["used"]), 100.0 * share)
+                    for window_index, share in enumerate(numbers["used"])
                 ),
             )
             for name, numbers in policies.items()

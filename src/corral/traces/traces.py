@@ -77,8 +77,8 @@ def sizes_of(cluster: str) -> list[int]:
     """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of
     two kinds."""
     sizes: list[int] = []
-    for part in cluster.split("+"):
-        nodes, _, gpus = part.partition("x")
+    for node_group in cluster.split("+"):
+        nodes, _, gpus = node_group.partition("x")
         if not (nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
             raise SpecInvalid(
                 f"{cluster!r} is not a cluster", hint="write, for example: 88x8"
@@ -105,9 +105,9 @@ def log_lines(path: Path) -> Iterator[str]:
         )
         raise SpecInvalid(f"there is no file {path}", hint=hint) from None
     except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise SpecInvalid(
-            f"{path} cannot be read: {why}", hint=f"look at it: ls -ld {path}"
+            f"{path} cannot be read: {reason}", hint=f"look at it: ls -ld {path}"
         ) from error
     except UnicodeDecodeError as error:
         raise SpecInvalid(
@@ -129,13 +129,13 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
         raise SpecInvalid(f"{path} has no job with GPUs that ended", hint=hint)
     for job in able:
         if max(job.submitted, job.duration) > LONGEST_SECONDS:
-            what = f"submitted at {job.submitted:g} s, and ran {job.duration:g} s"
+            times_text = f"submitted at {job.submitted:g} s, and ran {job.duration:g} s"
             hint = f"times are seconds, {LONGEST_SECONDS:g} at the most"
-            raise SpecInvalid(f"{path}: job {job.name} was {what}", hint=hint)
+            raise SpecInvalid(f"{path}: job {job.name} was {times_text}", hint=hint)
     able.sort(key=lambda job: job.submitted)
-    first, queues = able[0].submitted, [job.queue or "-" for job in able]
+    first_submit, queues = able[0].submitted, [job.queue or "-" for job in able]
     workload = Workload(
-        submits=[job.submitted - first for job in able],
+        submits=[job.submitted - first_submit for job in able],
         durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
         gpus=[ceil(job.gpus) for job in able],
         queues=_encode_names(queues),

@@ -17,12 +17,14 @@ def jobs_of_corral(lines: Iterable[str]) -> Iterator[LoggedJob]:
 def logged(job: Mapping[str, Any]) -> LoggedJob:
     """A job of a listing; how long it ran is counted from its first start to its
     end."""
-    begun, ended = job["started_at"], job["ended_at"]
+    begun, end_time = job["started_at"], job["ended_at"]
     return LoggedJob(
         name=job["id"],
         queue=job["queue"],
         submitted=job["submitted_at"],
-        duration=-1.0 if begun is None or ended is None else max(0.0, ended - begun),
+        duration=-1.0
+        if begun is None or end_time is None
+        else max(0.0, end_time - begun),
         gpus=job["shape"]["nodes"] * job["shape"]["gpus_per_node"],
         limit=job.get("max_duration_seconds") or 0.0,
         user=job["owner"],

@@ -27,11 +27,14 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
         try:
             if row:
                 yield _job_from_row(
-                    {name: row[at].strip() for name, at in known_columns.items()}
+                    {
+                        name: row[column_index].strip()
+                        for name, column_index in known_columns.items()
+                    }
                 )
         except (ValueError, IndexError) as error:
-            why = "too few cells" if isinstance(error, IndexError) else error
-            raise ValueError(f"line {reader.line_num + 1}: {why}") from error
+            reason = "too few cells" if isinstance(error, IndexError) else error
+            raise ValueError(f"line {reader.line_num + 1}: {reason}") from error
 
 
 def _job_from_row(row: dict[str, str]) -> LoggedJob:

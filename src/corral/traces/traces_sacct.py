@@ -65,12 +65,12 @@ def clock_seconds(text: str) -> float:
     """Parse [days-]hours:minutes:seconds or minutes:seconds; 0 for words such as
     UNLIMITED."""
     days, dash, rest = text.partition("-") if "-" in text else ("0", "", text)
-    parts = rest.split(":")
-    if len(parts) not in (2, 3) or not all(
-        re.fullmatch(r"[\d.]+", part) for part in (days, *parts)
+    clock_fields = rest.split(":")
+    if len(clock_fields) not in (2, 3) or not all(
+        re.fullmatch(r"[\d.]+", field_text) for field_text in (days, *clock_fields)
     ):
         return 0.0
     seconds = 0.0
-    for part in parts:
-        seconds = seconds * 60 + float(part)
+    for clock_field in clock_fields:
+        seconds = seconds * 60 + float(clock_field)
     return float(days) * 86_400 + seconds

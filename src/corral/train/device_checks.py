@@ -53,8 +53,8 @@ def main(words: Sequence[str]) -> None:
                 kinds.split(","),
             )
         case ["all-reduce", rank, world, address, port, backend, seconds, device]:
-            place = CheckPlace(int(rank), int(world), address, int(port))
-            all_reduce(place, backend, float(seconds), torch.device(device))
+            check_place = CheckPlace(int(rank), int(world), address, int(port))
+            all_reduce(check_place, backend, float(seconds), torch.device(device))
         case _:
             sys.exit(f"{' '.join(words)}: see the module's words")
 
@@ -95,8 +95,8 @@ def matrix(
 
 
 def hash_of(product: torch.Tensor) -> str:
-    whole = product.to(torch.float64).cpu().to(torch.int32)
-    return hashlib.sha256(whole.numpy().astype("<i4").tobytes()).hexdigest()
+    integer_product = product.to(torch.float64).cpu().to(torch.int32)
+    return hashlib.sha256(integer_product.numpy().astype("<i4").tobytes()).hexdigest()
 
 
 def proofs_of(device: torch.device) -> list[Proof]:
@@ -111,18 +111,18 @@ def proofs_of(device: torch.device) -> list[Proof]:
         ]
     proofs = []
     for values, rows, inner, kind in shapes:
-        tensor, right = (
+        tensor, right_matrix = (
             matrix(A_PLACE, values, rows, inner),
             matrix(B_PLACE, values, inner, rows),
         )
-        exact_product = tensor.to(torch.float32) @ right.to(torch.float32)
+        exact_product = tensor.to(torch.float32) @ right_matrix.to(torch.float32)
         if hash_of(exact_product) != KNOWN[values, rows, inner]:
             raise RuntimeError("the CPU of this machine multiplies wrongly")
         proofs.append(
             Proof(
                 device=device,
                 left=tensor.to(device, kind),
-                right=right.to(device, kind),
+                right=right_matrix.to(device, kind),
                 known=exact_product.to(device, kind),
                 wrong=torch.zeros((), dtype=torch.int64, device=device),
             )
@@ -159,8 +159,8 @@ def products(
                 for device, device_proof in proofs.items()
                 if _run_device_check(_run_proof_round, device_proof, "matmul")
             }
-        for each in proofs.values():
-            _run_device_check(_report_proofs, each, "matmul")
+        for remaining_proofs in proofs.values():
+            _run_device_check(_report_proofs, remaining_proofs, "matmul")
     proofs.clear()
     proven.clear()
     if "memory" in kinds:
@@ -191,12 +191,17 @@ def _run_proof_round(proofs: list[Proof]) -> bool:
 def _report_proofs(proofs: list[Proof]) -> bool:
     """Each by its hash once more, alongside those that were compared on the device
     itself."""
-    wrong = sum(int(proof.wrong) for proof in proofs)
-    wrong += sum(
+    wrong_count = sum(int(proof.wrong) for proof in proofs)
+    wrong_count += sum(
         hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs
     )
-    made = sum(proof.made for proof in proofs) + len(proofs)
-    say(kind="matmul", device=str(proofs[0].device), wrong=wrong, made=made)
+    product_count = sum(proof.made for proof in proofs) + len(proofs)
+    say(
+        kind="matmul",
+        device=str(proofs[0].device),
+        wrong=wrong_count,
+        made=product_count,
+    )
     return True
 
 
@@ -205,8 +210,8 @@ def copies(device: torch.device) -> float:
     copies."""
     size = COPY_BYTES[device.type]
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        size = min(size, free // 4)
+        free_bytes, _ = torch.cuda.mem_get_info(device)
+        size = min(size, free_bytes // 4)
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     took = []
@@ -253,7 +258,7 @@ def all_reduce(
     )
     size = REDUCE_BYTES[backend]
     ones = torch.ones(size // 4, dtype=torch.float32, device=device)
-    right, took = True, []
+    is_correct, took = True, []
     deadline = time.monotonic() + seconds
     while True:
         tensor = ones.clone()
@@ -264,14 +269,18 @@ def all_reduce(
             [_time_after_sync(device) - began], dtype=torch.float64, device=device
         )
         dist.all_reduce(spent, dist.ReduceOp.MAX)
-        right = right and bool((tensor == float(place.world)).all())
+        is_correct = is_correct and bool((tensor == float(place.world)).all())
         took.append(float(spent))
-        over = torch.tensor([float(time.monotonic() >= deadline)], device=device)
-        dist.all_reduce(over, dist.ReduceOp.MAX)  # all of them end with the same one
-        if bool(over) and len(took) > 2:
+        deadline_flag = torch.tensor(
+            [float(time.monotonic() >= deadline)], device=device
+        )
+        dist.all_reduce(
+            deadline_flag, dist.ReduceOp.MAX
+        )  # all of them end with the same one
+        if bool(deadline_flag) and len(took) > 2:
             break
     rate = 2 * (place.world - 1) / place.world * size / median(took[1:])
-    say(kind="all-reduce", bytes_per_second=rate, right=right, times=len(took))
+    say(kind="all-reduce", bytes_per_second=rate, right=is_correct, times=len(took))
     dist.destroy_process_group()
 
 

@@ -91,21 +91,23 @@ def choose(
     """
     for candidate in found:
         troubles = [
-            why for why in gang.gather(_verify_candidate(candidate, gang)) if why
+            trouble
+            for trouble in gang.gather(_verify_candidate(candidate, gang))
+            if trouble
         ]
-        why = gang.share(troubles[0] if troubles else "")
-        if not why:
+        reason = gang.share(troubles[0] if troubles else "")
+        if not reason:
             return candidate
         if candidate.origin:
             raise OriginBroken(
                 f"the save of step {candidate.step} of {candidate.origin}, which this job starts "
-                f"from, does not verify: {why} ({candidate.path}); name another: "
+                f"from, does not verify: {reason} ({candidate.path}); name another: "
                 f"--from {candidate.origin}@STEP",
                 hint=f"run: corral checkpoints {candidate.origin}",
             )
         if gang.leads:
-            _quarantine(candidate, why)
-            report(candidate, why)
+            _quarantine(candidate, reason)
+            report(candidate, reason)
     if found and gang.leads:
         say("no save verifies: training starts at step 0")
     return None

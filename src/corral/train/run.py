@@ -109,8 +109,8 @@ class Run:
         this.
         Raises: NoState, DoesNotFit, WorldChanged, CannotSave, OriginBroken.
         """
-        named: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
-        for name, value in named.items():
+        stateful: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
+        for name, value in stateful.items():
             check_stateful(name, value)
         single = isinstance(optimizer, torch.optim.Optimizer)
         self._holder = StateHolder(
@@ -210,13 +210,13 @@ class Run:
 
     def _open_shelf(self) -> Shelf:
         """Rank 0 makes this attempt's directory of saves; all ranks use the same."""
-        made: Shelf | str = ""
+        new_shelf: Shelf | str = ""
         if self.rank == 0:
             try:
-                made = _make_shelf(self._settings)
+                new_shelf = _make_shelf(self._settings)
             except OSError as error:
-                made = f"{error.strerror} ({error.filename})"
-        shelf = self._talk.share(made)
+                new_shelf = f"{error.strerror} ({error.filename})"
+        shelf = self._talk.share(new_shelf)
         if isinstance(shelf, str):
             path = self._settings.checkpoint_path
             raise CannotSave(
@@ -229,8 +229,10 @@ class Run:
         return shelf
 
     def _steps(self, until: int) -> Iterator[int]:
-        step = first = self._state.step
-        self._meter = Meter(first_step=first, until=until, world_size=self.world_size)
+        step = first_step = self._state.step
+        self._meter = Meter(
+            first_step=first_step, until=until, world_size=self.world_size
+        )
         self._pace.begin(time.monotonic())
         self._meter.step_begins()
         while step < until:
@@ -242,7 +244,7 @@ class Run:
             self._pace.step_done(self._meter.step_seconds)
             if step == until:
                 break
-            if step == first + 1 and self._saver is not None:
+            if step == first_step + 1 and self._saver is not None:
                 self._saver.prepare(self._capture_state(step))
             if self._agreement.due(step):
                 self._apply_stop_requests(self._agreement.collect(), step)
@@ -250,12 +252,12 @@ class Run:
                 self._agreement.begin(
                     step, stop_requests, self._pace.usual_step_seconds
                 )
-            if step == first + 1 or self._meter.due(now):
+            if step == first_step + 1 or self._meter.due(now):
                 self._send_heartbeat(step)
             self._meter.step_begins()
         self._agreement.collect()
         self._state = TrainingState(step=step, path=self._state.path)
-        if self._saver is not None and step > first:
+        if self._saver is not None and step > first_step:
             self._save_last(self._saver, step)
             # else Python's end may meet its thread within torch
             atexit.register(self._saver.close)
@@ -308,18 +310,18 @@ class Run:
         Raises: SystemExit with code 75, always.
         """
         deadline = time.monotonic() + 0.9 * agreed.grace_seconds
-        what = "without a save, as asked"
+        outcome = "without a save, as asked"
         if self._saver is not None and not agreed.stop_without_save:
             saved = self._saver.wait(deadline - time.monotonic()) and self._save_now(
                 self._saver, step, deadline
             )
-            what = (
+            outcome = (
                 "saved" if saved else "THE SAVE DID NOT COMPLETE in the time there was"
             )
             if saved:
                 atexit.register(self._saver.close)
         if self.rank == 0:
-            say(f"stopping at step {step}: {what}")
+            say(f"stopping at step {step}: {outcome}")
         self._send_heartbeat(step)
         self._hang_up()
         raise SystemExit(STOPPED)

@@ -98,16 +98,19 @@ class Sampler:
         self.consumed = self._issued = state["consumed"]
 
     def _batch_at(self, position: int) -> list[int]:
-        first = position + self.rank * self.batch_size
+        start_index = position + self.rank * self.batch_size
         return [
-            self._sample_at(place) for place in range(first, first + self.batch_size)
+            self._sample_at(sample_index)
+            for sample_index in range(start_index, start_index + self.batch_size)
         ]
 
     def _sample_at(self, place: int) -> int:
         epoch, index = divmod(place, self.length)
         if epoch not in self._shuffled:
             self._shuffled = {
-                old: self._shuffled[old] for old in self._shuffled if old + 1 == epoch
+                cached_epoch: self._shuffled[cached_epoch]
+                for cached_epoch in self._shuffled
+                if cached_epoch + 1 == epoch
             }
             self._shuffled[epoch] = self._epoch_permutation(epoch)
         return int(self._shuffled[epoch][index])

@@ -55,6 +55,6 @@ def interval_seconds(
     At least ten times what a save costs, and longer than a save takes: never two at
     once.
     """
-    best = young_daly_seconds(cost_seconds, mtbf_seconds)
-    least = max(COST_FACTOR * cost_seconds, save_seconds)
-    return max(least, min(best, LONGEST_SECONDS))
+    optimal_seconds = young_daly_seconds(cost_seconds, mtbf_seconds)
+    min_seconds = max(COST_FACTOR * cost_seconds, save_seconds)
+    return max(min_seconds, min(optimal_seconds, LONGEST_SECONDS))

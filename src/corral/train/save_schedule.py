@@ -67,10 +67,10 @@ class SaveSchedule:
         """Whether to save now."""
         if self._in_progress:
             return False
-        since = now - self._last_save
+        elapsed_seconds = now - self._last_save
         if self.interval is not None:
-            return since >= self.interval
-        return since >= FIRST_SECONDS or self._steps >= FIRST_STEPS
+            return elapsed_seconds >= self.interval
+        return elapsed_seconds >= FIRST_SECONDS or self._steps >= FIRST_STEPS
 
     def save_begun(self, now: float, stall_seconds: float) -> None:
         self._last_save = now

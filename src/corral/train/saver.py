@@ -284,7 +284,10 @@ class Saver:
                 step=task.step,
                 world_size=self._quiet.world_size,
                 torch=torch.__version__,
-                files=(index, *(entry for part in parts for entry in part.files)),
+                files=(
+                    index,
+                    *(entry for rank_output in parts for entry in rank_output.files),
+                ),
             )
             data = encode(manifest)
             write_whole(directory / MANIFEST, data)
@@ -311,5 +314,5 @@ def say(text: str) -> None:
 def _describe_error(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error) if isinstance(error, Trouble) else repr(error)
-    where = f" ({error.filename})" if error.filename else ""
-    return f"{error.strerror or error}{where}"
+    file_text = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{file_text}"

@@ -100,10 +100,12 @@ class Channel:
 
     def _sleep(self, seconds: float) -> None:
         """Wait to dial again; only hanging up shortens it."""
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
-            while not self._closing and (left_seconds := until - time.monotonic()) > 0:
+            while (
+                not self._closing and (left_seconds := deadline - time.monotonic()) > 0
+            ):
                 selector.select(left_seconds)
                 self._drain_wakes()
 
@@ -131,12 +133,12 @@ class Channel:
         while self._saves:
             _send_message(line, self._saves[0])
             self._saves.popleft()
-        newest, self._progress = self._progress, None
-        if newest is not None:
+        newest_progress, self._progress = self._progress, None
+        if newest_progress is not None:
             try:
-                _send_message(line, newest)
+                _send_message(line, newest_progress)
             except OSError:
-                self._progress = self._progress or newest
+                self._progress = self._progress or newest_progress
                 raise
         if not self._saves and self._progress is None:
             self._idle.set()

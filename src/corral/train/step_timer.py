@@ -66,9 +66,11 @@ class Meter:
         only here."""
         elapsed = now - self._told
         if elapsed > 0 and self._samples > self._samples_told:
-            newest = (self._samples - self._samples_told) * self._world_size / elapsed
-            old = newest if self._rate is None else self._rate
-            self._rate = SMOOTHING * newest + (1 - SMOOTHING) * old
+            newest_rate = (
+                (self._samples - self._samples_told) * self._world_size / elapsed
+            )
+            old_rate = newest_rate if self._rate is None else self._rate
+            self._rate = SMOOTHING * newest_rate + (1 - SMOOTHING) * old_rate
         self._samples_told = self._samples
         self._told = now
         loss = None if self._loss is None else float(self._loss)

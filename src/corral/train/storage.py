@@ -241,7 +241,11 @@ def write_index(
 ) -> FileEntry:
     """Write what a reader needs to find each item: DCP's metadata with our places in
     it."""
-    places = {index: place for part in parts for index, place in part.places.items()}
+    places = {
+        index: item_location
+        for rank_output in parts
+        for index, item_location in rank_output.places.items()
+    }
     metadata.storage_data = places
     return write_whole(directory / INDEX, pickle.dumps(metadata))
 
@@ -285,11 +289,11 @@ class SaveReader(StorageReader):
             by_file.setdefault(self._places[item.storage_index].file, []).append(item)
         # Copying lets go of the GIL, and each item has a target of its own.
         with ThreadPoolExecutor(READ_THREADS) as pool:
-            for read in [
+            for read_future in [
                 pool.submit(self._read_file, name, items, planner)
                 for name, items in by_file.items()
             ]:
-                read.result()
+                read_future.result()
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -297,17 +301,19 @@ class SaveReader(StorageReader):
     def _read_file(
         self, name: str, items: Sequence[ReadItem], planner: LoadPlanner
     ) -> None:
-        whole = _map_file(self._path / name)
+        mapped_file = _map_file(self._path / name)
         for item in items:
-            self._read(whole, item, planner)
+            self._read(mapped_file, item, planner)
 
     def _read(self, whole: mmap.mmap, item: ReadItem, planner: LoadPlanner) -> None:
-        place = self._places[item.storage_index]
+        item_location = self._places[item.storage_index]
         if item.type == LoadItemType.BYTE_IO:
-            data = whole[place.offset : place.offset + place.length]
+            data = whole[
+                item_location.offset : item_location.offset + item_location.length
+            ]
             planner.load_bytes(item, io.BytesIO(data))
             return
-        source = _tensor_at(whole, place)
+        source = _tensor_at(whole, item_location)
         for axis, (start, length) in enumerate(
             zip(item.storage_offsets, item.lengths, strict=True)
         ):

@@ -247,17 +247,19 @@ class StateHolder:
             for group in optimizer.param_groups
             for parameter in group["params"]
         ]
-        place = {names[id(parameter)]: index for index, parameter in enumerate(order)}
+        index_by_name = {
+            names[id(parameter)]: index for index, parameter in enumerate(order)
+        }
         state: dict[int, dict[str, Any]] = {}
         for key, value in [*filled.items(), *common["optimizer"].items()]:
             if key.startswith(f"optimizer/{number}/"):
                 _, name, entry = _parse_optimizer_key(key)
-                state.setdefault(place[name], {})[entry] = value
+                state.setdefault(index_by_name[name], {})[entry] = value
         saved_groups = (
             common["groups"][number] if number < len(common["groups"]) else []
         )
         groups = [
-            {**saved, "params": [place[name] for name in saved["params"]]}
+            {**saved, "params": [index_by_name[name] for name in saved["params"]]}
             for saved in saved_groups
         ]
         if groups:

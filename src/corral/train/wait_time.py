@@ -39,8 +39,8 @@ class Waits:
     def seconds(self) -> float:
         """A GPU's part of it as far as it has got."""
         while self._pairs and self._pairs[0][1].query():  # type: ignore[no-untyped-call]
-            before, after = self._pairs.popleft()
-            self._seconds += before.elapsed_time(after) / 1000.0
+            start_event, end_event = self._pairs.popleft()
+            self._seconds += start_event.elapsed_time(end_event) / 1000.0
         return self._seconds
 
     def begin(self) -> None:
@@ -69,7 +69,7 @@ class Waits:
     def _hook_ddp_model(self, model: nn.parallel.DistributedDataParallel) -> None:
         """Measure what DDP does in C++: buffers of all ranks before its forward,
         gradients after its backward."""
-        first = next(
+        first_parameter = next(
             (parameter for parameter in model.parameters() if parameter.requires_grad),
             None,
         )
@@ -77,8 +77,8 @@ class Waits:
             model.register_forward_pre_hook(self._set_out),
             model.module.register_forward_pre_hook(self._arrived),
         ]
-        if first is not None:
-            watched: Any = first
+        if first_parameter is not None:
+            watched: Any = first_parameter
             self._hooks.append(
                 watched.register_post_accumulate_grad_hook(self._set_out)
             )
@@ -89,11 +89,11 @@ class Waits:
         def wait(*args: Any, **more: Any) -> Any:
             if not self.counting or threading.get_ident() != self._thread:
                 return original(*args, **more)
-            since = self._now()
+            started_at = self._now()
             try:
                 return original(*args, **more)
             finally:
-                self._count(since)
+                self._count(started_at)
 
         return wait
 

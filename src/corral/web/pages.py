@@ -91,9 +91,11 @@ class Pages:
             )
         content, headers = file.content, {**GUARDS, "Cache-Control": file.caching}
         headers |= {"Vary": "Accept-Encoding"}
-        taken = dict(scope["headers"]).get(b"accept-encoding", b"").decode("latin-1")
+        accepted_codings = (
+            dict(scope["headers"]).get(b"accept-encoding", b"").decode("latin-1")
+        )
         for coding, _ in PACKED:
-            if coding in taken and coding in file.packed:
+            if coding in accepted_codings and coding in file.packed:
                 content, headers = (
                     file.packed[coding],
                     {**headers, "Content-Encoding": coding},

@@ -208,23 +208,27 @@ def read_alerts(document: Document) -> AlertFile:
         raise refusal(document, problems) from None
     names = [receiver.name for receiver in alert_file.to]
     problems = []
-    for place, receiver_body in enumerate(alert_file.to):
-        ways = [
-            way
-            for way in ("webhook", "slack", "email")
-            if getattr(receiver_body, way) is not None
+    for receiver_index, receiver_body in enumerate(alert_file.to):
+        channels = [
+            channel
+            for channel in ("webhook", "slack", "email")
+            if getattr(receiver_body, channel) is not None
         ]
-        if len(ways) != 1:
-            ways_text = " and ".join(ways) or "no way to tell it"
+        if len(channels) != 1:
+            ways_text = " and ".join(channels) or "no way to tell it"
             text = f"{receiver_body.name} has {ways_text}: it needs one of webhook, slack and email"
             problems.append(
-                Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}")
+                Problem(
+                    where=("to", receiver_index), text=text, hint=f"write: {_EXAMPLE}"
+                )
             )
         if names.count(receiver_body.name) > 1:
             text = f"{shown(receiver_body.name)} is there twice"
             problems.append(
                 Problem(
-                    where=("to", place, "name"), text=text, hint="give each a new name"
+                    where=("to", receiver_index, "name"),
+                    text=text,
+                    hint="give each a new name",
                 )
             )
     if problems:
@@ -233,39 +237,43 @@ def read_alerts(document: Document) -> AlertFile:
 
 
 def _problem_from_error(error: Mapping[str, Any]) -> Problem:
-    where: Where = tuple(error["loc"])
-    field = str(where[-1]) if where else "to"
+    field_path: Where = tuple(error["loc"])
+    field = str(field_path[-1]) if field_path else "to"
     if error["type"] == "value_error":
-        wrong = error["ctx"]["error"]
-        return Problem(where=where, text=wrong.text, hint=wrong.hint)
+        field_error = error["ctx"]["error"]
+        return Problem(where=field_path, text=field_error.text, hint=field_error.hint)
     if error["type"] == "extra_forbidden":
         return Problem(
-            where=where,
+            where=field_path,
             text="there is no such field",
-            hint=f"known: {_known_field_names(where)}",
+            hint=f"known: {_known_field_names(field_path)}",
         )
     if error["type"] == "missing":
         example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
-        return Problem(where=where, text="is missing", hint=f"add: {example}")
-    if len(where) > 1 and where[-2] == "of":
+        return Problem(where=field_path, text="is missing", hint=f"add: {example}")
+    if len(field_path) > 1 and field_path[-2] == "of":
         text = f"{shown(error.get('input'))} is not a kind of alert"
         return Problem(
-            where=where, text=text, hint=f"write some of: {', '.join(AlertKind)}"
+            where=field_path, text=text, hint=f"write some of: {', '.join(AlertKind)}"
         )
     text = f"{shown(error.get('input'))} is not what belongs here"
-    return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")
+    return Problem(where=field_path, text=text, hint=f"write: to: [{_EXAMPLE}]")
 
 
 def _known_field_names(where: Where) -> str:
     """The fields of the part that the unknown one is in."""
-    parts: dict[str, type[BaseModel]] = {
+    section_models: dict[str, type[BaseModel]] = {
         "rules": Rules,
         "quiet": QuietHours,
         "email": Mail,
     }
     inside = str(where[-2]) if len(where) > 1 else ""
-    part = parts.get(inside, AlertFile if len(where) == 1 else ReceiverBody)
-    return ", ".join(field.alias or name for name, field in part.model_fields.items())
+    section_model = section_models.get(
+        inside, AlertFile if len(where) == 1 else ReceiverBody
+    )
+    return ", ".join(
+        field.alias or name for name, field in section_model.model_fields.items()
+    )
 
 
 class AlertRow(ForecastView):

@@ -43,22 +43,27 @@ def read_array(value: Any) -> Array:
             f"{shown(value)} has {len(value):,} characters; {MOST_CHARACTERS:,} are taken",
             "write ranges: array: 0-99",
         )
-    ranges, percent, most = value.replace(" ", "").partition("%")
-    limit = _parse_array_limit(value, most) if percent else None
+    ranges, percent, limit_text = value.replace(" ", "").partition("%")
+    limit = _parse_array_limit(value, limit_text) if percent else None
     found_indices: set[int] = set()
-    named = 0
-    for part in ranges.split(","):
-        match = _PART.fullmatch(part)
+    named_count = 0
+    for range_text in ranges.split(","):
+        match = _PART.fullmatch(range_text)
         if match is None:
             raise WrongValue(
                 f"{shown(value)} is no range of indices", "write: array: 0-99%10"
             )
-        first, last, step = (int(group) if group else None for group in match.groups())
-        indices = _build_index_range(
-            value, first or 0, first or 0 if last is None else last, step
+        first_index, last_index, step = (
+            int(group) if group else None for group in match.groups()
         )
-        named += len(indices)
-        if named > MOST_NAMED:
+        indices = _build_index_range(
+            value,
+            first_index or 0,
+            first_index or 0 if last_index is None else last_index,
+            step,
+        )
+        named_count += len(indices)
+        if named_count > MOST_NAMED:
             raise WrongValue(
                 f"{shown(value)} names indices over and over", "write each index once"
             )

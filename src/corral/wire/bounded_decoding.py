@@ -256,12 +256,12 @@ class _Sieve:
         """Return the parts of a list that are within bounds, the first `most` of
         them."""
         kept_items: list[Any] = []
-        for place, raw in enumerate(raws):
-            if place >= most:
+        for item_index, raw in enumerate(raws):
+            if item_index >= most:
                 self.drop(what, key, f"more than {most:,} at once")
                 break
-            if (part := self.take(shape, raw, what, key)) is not None:
-                kept_items.append(part)
+            if (decoded_item := self.take(shape, raw, what, key)) is not None:
+                kept_items.append(decoded_item)
         return tuple(kept_items)
 
 
@@ -269,7 +269,7 @@ def _second_look(frame: bytes) -> BoundedMessage:
     """Read a heartbeat part by part. Raises: as `read_frame`."""
     loose = _loose_heartbeat(frame)
     sieve = _Sieve([])
-    seen = [
+    decoded_attempts = [
         attempt_seen
         for raw in loose.seen
         if (attempt_seen := _decode_attempt(sieve, raw)) is not None
@@ -277,7 +277,7 @@ def _second_look(frame: bytes) -> BoundedMessage:
     beat = Heartbeat(
         number=_bounded_decoder(int)(msgspec.msgpack.encode(loose.number)),
         version=sieve.take(Version | None, loose.version, "version"),
-        seen=tuple(seen),
+        seen=tuple(decoded_attempts),
         inventory=sieve.take(Inventory, loose.inventory, "inventory"),
         sample=sieve.take(NodeSample, loose.sample, "sample"),
         signals=sieve.several(Signal, loose.signals, "signal", MOST_SIGNALS),
@@ -292,19 +292,19 @@ def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
         _bounded_decoder(Seen)(raw)
         return _decoder_for_type(Seen)(raw)  # type: ignore[no-any-return]
     except WRONG as error:
-        why = str(error)
+        error_text = str(error)
     try:
         bare = _bare_seen(raw)
         _bounded_decoder(AttemptKey)(msgspec.msgpack.encode(bare.key))
     except WRONG:
-        sieve.drop("attempt", None, why)
+        sieve.drop("attempt", None, error_text)
         return None
     loose, checked_fields = _loose_seen(raw), {}
     for name, hint in _SEEN.items():
         if name in loose:
-            part = _part_of_seen(sieve, name, hint, loose[name], bare.key)
-            if part is not None:
-                checked_fields[name] = part
+            field_value = _part_of_seen(sieve, name, hint, loose[name], bare.key)
+            if field_value is not None:
+                checked_fields[name] = field_value
     return Seen(**{**checked_fields, "key": bare.key, "phase": bare.phase})
 
 
@@ -321,9 +321,11 @@ def _part_of_seen(
             return None
         if name == "tails":
             return _decode_log_tails(sieve, raws, key)
-        item, what = (Save, "save") if name == "saves" else (tuple[int, Exit], "exit")
+        item, item_kind = (
+            (Save, "save") if name == "saves" else (tuple[int, Exit], "exit")
+        )
         return sieve.several(
-            item, raws, what, MOST_SAVES if name == "saves" else MOST_RANKS, key
+            item, raws, item_kind, MOST_SAVES if name == "saves" else MOST_RANKS, key
         )
     if name == "progress":
         return _decode_progress(sieve, raw, key)
@@ -368,14 +370,14 @@ def _decode_shortened(
     text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
     if text is None:
         return None
-    short = cut(text, letters)
-    if short != text:
+    short_text = cut(text, letters)
+    if short_text != text:
         sieve.drop(
             "sentence",
             key,
             f"it has {len(text):,} letters; at most {letters:,} are kept",
         )
-    return short
+    return short_text
 
 
 # -- shapes with bounds --------------------------------------------------------------------------
@@ -446,13 +448,13 @@ def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
     """Return a struct of the same fields, with bounds; a field with a default may be
     absent."""
     hints = get_type_hints(shape)
-    made: list[Any] = []
+    struct_fields: list[Any] = []
     for name, is_required in _list_struct_fields(shape):
         hint = bounded(hints[name], f"{shape.__name__}.{name}")
-        made.append((name, hint) if is_required else (name, hint, None))
+        struct_fields.append((name, hint) if is_required else (name, hint, None))
     tag = getattr(getattr(shape, "__struct_config__", None), "tag", None)
     return msgspec.defstruct(
-        f"Bounded{shape.__name__}", made, tag=tag, kw_only=True, gc=False
+        f"Bounded{shape.__name__}", struct_fields, tag=tag, kw_only=True, gc=False
     )
 
 

@@ -124,12 +124,12 @@ def name(value: Any, *, field: str, noun: str) -> str:
 def _suggest_name(value: object) -> str:
     """The nearest name to what was written."""
     safe_text = value if isinstance(value, str) else shown(value)
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII).strip(
-        "._-"
-    )
+    suggested_name = re.sub(
+        r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII
+    ).strip("._-")
     if not isinstance(value, str):
-        return f'"{words}"' if is_name(words) else "train"
-    return words if is_name(words) else "train"
+        return f'"{suggested_name}"' if is_name(suggested_name) else "train"
+    return suggested_name if is_name(suggested_name) else "train"
 
 
 def _is_finite(value: int | float) -> bool:
@@ -279,16 +279,16 @@ def memory_bytes(value: Any) -> int:
             f"{shown(value)} of what?",
             f"write the unit: memory: {_number_in(shown(value), 32)}GB",
         )
-    least = _strip_upper_bound(value)
-    if least != value and _as_number(least) is not None:
-        least += "GB"
-    if least == value and _as_number(value) is not None:
+    lower_bound = _strip_upper_bound(value)
+    if lower_bound != value and _as_number(lower_bound) is not None:
+        lower_bound += "GB"
+    if lower_bound == value and _as_number(value) is not None:
         raise WrongValue(
             f"{shown(value)} of what?",
             f"write the unit: memory: {_number_in(value, 32)}GB",
         )
     try:
-        size = bytes_of(least)
+        size = bytes_of(lower_bound)
     except (ValueError, OverflowError):
         raise WrongValue(
             f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB"
@@ -342,8 +342,8 @@ def amount(
         text = f"{shown(value)} is no number"
         raise WrongValue(text, f"write: {field}: {example}", correction=correction)
     if not (0 < value <= MOST_AMOUNT or (from_zero and value == 0)):
-        low = "0 to" if from_zero else "above 0, at most"
-        text = f"{shown(value)} is out of bounds: {low} {MOST_AMOUNT:,}"
+        lower_text = "0 to" if from_zero else "above 0, at most"
+        text = f"{shown(value)} is out of bounds: {lower_text} {MOST_AMOUNT:,}"
         raise WrongValue(text, f"write: {field}: {example}", correction=correction)
     return float(value)
 
@@ -353,9 +353,9 @@ def span(value: Any) -> tuple[int, int]:
     if isinstance(value, str) and (
         match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)
     ):
-        low, high = int(match.group(1)), int(match.group(2))
-        if low <= high and high:
-            return low, high
+        min_replicas, max_replicas = int(match.group(1)), int(match.group(2))
+        if min_replicas <= max_replicas and max_replicas:
+            return min_replicas, max_replicas
     if isinstance(value, str):
         raise WrongValue(
             f"{shown(value)} is no range of replicas", "write: replicas: 1..8"
@@ -446,17 +446,19 @@ def _env_value(key: str, value: object) -> str:
             f"{key} is {shown(value)}: neither text nor a number",
             f'write: {key}: "..."',
         )
-    words = value if isinstance(value, str) else repr(value)
-    if "\0" in words or any("\ud800" <= letter <= "\udfff" for letter in words):
+    value_text = value if isinstance(value, str) else repr(value)
+    if "\0" in value_text or any(
+        "\ud800" <= letter <= "\udfff" for letter in value_text
+    ):
         raise WrongValue(
             f"{key} holds a character that no variable can hold", f'write: {key}: "..."'
         )
-    if len(words) > MAX_COMMAND:
+    if len(value_text) > MAX_COMMAND:
         raise WrongValue(
-            f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken",
+            f"{key} has {len(value_text):,} characters; {MAX_COMMAND:,} are taken",
             "use a file",
         )
-    return words
+    return value_text
 
 
 def is_secret_name(value: str) -> bool:
@@ -467,22 +469,19 @@ def is_secret_name(value: str) -> bool:
 def secrets(value: Any) -> tuple[str, ...]:
     """Names of secrets; the values stay in the head."""
     if isinstance(value, Mapping):
-        some = next(iter(value), "HF_TOKEN")
+        first_name = next(iter(value), "HF_TOKEN")
         raise WrongValue(
             "a spec names secrets and holds no values",
-            f"run: corral secret set {_suggest_name(some)} and write: secrets: "
-            f"[{_suggest_name(some)}]",
+            f"run: corral secret set {_suggest_name(first_name)} and write: secrets: "
+            f"[{_suggest_name(first_name)}]",
         )
     if not isinstance(value, list):
         raise WrongValue(
             f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]"
         )
     for secret_name in value:
-        if (
-            not isinstance(secret_name, str)
-            or not is_secret_name(secret_name)
-            or secret_name in SET_BY_CORRAL
-        ):
+        is_valid = isinstance(secret_name, str) and is_secret_name(secret_name)
+        if not is_valid or secret_name in SET_BY_CORRAL:
             raise WrongValue(
                 f"{shown(secret_name)} cannot name a secret: letters, digits and _ between them",
                 "write: secrets: [HF_TOKEN]",

@@ -44,10 +44,10 @@ def needs_proof(url: str) -> bool:
 
     Raises: InsecureHead for another machine without TLS.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "http" or os.environ.get(INSECURE) == "1":
+    parsed_url = urlsplit(url)
+    if parsed_url.scheme != "http" or os.environ.get(INSECURE) == "1":
         return False
-    host = parts.hostname or ""
+    host = parsed_url.hostname or ""
     if not _is_loopback(host):
         raise InsecureHead(
             f"{url} is another machine without TLS: everyone on the way could read the token",
@@ -102,8 +102,8 @@ class Challenge:
     """
 
     def __init__(self, url: str, query: str, nonce: str, proofs: Sequence[str]) -> None:
-        parts = urlsplit(url)
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        parsed_url = urlsplit(url)
+        self.url = f"{parsed_url.scheme}://{parsed_url.netloc}"
         self._query = f"{query}&nonce={nonce}"
         self._proofs = proofs
         self._read = b""
@@ -175,7 +175,10 @@ class Challenge:
             )
         if not isinstance(proof, str) or not proof.isascii():
             proof = ""
-        if not any(hmac.compare_digest(proof, right) for right in self._proofs):
+        if not any(
+            hmac.compare_digest(proof, expected_proof)
+            for expected_proof in self._proofs
+        ):
             raise self._wrong_head_error(
                 "its proof is wrong" if proof else "it gives no proof"
             )

@@ -67,7 +67,7 @@ def job_row(
     held_gpus: float | None = None,
     running_since: float | None = None,
 ) -> JobRow:
-    spec, each = job.spec, job.spec.resources
+    spec, resources = job.spec, job.spec.resources
     return JobRow(
         job.id,
         spec.name,
@@ -79,10 +79,10 @@ def job_row(
         spec.priority,
         ShapeRow(
             spec.nodes,
-            each.gpu_millis / MILLIS_PER_GPU,
-            each.gpu_type,
-            each.cpu_millis / MILLIS_PER_CPU,
-            each.memory_bytes,
+            resources.gpu_millis / MILLIS_PER_GPU,
+            resources.gpu_type,
+            resources.cpu_millis / MILLIS_PER_CPU,
+            resources.memory_bytes,
         ),
         nodes,
         job.attempt,
@@ -122,5 +122,9 @@ def jobs_body(parts: Sequence[bytes]) -> bytes:
     """The body of `api.Jobs`, of lists of rows that were written one after the
     other."""
     return (
-        b'{"jobs":[' + b",".join(part[1:-1] for part in parts if part != b"[]") + b"]}"
+        b'{"jobs":['
+        + b",".join(
+            encoded_rows[1:-1] for encoded_rows in parts if encoded_rows != b"[]"
+        )
+        + b"]}"
     )

@@ -117,7 +117,7 @@ class NodeView(ForecastView):
     ) -> Self:
         total = len(node.inventory.gpus)
         condition = node.worst
-        taken = total if held_whole_by else taken_gpu_millis / MILLIS_PER_GPU
+        used_gpus = total if held_whole_by else taken_gpu_millis / MILLIS_PER_GPU
         return cls(
             id=node.id,
             address=node.address,
@@ -129,7 +129,7 @@ class NodeView(ForecastView):
             draining=node.draining,
             gpus=NodeGpus(
                 total=total,
-                free=max(0.0, total - taken - len(node.inventory.taken)),
+                free=max(0.0, total - used_gpus - len(node.inventory.taken)),
                 types=sorted(node.inventory.gpu_types),
                 taken=len(node.inventory.taken),
                 held=sorted(set(held)),

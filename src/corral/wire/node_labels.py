@@ -16,8 +16,8 @@ def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None]
             value is not None and not LABEL.fullmatch(value)
         ):
             label_shown = label_text(label, value)[:80]
-            why = "letters, digits, . _ - and / between"
-            raise SpecInvalid(f"{label_shown!r} is no label: {why}", hint=_EXAMPLE)
+            reason = "letters, digits, . _ - and / between"
+            raise SpecInvalid(f"{label_shown!r} is no label: {reason}", hint=_EXAMPLE)
         if label == NODE_LABEL:
             raise SpecInvalid(
                 f"the label {NODE_LABEL} is every node's own name",

@@ -35,9 +35,9 @@ def encode_policy(policy: NodePolicy) -> bytes:
 @lru_cache(maxsize=4)  # read at each start, but it rarely changes
 def decode_policy(text: bytes) -> NodePolicy:
     """Raises: ValueError with the field that is wrong or unknown."""
-    named: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-    if unknown := sorted(named.keys() - set(_FIELDS)):
+    policy_fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    if unknown := sorted(policy_fields.keys() - set(_FIELDS)):
         raise ValueError(
             f"{unknown[0]!r} is not a field; there are {', '.join(_FIELDS)}"
         )
-    return msgspec.convert(named, NodePolicy)
+    return msgspec.convert(policy_fields, NodePolicy)

@@ -38,5 +38,5 @@ def encode_end(outcome: Outcome, why: str = "") -> bytes:
 
 def decode_end(frame: bytes) -> OutputsEnd:
     """Raises: ValueError."""
-    end = msgspec.json.decode(frame[1:], type=OutputsEnd)
-    return OutputsEnd(end.outcome, end.why[:MOST_SENTENCE])
+    outputs_end = msgspec.json.decode(frame[1:], type=OutputsEnd)
+    return OutputsEnd(outputs_end.outcome, outputs_end.why[:MOST_SENTENCE])

@@ -18,15 +18,15 @@ MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 def form_of(request: type) -> type[BaseModel]:
     """A request's fields as a body: no others are taken, and none of another type. Each
     is described as its class does it, with the catalog's names for it as `x-names`."""
-    hints, says = get_type_hints(request), _described(request.__doc__ or "")
-    named: dict[str, Any] = {
+    hints, descriptions = get_type_hints(request), _described(request.__doc__ or "")
+    field_definitions: dict[str, Any] = {
         field.name: (
             _add_fail_fast(hints[field.name]),
-            _build_field(field, says[field.name]),
+            _build_field(field, descriptions[field.name]),
         )
         for field in fields(request)
     }
-    made: type[BaseModel] = create_model(
+    plan_model: type[BaseModel] = create_model(
         f"{request.__name__}Plan",
         __config__=ConfigDict(
             extra="forbid",
@@ -34,9 +34,9 @@ def form_of(request: type) -> type[BaseModel]:
             allow_inf_nan=False,
             str_max_length=MOST_LETTERS,
         ),
-        **named,
+        **field_definitions,
     )
-    return made
+    return plan_model
 
 
 def _described(docstring: str) -> dict[str, str]:
@@ -56,14 +56,14 @@ def _add_fail_fast(hint: Any) -> Any:
 
 def _build_field(field: DataclassField[Any], says: str) -> Any:
     names = names_of(field.name)
-    more: dict[str, Any] = {"description": says}
+    field_options: dict[str, Any] = {"description": says}
     if names:
-        more["json_schema_extra"] = {"x-names": names}
+        field_options["json_schema_extra"] = {"x-names": names}
     if field.default is not MISSING:
-        return Field(default=field.default, **more)
+        return Field(default=field.default, **field_options)
     if field.default_factory is MISSING:
-        return Field(**more)
-    return Field(default_factory=field.default_factory, **more)
+        return Field(**field_options)
+    return Field(default_factory=field.default_factory, **field_options)
 
 
 class PlanColumn(ForecastView):

@@ -25,8 +25,8 @@ class ProvenConnection(http.client.HTTPConnection):
     """
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
-        parts = urlsplit(url)
-        super().__init__(parts.hostname or "", parts.port, timeout=timeout)
+        parsed_url = urlsplit(url)
+        super().__init__(parsed_url.hostname or "", parsed_url.port, timeout=timeout)
         self._url = url
         self._token = token
 
@@ -48,15 +48,15 @@ def connection_to(
 
     Raises: InsecureHead for another machine without TLS.
     """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme == "https":
+    parsed_url = urlsplit(url)
+    host = parsed_url.hostname or ""
+    if parsed_url.scheme == "https":
         return http.client.HTTPSConnection(
-            host, parts.port, timeout=timeout, context=trusted
+            host, parsed_url.port, timeout=timeout, context=trusted
         )
     if needs_proof(url):
         return ProvenConnection(url, token, timeout)
-    return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+    return http.client.HTTPConnection(host, parsed_url.port, timeout=timeout)
 
 
 def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.socket:
@@ -65,8 +65,8 @@ def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.s
 
     Raises: OSError, WrongHead, Unauthorised.
     """
-    parts = urlsplit(url)
-    address = (parts.hostname or "", parts.port or 80)
+    parsed_url = urlsplit(url)
+    address = (parsed_url.hostname or "", parsed_url.port or 80)
     connection = socket.create_connection(address, PROOF_SECONDS)
     try:
         prove(connection, ask(connection.getpeername()[:2]))

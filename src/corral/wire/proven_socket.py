@@ -16,9 +16,9 @@ async def proven_socket(url: str, ask: Ask) -> socket.socket:
 
     Raises: OSError (TimeoutError is one), WrongHead, Unauthorised.
     """
-    parts = urlsplit(url)
+    parsed_url = urlsplit(url)
     loop = asyncio.get_running_loop()
-    host, port = parts.hostname or "", parts.port or 80
+    host, port = parsed_url.hostname or "", parsed_url.port or 80
     async with asyncio.timeout(PROOF_SECONDS):
         connection = await _connected(loop, host, port)
         try:

@@ -23,9 +23,11 @@ def file_text(correction: FieldCorrection) -> str:
 
 def option_text(correction: FieldCorrection) -> str:
     """Return a correction as options of `corral queue set`: "--gpus 8"."""
-    first = correction.values[0]
-    if correction.field == _BUDGET and isinstance(first, Mapping):
-        return " ".join(_format_option(name, [value]) for name, value in first.items())
+    first_value = correction.values[0]
+    if correction.field == _BUDGET and isinstance(first_value, Mapping):
+        return " ".join(
+            _format_option(name, [value]) for name, value in first_value.items()
+        )
     return _format_option(correction.field, correction.values)
 
 
@@ -36,13 +38,15 @@ def _format_option(field: str, values: Sequence[FieldValue]) -> str:
 
 def _alternatives(texts: Sequence[str]) -> str:
     """Return "a", "a or b", or "a, b or c"."""
-    *others, last = texts
-    return f"{', '.join(others)} or {last}" if others else last
+    *other_texts, last_text = texts
+    return f"{', '.join(other_texts)} or {last_text}" if other_texts else last_text
 
 
 def _option_value(field: str, value: FieldValue) -> str:
     if isinstance(value, Mapping):
-        return ",".join(f"{key}:{_format_scalar(part)}" for key, part in value.items())
+        return ",".join(
+            f"{key}:{_format_scalar(field_value)}" for key, field_value in value.items()
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         between = ".." if field in _RANGES else ","
         return between.join(map(_format_scalar, value))
@@ -51,11 +55,11 @@ def _option_value(field: str, value: FieldValue) -> str:
 
 def _file_value(value: FieldValue) -> str:
     if isinstance(value, Mapping):
-        parts = (
-            f"{_quote_if_needed(key)}: {_file_value(part)}"
-            for key, part in value.items()
+        field_texts = (
+            f"{_quote_if_needed(key)}: {_file_value(field_value)}"
+            for key, field_value in value.items()
         )
-        return f"{{{', '.join(parts)}}}"
+        return f"{{{', '.join(field_texts)}}}"
     if isinstance(value, str):
         return _quote_if_needed(value)
     if isinstance(value, Sequence):

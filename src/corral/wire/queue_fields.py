@@ -142,7 +142,9 @@ def idle_rule(value: Any) -> IdleRule:
     ):
         text = f"{shown(value)} does not say after how long"
         raise WrongValue(text, correction=_IDLE)
-    spans = {word: _idle_seconds(span, word) for word, span in value.items()}
+    spans = {
+        rule_name: _idle_seconds(span, rule_name) for rule_name, span in value.items()
+    }
     try:
         return IdleRule(
             warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim")

@@ -16,7 +16,7 @@ from corral.wire.queue_fields import BORROW_ONLY
 
 def form_of(queue: Queue) -> dict[str, Any]:
     """The queue as it would be written in a file; what is as without it is left out."""
-    low, high = queue.lowest_priority, queue.highest_priority
+    lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
     form: dict[str, Any] = {
         "name": queue.name,
         "parent": queue.parent,
@@ -28,8 +28,8 @@ def form_of(queue: Queue) -> dict[str, Any]:
         "max_per_user": _gpus_from_millis(queue.most_per_user_millis),
         "max_duration": _format_duration(queue.longest_seconds),
         "priorities": None
-        if low is None or high is None
-        else [_priority_name(low), _priority_name(high)],
+        if lowest_priority is None or highest_priority is None
+        else [_priority_name(lowest_priority), _priority_name(highest_priority)],
         "allow": None if queue.allow is None else list(queue.allow),
         "visibility": queue.visibility,
         "operators": list(queue.operators) or None,
@@ -50,13 +50,15 @@ def _idle_form(rule: IdleRule) -> dict[str, Any]:
 
 
 def _budget_form(budget: Budget) -> dict[str, Any]:
-    until = None if budget.until is None else datetime.fromtimestamp(budget.until, UTC)
+    end_time = (
+        None if budget.until is None else datetime.fromtimestamp(budget.until, UTC)
+    )
     form: dict[str, Any] = {
         "gpu_hours": budget.gpu_hours,
         "money": budget.money,
         "rates": dict(budget.rates) or None,
         "period": _format_duration(budget.period_seconds),
-        "until": None if until is None else until.isoformat(),
+        "until": None if end_time is None else end_time.isoformat(),
         "then": BORROW_ONLY
         if budget.demote_to is None
         else _priority_name(budget.demote_to),
@@ -85,10 +87,11 @@ def changes_of(before: QueueTree, after: QueueTree) -> list[str]:
     """Return the differences, one line each; an empty list if there are none."""
     lines = []
     old_rules, new_rules = _global_rules_form(before), _global_rules_form(after)
-    for word in old_rules:
-        if old_rules[word] != new_rules[word]:
+    for rule_name in old_rules:
+        if old_rules[rule_name] != new_rules[rule_name]:
             lines.append(
-                f"~ {word}: {form_text(old_rules[word])} -> {form_text(new_rules[word])}"
+                f"~ {rule_name}: {form_text(old_rules[rule_name])} -> "
+                f"{form_text(new_rules[rule_name])}"
             )
     for queue in before.queues:
         if queue.name not in after.by_name:
@@ -105,8 +108,11 @@ def changes_of(before: QueueTree, after: QueueTree) -> list[str]:
         old_form = form_of(before.queue(queue.name))
         for key in {**old_form, **new_form}:
             if old_form.get(key) != new_form.get(key):
-                old, new = form_text(old_form.get(key)), form_text(new_form.get(key))
-                lines.append(f"~ {queue.name}: {key}: {old} -> {new}")
+                old_text, new_text = (
+                    form_text(old_form.get(key)),
+                    form_text(new_form.get(key)),
+                )
+                lines.append(f"~ {queue.name}: {key}: {old_text} -> {new_text}")
     return lines
 
 

@@ -265,10 +265,10 @@ def _problems_of_tree(
     placed: Sequence[tuple[Queue, Where]], rendering: Rendering
 ) -> list[Problem]:
     """Return what keeps the queues of a file from being a tree."""
-    where = {queue.name: way for queue, way in placed}
+    path_by_queue = {queue.name: queue_path for queue, queue_path in placed}
     return [
         Problem(
-            where=(*where[fault.queue], fault.field),
+            where=(*path_by_queue[fault.queue], fault.field),
             text=fault.text,
             hint=_render_hint(fault.correction, rendering) or fault.advice,
         )
@@ -302,36 +302,42 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
-    where: Where = tuple(error["loc"])
-    field = str(where[-1]) if where else "queues"
+    field_path: Where = tuple(error["loc"])
+    field = str(field_path[-1]) if field_path else "queues"
     if error["type"] == "value_error":
-        wrong = error["ctx"]["error"]
-        hint = _render_hint(wrong.correction, rendering) or wrong.hint
-        return Problem(where=where, text=wrong.text, hint=hint)
+        field_error = error["ctx"]["error"]
+        hint = _render_hint(field_error.correction, rendering) or field_error.hint
+        return Problem(where=field_path, text=field_error.text, hint=hint)
     if error["type"] == "extra_forbidden":
-        parts: dict[str, type[_Part]] = {
+        section_models: dict[str, type[_Part]] = {
             "budget": BudgetBody,
             "relocation": RelocationBody,
             "locality_delay": LocalityDelayBody,
         }
         known_part = (
-            parts.get(str(where[-2]), QueueSpec) if len(where) > 1 else QueueFile
+            section_models.get(str(field_path[-2]), QueueSpec)
+            if len(field_path) > 1
+            else QueueFile
         )
         known_here = ", ".join(known_part.model_fields)
         return Problem(
-            where=where, text="there is no such field", hint=f"known: {known_here}"
+            where=field_path, text="there is no such field", hint=f"known: {known_here}"
         )
     if error["type"] == "missing":
         example = _EXAMPLES.get(field)
         text = f"{field}: ..." if example is None else rendering(example)
-        return Problem(where=where, text="is missing", hint=f"add: {text}")
+        return Problem(where=field_path, text="is missing", hint=f"add: {text}")
     if field in _WORDS:
-        words = _WORDS[field]
+        allowed_values = _WORDS[field]
         text = f"{shown(error.get('input'))} is no {field}"
-        return Problem(where=where, text=text, hint=f"write one of: {', '.join(words)}")
+        return Problem(
+            where=field_path,
+            text=text,
+            hint=f"write one of: {', '.join(allowed_values)}",
+        )
     text = f"{shown(error.get('input'))} is not what belongs here"
     example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
-    return Problem(where=where, text=text, hint=_render_hint(example, rendering))
+    return Problem(where=field_path, text=text, hint=_render_hint(example, rendering))
 
 
 def _flatten_queues(
@@ -339,15 +345,15 @@ def _flatten_queues(
 ) -> Iterator[tuple[Queue, Where]]:
     """Yield all queues; those that are written below another have it as their
     parent."""
-    for place, queue_spec in enumerate(queues):
-        yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, place)
+    for queue_index, queue_spec in enumerate(queues):
+        yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, queue_index)
         yield from _flatten_queues(
-            queue_spec.queues, queue_spec.name, (*way, place, "queues")
+            queue_spec.queues, queue_spec.name, (*way, queue_index, "queues")
         )
 
 
 def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
-    low, high = one.priorities or (None, None)
+    lowest_priority, highest_priority = one.priorities or (None, None)
     return Queue(
         name=QueueName(one.name),
         parent=QueueName(parent) if parent else None,
@@ -357,8 +363,8 @@ def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
         lend_limit_millis=one.lend,
         most_per_user_millis=one.max_per_user,
         longest_seconds=one.max_duration,
-        lowest_priority=low,
-        highest_priority=high,
+        lowest_priority=lowest_priority,
+        highest_priority=highest_priority,
         allow=one.allow,
         idle=one.idle,
         visibility=one.visibility,

@@ -73,11 +73,13 @@ def _gpu_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         # the machine's indices
         visible = tuple(settings.real_gpus[index] for index in visible)
     indices = ",".join(map(str, visible))
-    named = {
+    cuda_variables = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order that the indices were counted in
         "CUDA_VISIBLE_DEVICES": indices,
     }
-    return named | ({"HIP_VISIBLE_DEVICES": indices} if settings.amd_gpus else {})
+    return cuda_variables | (
+        {"HIP_VISIBLE_DEVICES": indices} if settings.amd_gpus else {}
+    )
 
 
 def _corral_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
@@ -127,7 +129,7 @@ def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     nodes = len(launch.nodes)
     tasks = nodes if launch.per == Per.NODE else launch.world_size
     hosts = compress(launch.nodes)
-    each = tasks // nodes
+    tasks_per_node = tasks // nodes
     return {
         "SLURM_JOB_ID": raw_of(job),
         "SLURM_JOBID": raw_of(job),
@@ -139,7 +141,9 @@ def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         "SLURMD_NODENAME": settings.node,
         "SLURM_NTASKS": str(tasks),
         "SLURM_NPROCS": str(tasks),
-        "SLURM_TASKS_PER_NODE": f"{each}(x{nodes})" if nodes > 1 else str(each),
+        "SLURM_TASKS_PER_NODE": f"{tasks_per_node}(x{nodes})"
+        if nodes > 1
+        else str(tasks_per_node),
         "SLURM_NNODES": str(nodes),
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_JOB_NODELIST": hosts,

@@ -59,10 +59,10 @@ def spec_schema() -> dict[str, Any]:
             own_schema.pop("default", None)
             if name not in required:
                 properties[name] = _or_null(own_schema)
-        for other, word in SPELLINGS.get(kind, {}).items():
-            properties[other] = {
-                **properties[word],
-                "description": f"another word for {word}",
+        for alias, field_name in SPELLINGS.get(kind, {}).items():
+            properties[alias] = {
+                **properties[field_name],
+                "description": f"another word for {field_name}",
             }
     for name in ("checkpoint", "warn", "topology"):
         schema["properties"][name]["anyOf"].append({"type": "string"})

@@ -29,7 +29,7 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
     job, attempt = launch.key
     per_node = launch.per == Per.NODE
     ranks = 1 if per_node else launch.ranks
-    first = launch.node_rank if per_node else launch.first_rank
+    first_rank = launch.node_rank if per_node else launch.first_rank
     return ShimSpec(
         job=job,
         attempt=attempt,
@@ -40,7 +40,7 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
         setup=launch.setup,
         env=of_attempt(launch, settings),
         rank_env=[of_rank(launch, index) for index in range(ranks)],
-        ranks=list(range(first, first + ranks)),
+        ranks=list(range(first_rank, first_rank + ranks)),
         containment=settings.containment or "",
         group="",
         pids=PIDS_PER_GPU * max(ranks, len(launch.seat.gpus)),

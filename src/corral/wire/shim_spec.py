@@ -46,14 +46,14 @@ class ShimSpec:
     beside: str | None = None
 
     def encode(self) -> bytes:
-        named = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(named, separators=(",", ":")).encode() + b"\n"
+        field_values = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(field_values, separators=(",", ":")).encode() + b"\n"
 
 
 def decode_shim_spec(line: bytes) -> ShimSpec:
     """Raises: ValueError, TypeError."""
-    named: dict[str, Any] = json.loads(line)
-    return ShimSpec(**named)
+    spec_fields: dict[str, Any] = json.loads(line)
+    return ShimSpec(**spec_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,5 +88,5 @@ class Early:
 
 def decode_early(text: bytes) -> Early:
     """Raises: ValueError, TypeError, KeyError."""
-    named: dict[str, Any] = json.loads(text)
-    return Early(**{**named, "spec": ShimSpec(**named["spec"])})
+    early_fields: dict[str, Any] = json.loads(text)
+    return Early(**{**early_fields, "spec": ShimSpec(**early_fields["spec"])})

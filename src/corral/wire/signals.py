@@ -11,11 +11,11 @@ NAMES: Final = tuple(
 
 def number_of(text: str) -> int | None:
     """Return the number of USR1, SIGUSR1 or 10; None if it is not a signal."""
-    word = text.strip().upper().removeprefix("SIG")
-    if word.isascii() and word.isdecimal():
-        number = int(word[:9])
+    signal_name = text.strip().upper().removeprefix("SIG")
+    if signal_name.isascii() and signal_name.isdecimal():
+        number = int(signal_name[:9])
         return number if number in signal.valid_signals() else None
-    return int(signal.Signals[f"SIG{word}"]) if word in NAMES else None
+    return int(signal.Signals[f"SIG{signal_name}"]) if signal_name in NAMES else None
 
 
 def name_of(number: int) -> str:

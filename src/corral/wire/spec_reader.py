@@ -200,15 +200,15 @@ def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
 
 
 def _location_prefix(document: Document, where: Where) -> str:
-    place = document.at(where)
-    return f"{place}: " if place else ""
+    location = document.at(where)
+    return f"{location}: " if location else ""
 
 
 def _field_path_prefix(where: Where) -> str:
-    words = "".join(
+    path_text = "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in where
     )
-    return f"{words.lstrip('.')[:200]}: " if words else ""
+    return f"{path_text.lstrip('.')[:200]}: " if path_text else ""
 
 
 def _normalize_fields(
@@ -223,29 +223,34 @@ def _normalize_fields(
         spelt[own] = written
         if isinstance(inner, list) and kind == ("any_of",):
             return [
-                walk(inner_value, kind, (*own, at), (*written, at))
-                for at, inner_value in enumerate(inner)
+                walk(inner_value, kind, (*own, item_index), (*written, item_index))
+                for item_index, inner_value in enumerate(inner)
             ]
         if not isinstance(inner, Mapping) or kind not in SECTIONS:
             return inner
         walked: dict[str, Any] = {}
         for key, inner_value in inner.items():
-            word = (
+            field_name = (
                 SPELLINGS.get(kind, {}).get(key, key)
                 if isinstance(key, str)
                 else shown(key)
             )
-            if word in walked:
+            if field_name in walked:
                 problems.append(
                     Problem(
                         where=(*written, key),
-                        text=f"says again what {word} says",
+                        text=f"says again what {field_name} says",
                         hint="keep one",
                     )
                 )
-            if inner_value is not None or word not in _section_fields(SECTIONS[kind]):
-                walked[word] = walk(
-                    inner_value, (*kind, word), (*own, word), (*written, key)
+            if inner_value is not None or field_name not in _section_fields(
+                SECTIONS[kind]
+            ):
+                walked[field_name] = walk(
+                    inner_value,
+                    (*kind, field_name),
+                    (*own, field_name),
+                    (*written, key),
                 )
         return walked
 
@@ -267,17 +272,19 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
     asked_input = error.get("input")
     match error["type"]:
         case "value_error":
-            wrong = error["ctx"]["error"]
-            return Problem(where=written, text=wrong.text, hint=wrong.hint)
+            field_error = error["ctx"]["error"]
+            return Problem(where=written, text=field_error.text, hint=field_error.hint)
         case "extra_forbidden":
             return _unknown_field_problem(own_path, written)
         case "missing":
             example = _EXAMPLES.get(str(own_path[-1]), f"{own_path[-1]}: ...")
             return Problem(where=written, text="is missing", hint=f"add: {example}")
         case "too_long":
-            most = error["ctx"]["max_length"]
+            max_length = error["ctx"]["max_length"]
             return Problem(
-                where=written, text=f"has more than {most} entries", hint="name fewer"
+                where=written,
+                text=f"has more than {max_length} entries",
+                hint="name fewer",
             )
         case _:
             field = str(
@@ -292,40 +299,40 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
 
 
 def _written_path(own: Where, spelt: Mapping[Where, Where]) -> Where:
-    for end in range(len(own), -1, -1):
-        if own[:end] in spelt:
-            return spelt[own[:end]] + own[end:]
+    for prefix_length in range(len(own), -1, -1):
+        if own[:prefix_length] in spelt:
+            return spelt[own[:prefix_length]] + own[prefix_length:]
     return own
 
 
 def _unknown_field_problem(own: Where, written: Where) -> Problem:
     """Describe an unknown field: name the intended one, or the section where it
     belongs."""
-    word = str(own[-1])
+    field_name = str(own[-1])
     kind = _section_of_path(own[:-1])
-    here = _section_fields(SECTIONS.get(kind, Spec))
+    known_fields = _section_fields(SECTIONS.get(kind, Spec))
     near = get_close_matches(
-        word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6
+        field_name.lower(), [*known_fields, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6
     )
-    own_word = SPELLINGS[("resources",)].get(word, word)
-    if kind == () and word in ("job", "jobs"):
+    own_word = SPELLINGS[("resources",)].get(field_name, field_name)
+    if kind == () and field_name in ("job", "jobs"):
         hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
     elif kind == () and own_word in ResourcesSpec.model_fields:
         hint = f"it belongs under resources: {{{own_word}: ...}}"
-    elif kind in _WITH_WORDS and meant_by(word):
-        hint = meant_by(word)
+    elif kind in _WITH_WORDS and meant_by(field_name):
+        hint = meant_by(field_name)
     elif near:
         hint = f"did you mean {near[0]}?"
     else:
         elsewhere = [
             path[-1]
             for path, model in SECTIONS.items()
-            if path and word in model.model_fields
+            if path and field_name in model.model_fields
         ]
         hint = (
             f"it belongs under {elsewhere[0]}"
             if elsewhere
-            else f"known here: {', '.join(here)}"
+            else f"known here: {', '.join(known_fields)}"
         )
     return Problem(where=written, text="there is no such field", hint=hint)
 
@@ -337,21 +344,24 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
         spec.elastic
         and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes
     ):
-        low, high = spec.elastic.min_nodes, spec.elastic.max_nodes
+        min_nodes, max_nodes = spec.elastic.min_nodes, spec.elastic.max_nodes
         problems.append(
             Problem(
                 where=("elastic",),
-                text=f"{low} to {high} nodes do not hold the {spec.nodes} that nodes asks for",
-                hint=f"write: elastic: {{min_nodes: {min(low, spec.nodes)}, "
-                f"max_nodes: {max(high, spec.nodes)}}}",
+                text=(
+                    f"{min_nodes} to {max_nodes} nodes do not hold the {spec.nodes} that "
+                    "nodes asks for"
+                ),
+                hint=f"write: elastic: {{min_nodes: {min(min_nodes, spec.nodes)}, "
+                f"max_nodes: {max(max_nodes, spec.nodes)}}}",
             )
         )
-    limit, before = spec.max_duration, spec.warn.before
-    if limit is not None and before is not None and before >= limit:
+    limit, warn_seconds = spec.max_duration, spec.warn.before
+    if limit is not None and warn_seconds is not None and warn_seconds >= limit:
         problems.append(
             Problem(
                 where=("warn", "before"),
-                text=f"{before:g} s before the end is before the start: it runs {limit:g} s",
+                text=f"{warn_seconds:g} s before the end is before the start: it runs {limit:g} s",
                 hint=f"write: warn: {{before: {limit / 10:g}s}}",
             )
         )

@@ -54,13 +54,15 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
     _refuse_cycles(parsed)
     jobs: list[JobSpec] = []
     afters = 0
-    for place, parsed_spec in enumerate(parsed):
-        after = tuple(_resolve_dependencies(parsed_spec, places))
+    for spec_index, parsed_spec in enumerate(parsed):
+        dependencies = tuple(_resolve_dependencies(parsed_spec, places))
         elements = list(_array_elements(parsed_spec))
-        afters += len(after) * len(elements)
+        afters += len(dependencies) * len(elements)
         check_waits(afters, parsed[0].document.source)
         jobs += _unfold_array(
-            _job_from_spec(parsed_spec.spec, *elements[0], after), place, elements
+            _job_from_spec(parsed_spec.spec, *elements[0], dependencies),
+            spec_index,
+            elements,
         )
     check_size(jobs, parsed[0].document.source)
     return tuple(jobs)
@@ -89,17 +91,18 @@ def check_size(jobs: Sequence[JobSpec], source: str) -> None:
     sizes: dict[tuple[int, int], int] = {}  # jobs of an array share their fields
     total = 0
     for job in jobs:
-        shared = (id(job.env), id(job.run))
-        if shared not in sizes:
-            sizes[shared] = size_of(job)
-        total += sizes[shared]
+        shared_key = (id(job.env), id(job.run))
+        if shared_key not in sizes:
+            sizes[shared_key] = size_of(job)
+        total += sizes[shared_key]
     if total > MOST_CHARACTERS:
-        each = total // len(jobs)
+        average_size = total // len(jobs)
         raise SpecInvalid(
-            f"{source}: {len(jobs):,} jobs with specs of {each:,} characters on average are "
+            f"{source}: {len(jobs):,} jobs with specs of {average_size:,} characters on "
+            "average are "
             f"{total:,} characters; {MOST_CHARACTERS:,} are taken at once",
-            hint=f"submit at most {MOST_CHARACTERS // each:,} of these jobs at once, or put large "
-            "values of env into a file of the workdir",
+            hint=f"submit at most {MOST_CHARACTERS // average_size:,} of these jobs at "
+            "once, or put large values of env into a file of the workdir",
         )
 
 
@@ -142,29 +145,29 @@ def _places_by_name(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
         count += len(elements)
         spec_places[parsed_spec.spec.name].append(own_places)
         if parsed_spec.spec.array is not None:
-            for (name, _), place in zip(elements, own_places, strict=True):
-                spec_places[name].append([place])
+            for (name, _), job_index in zip(elements, own_places, strict=True):
+                spec_places[name].append([job_index])
     return spec_places
 
 
 def _resolve_dependencies(
     one: Parsed, places: Mapping[str, list[list[int]]]
 ) -> Iterator[After]:
-    for number, after in enumerate(one.spec.after):
-        meant_places = places.get(after.job, [])
+    for number, dependency in enumerate(one.spec.after):
+        meant_places = places.get(dependency.job, [])
         if len(meant_places) > 1:
             problem = Problem(
                 where=("after", number, "job"),
-                text=f"{len(meant_places)} jobs of this submission are called {after.job}",
+                text=f"{len(meant_places)} jobs of this submission are called {dependency.job}",
                 hint="give each a name of its own",
             )
             raise refusal(one.document, [problem])
-        on = On(after.on)
+        on = On(dependency.on)
         if not meant_places:
-            yield After(job=JobId(after.job), on=on)
-        for place in meant_places[0] if meant_places else ():
-            of = after.job if len(meant_places[0]) > 1 else ""
-            yield After(job=JobId(f"@{place}"), on=on, of=of)
+            yield After(job=JobId(dependency.job), on=on)
+        for job_index in meant_places[0] if meant_places else ():
+            of = dependency.job if len(meant_places[0]) > 1 else ""
+            yield After(job=JobId(f"@{job_index}"), on=on, of=of)
 
 
 def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
@@ -178,7 +181,9 @@ def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
     owner |= {name: name for name in specs}
     waits = {
         name: [
-            owner[after.job] for after in parsed_spec.spec.after if after.job in owner
+            owner[dependency.job]
+            for dependency in parsed_spec.spec.after
+            if dependency.job in owner
         ]
         for name, parsed_spec in specs.items()
     }
@@ -200,11 +205,11 @@ def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
 
 
 def _cycle_error(one: Parsed, names: Sequence[str]) -> SpecInvalid:
-    shown = [*names[:5], "...", *names[-2:]] if len(names) > 8 else names
+    shown_names = [*names[:5], "...", *names[-2:]] if len(names) > 8 else names
     text = (
         f"{names[0]} waits for itself"
         if len(names) == 2
-        else f"these wait for one another: {' -> '.join(shown)}"
+        else f"these wait for one another: {' -> '.join(shown_names)}"
     )
     hint = f"take one `after` out of this circle, for example that of {names[0]}"
     return refusal(one.document, [Problem(where=("after",), text=text, hint=hint)])
@@ -293,11 +298,11 @@ def _elastic_from_spec(elastic: shapes.ElasticSpec | None) -> Elastic | None:
 def _service_from_spec(service: shapes.ServiceSpec | None) -> Service | None:
     if service is None:
         return None
-    low, high = service.replicas
+    min_replicas, max_replicas = service.replicas
     return Service(
         port=service.port,
-        min_replicas=low,
-        max_replicas=high,
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
         metric=service.scale.metric,
         target=service.scale.target,
     )

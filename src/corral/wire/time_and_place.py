@@ -46,10 +46,10 @@ def moment(value: Any, *, field: str) -> Moment:
             f"{shown(value)} does not say in which time zone",
             f"write: {field}: {plain}Z, or with +02:00 instead of Z",
         )
-    at = when.timestamp()
-    if at < 0:
+    timestamp = when.timestamp()
+    if timestamp < 0:
         raise WrongValue(f"{shown(value)} is before 1970", example)
-    return Moment(at=at)
+    return Moment(at=timestamp)
 
 
 def signal_number(value: Any) -> int:
@@ -67,10 +67,10 @@ def warn(value: Any) -> Any:
     USR1."""
     if not isinstance(value, str):
         return value
-    name, at, before = value.partition("@")
-    if at and before.strip().isdecimal():
-        before = f"{before.strip()}s"
-    return {"signal": name, "before": before} if at else {"signal": name}
+    name, separator, lead_text = value.partition("@")
+    if separator and lead_text.strip().isdecimal():
+        lead_text = f"{lead_text.strip()}s"
+    return {"signal": name, "before": lead_text} if separator else {"signal": name}
 
 
 def topology(value: Any) -> Any:

@@ -73,8 +73,8 @@ class IdentityLink(BaseModel):
 
     @model_validator(mode="after")
     def _check_one_way(self) -> Self:
-        both = self.issuer is not None and self.subject is not None
-        if both == (self.pending is not None) or (self.issuer is None) != (
+        has_identity = self.issuer is not None and self.subject is not None
+        if has_identity == (self.pending is not None) or (self.issuer is None) != (
             self.subject is None
         ):
             raise ValueError("give issuer and subject, or pending")

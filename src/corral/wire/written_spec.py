@@ -79,9 +79,9 @@ def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 def _secret_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray
     program."""
-    named = [name for name in spec.secrets if name != OWN_TOKEN]
-    if named:
-        yield "secrets", named
+    secret_names = [name for name in spec.secrets if name != OWN_TOKEN]
+    if secret_names:
+        yield "secrets", secret_names
     if OWN_TOKEN in spec.secrets and not (spec.ray and spec.token == TokenScope.OWN):
         yield "token", spec.token.value
 
@@ -172,7 +172,8 @@ def _lifecycle_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "retry", retry
     if spec.after:
         jobs = {
-            (after.of or str(after.job), after.on.value): None for after in spec.after
+            (dependency.of or str(dependency.job), dependency.on.value): None
+            for dependency in spec.after
         }
         yield "after", [{"job": job, "on": on} for job, on in jobs]
 

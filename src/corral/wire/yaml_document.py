@@ -55,9 +55,9 @@ class Document:
 
     def line(self, where: Where) -> int:
         """The line of the nearest place that is known; 0 without lines."""
-        for end in range(len(where), -1, -1):
-            if where[:end] in self.lines:
-                return self.lines[where[:end]]
+        for prefix_length in range(len(where), -1, -1):
+            if where[:prefix_length] in self.lines:
+                return self.lines[where[:prefix_length]]
         return 0
 
 
@@ -103,15 +103,15 @@ def _parse_yaml(text: str, source: str) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        what = " ".join(filter(None, (error.context, error.problem)))
+        problem_text = " ".join(filter(None, (error.context, error.problem)))
         raise SpecInvalid(
-            f"{source}:{line}: this is not YAML: {what}",
+            f"{source}:{line}: this is not YAML: {problem_text}",
             hint="look at the indentation, brackets and quotes of this line and the one above",
         ) from None
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SpecInvalid(
-            f"{source}: this is not text that YAML allows: {first}",
+            f"{source}: this is not text that YAML allows: {first_line}",
             hint="save the spec as UTF-8 text",
         ) from None
 
@@ -177,25 +177,26 @@ class _Builder:
         if self._awaits_key():
             self._set_current_key(event)
             return
-        where = self._where()
+        field_path = self._where()
         plain = event.implicit[0] and event.style in (None, "")
-        as_written = len(where) == 2 and where[0] in _AS_WRITTEN
+        as_written = len(field_path) == 2 and field_path[0] in _AS_WRITTEN
         value = _plain_value(event.value, as_written) if plain else event.value
-        self._record_line(where, event)
+        self._record_line(field_path, event)
         self._add_value(event, value, 1 + len(event.value), event.anchor)
 
     def _set_current_key(self, event: Any) -> None:
         top = self._stack[-1]
         assert isinstance(top.value, dict)
-        where = (*top.where, event.value)
+        field_path = (*top.where, event.value)
         if event.value in top.value:
             raise self._error_at_event(
                 event,
-                f"{event.value}: is given twice; the first is on line {self.lines.get(where, '?')}",
+                f"{event.value}: is given twice; the first is on line "
+                f"{self.lines.get(field_path, '?')}",
                 "keep one of the two",
             )
         top.key = event.value
-        self.lines[where] = event.start_mark.line + 1
+        self.lines[field_path] = event.start_mark.line + 1
 
     def _add_alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
@@ -222,12 +223,12 @@ class _Builder:
             raise self._error_at_event(
                 event, f"more than {DEPTH} levels deep", "a spec needs four"
             )
-        where = self._where()
-        self._record_line(where, event)
+        field_path = self._where()
+        self._record_line(field_path, event)
         value: dict[str, Any] | list[Any] = (
             {} if isinstance(event, yaml.MappingStartEvent) else []
         )
-        self._stack.append(_Open(value=value, where=where, anchor=event.anchor))
+        self._stack.append(_Open(value=value, where=field_path, anchor=event.anchor))
 
     def _close_container(self) -> None:
         done = self._stack.pop()
@@ -299,11 +300,11 @@ def _parse_toml(text: str, source: str) -> Document:
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        at = _TOML_AT.search(str(error))
-        place = f"{source}:{at.group(1)}" if at else source
-        what = _TOML_AT.sub("", str(error)).strip()
+        line_match = _TOML_AT.search(str(error))
+        location = f"{source}:{line_match.group(1)}" if line_match else source
+        problem_text = _TOML_AT.sub("", str(error)).strip()
         raise SpecInvalid(
-            f"{place}: this is not TOML: {what}",
+            f"{location}: this is not TOML: {problem_text}",
             hint="look at the quotes and brackets of this line",
         ) from None
     except (RecursionError, ValueError) as error:
@@ -341,4 +342,4 @@ def _toml_lines(text: str) -> dict[Where, int]:
 
 
 def _toml_path(text: str) -> Where:
-    return tuple(part.strip().strip("\"'") for part in text.split("."))
+    return tuple(path_segment.strip().strip("\"'") for path_segment in text.split("."))

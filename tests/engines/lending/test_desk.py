@@ -9,9 +9,10 @@ from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.node_signal import Signal, SignalKind
-from corral.domain.observed_state import AttemptKey, Phase, Seen, TroubleKind
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.pilot import LEAVING, is_part, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.trouble_kind import TroubleKind
 from corral.engines.batch.attempts import (
     LATE_SECONDS,
     LEAVE_SECONDS,

@@ -77,8 +77,8 @@ class BatchAllocation:
         ended."""
         with self._changed:
             self._is_over = True
-            for place, frames in self._helpers.items():
-                self._release_helper_node(place, frames)
+            for node_index, frames in self._helpers.items():
+                self._release_helper_node(node_index, frames)
             for step in self._steps.values():
                 if step.local is not None:
                     step.local.end()
@@ -117,42 +117,44 @@ class BatchAllocation:
         if heard is None or not 0 < heard[0].get("place", 0) < len(self._hosts):
             frames.close()
             return
-        place = int(heard[0]["place"])
+        node_index = int(heard[0]["place"])
         with self._changed:
-            self._helpers[place] = frames
-            self._names[place].add(str(heard[0]["node"]))
-            self._known_env[place] = heard[0].get("has", {})
+            self._helpers[node_index] = frames
+            self._names[node_index].add(str(heard[0]["node"]))
+            self._known_env[node_index] = heard[0].get("has", {})
             self._changed.notify_all()
             if self._is_over:
-                self._release_helper_node(place, frames)
+                self._release_helper_node(node_index, frames)
         while (heard := frames.receive()) is not None:
             self._send_to_srun(*heard)
         with self._changed:
-            self._helpers.pop(place, None)
-            self._departed.add(place)
+            self._helpers.pop(node_index, None)
+            self._departed.add(node_index)
             self._changed.notify_all()
         frames.close()
         for number, step in list(self._steps.items()):
-            self._report_lost_tasks(number, step, place)
+            self._report_lost_tasks(number, step, node_index)
 
     def _report_lost_tasks(self, number: int, step: _Step, place: int) -> None:
         if place not in step.layout.nodes:
             return
-        at = step.layout.nodes.index(place)
-        first = step.layout.first_task(at)
-        for task in range(first, first + step.layout.tasks[at]):
+        layout_index = step.layout.nodes.index(place)
+        first_task_id = step.layout.first_task(layout_index)
+        for task in range(
+            first_task_id, first_task_id + step.layout.tasks[layout_index]
+        ):
             self._send_to_srun(
                 {"type": "end", "step": number, "task": task, "code": -9}, b""
             )
 
     def _wait_for_helpers(self, places: tuple[int, ...]) -> None:
         """Raises: CannotStep."""
-        needed = {place for place in places if place}
+        needed = {node_index for node_index in places if node_index}
         with self._changed:
-            here = self._changed.wait_for(
+            has_all_helpers = self._changed.wait_for(
                 lambda: needed <= self._helpers.keys(), HELPERS_SECONDS
             )
-        if not here:
+        if not has_all_helpers:
             raise CannotStep(
                 "Unable to create step for job: a node of it does not answer"
             )
@@ -192,37 +194,42 @@ class BatchAllocation:
         with self._changed:
             number, self._next = self._next, self._next + 1
             step = self._steps[number] = _Step(srun=frames, layout=layout)
-        hosts = [self._hosts[place] for place in layout.nodes]
+        hosts = [self._hosts[node_index] for node_index in layout.nodes]
         cpus = srun_options.cpus_per_task or (
             self._plan.cpus_per_task if self._plan.cpus_given else None
         )
         step_variables = environment.of_step(number, layout, hosts, cpus)
         nodes = [
-            sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes
+            sorted(self._names[node_index], key=self._is_host)[0]
+            for node_index in layout.nodes
         ]
         frames.send(
             {"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)}
         )
-        for at, place in enumerate(layout.nodes):
-            part = {
+        for layout_index, node_index in enumerate(layout.nodes):
+            step_message = {
                 "type": "step",
                 "step": number,
                 "words": message["words"],
                 "env": {**message["env"], **step_variables},
                 "folder": message["folder"],
                 "input": message["input"],
-                "place": at,
-                "first_task": layout.first_task(at),
-                "tasks": layout.tasks[at],
+                "place": layout_index,
+                "first_task": layout.first_task(layout_index),
+                "tasks": layout.tasks[layout_index],
                 "task_gpus": message["task_gpus"] or self._plan.task_gpus,
             }
-            if place:
-                env, same = without_known(
-                    part["env"], self._known_env[place], self._connection_key
+            if node_index:
+                env, known_names = without_known(
+                    step_message["env"],
+                    self._known_env[node_index],
+                    self._connection_key,
                 )
-                self._helpers[place].send({**part, "env": env, "same": same})
+                self._helpers[node_index].send(
+                    {**step_message, "env": env, "same": known_names}
+                )
             else:
-                step.local = Tasks(part, self._own, self._send_to_srun)
+                step.local = Tasks(step_message, self._own, self._send_to_srun)
                 step.local.start()
         return number
 
@@ -243,8 +250,8 @@ class BatchAllocation:
 
     def _pass_on(self, number: int, message: Message, data: bytes) -> None:
         step = self._steps[number]
-        for place in step.layout.nodes:
-            if place and (frames := self._helpers.get(place)):
+        for node_index in step.layout.nodes:
+            if node_index and (frames := self._helpers.get(node_index)):
                 frames.send({**message, "step": number}, data)
         if step.local is not None and message["type"] == "input":
             step.local.feed(data)
@@ -258,8 +265,8 @@ class BatchAllocation:
             return
         if step.local is not None:
             step.local.end()
-        for place in step.layout.nodes:
-            if place and (frames := self._helpers.get(place)):
+        for node_index in step.layout.nodes:
+            if node_index and (frames := self._helpers.get(node_index)):
                 with suppress(OSError):
                     frames.send({"type": "end", "step": number})
 

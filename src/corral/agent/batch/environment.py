@@ -84,9 +84,9 @@ def _functions(bin_folder: str) -> dict[str, str]:
     folder of the commands. The functions remain available. Source: bash(1),
     "Functions", export -f.
     """
-    shown = shlex.quote(bin_folder)
+    quoted_folder = shlex.quote(bin_folder)
     return {
-        f"BASH_FUNC_{name}%%": f'() {{ PATH={shown}:"$PATH" {shown}/{name} "$@"; }}'
+        f"BASH_FUNC_{name}%%": f'() {{ PATH={quoted_folder}:"$PATH" {quoted_folder}/{name} "$@"; }}'
         for name in COMMANDS
     }
 
@@ -111,19 +111,22 @@ def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
     if plan.components == 1:
         return {}
     hosts = expand(own["SLURM_JOB_NODELIST"])
-    each = len(hosts) // plan.components
+    nodes_per_component = len(hosts) // plan.components
     lists = {
-        f"SLURM_JOB_NODELIST_HET_GROUP_{place}": compress(
-            hosts[place * each : (place + 1) * each]
+        f"SLURM_JOB_NODELIST_HET_GROUP_{component_index}": compress(
+            hosts[
+                component_index * nodes_per_component : (component_index + 1)
+                * nodes_per_component
+            ]
         )
-        for place in range(plan.components)
+        for component_index in range(plan.components)
     }
     return {"SLURM_HET_SIZE": str(plan.components), **lists}
 
 
 def tasks_text(counts: Sequence[int]) -> str:
     """2(x3),1 for [2, 2, 2, 1]."""
-    runs = ((count, len(list(same))) for count, same in groupby(counts))
+    runs = ((count, len(list(equal_counts))) for count, equal_counts in groupby(counts))
     return ",".join(
         f"{count}(x{times})" if times > 1 else str(count) for count, times in runs
     )
@@ -135,7 +138,7 @@ def of_step(
     """Return the environment of all tasks of a step. `hosts`: those of its nodes, in
     their order."""
     nodes = compress(hosts)
-    each = tasks_text(layout.tasks)
+    tasks_per_node = tasks_text(layout.tasks)
     cpus = {"SLURM_CPUS_PER_TASK": str(cpus_per_task)} if cpus_per_task else {}
     return cpus | {
         "SLURM_DISTRIBUTION": "block",
@@ -145,11 +148,11 @@ def of_step(
         "SLURM_NPROCS": str(layout.total),
         "SLURM_NNODES": str(len(layout.nodes)),
         "SLURM_NODELIST": nodes,
-        "SLURM_TASKS_PER_NODE": each,
+        "SLURM_TASKS_PER_NODE": tasks_per_node,
         "SLURM_STEP_NUM_TASKS": str(layout.total),
         "SLURM_STEP_NUM_NODES": str(len(layout.nodes)),
         "SLURM_STEP_NODELIST": nodes,
-        "SLURM_STEP_TASKS_PER_NODE": each,
+        "SLURM_STEP_TASKS_PER_NODE": tasks_per_node,
         "SLURM_LAUNCH_NODE_IPADDR": hosts[0],
     }
 

@@ -70,9 +70,9 @@ def _run_batch_script(
         # the script receives the signal itself; this process waits for it
         signal.signal(number, lambda _, __: None)
     known_variables = _placeholder_values(plan, env)
-    out = _open_output_file(plan, plan.output, known_variables)
+    output_file = _open_output_file(plan, plan.output, known_variables)
     err = (
-        out
+        output_file
         if plan.error is None
         else _open_output_file(plan, plan.error, known_variables)
     )
@@ -91,7 +91,7 @@ def _run_batch_script(
         return NO_SUCH_PROGRAM
     readers = [
         _start_reader_thread(file, _tee_writer(to))
-        for file, to in ((process.stdout, out), (process.stderr, err))
+        for file, to in ((process.stdout, output_file), (process.stderr, err))
         if file
     ]
     code = process.wait()
@@ -140,12 +140,10 @@ def _open_input_file(plan: BatchPlan, known: Mapping[str, str]) -> int:
 def _choose_workdir(plan: BatchPlan) -> str:
     if os.path.isdir(plan.chdir):
         return plan.chdir
-    here = os.getcwd()
-    text = (
-        f"slurmstepd: error: couldn't chdir to `{plan.chdir}': going to {here} instead"
-    )
+    current_dir = os.getcwd()
+    text = f"slurmstepd: error: couldn't chdir to `{plan.chdir}': going to {current_dir} instead"
     print(text, file=sys.stderr, flush=True)
-    return here
+    return current_dir
 
 
 def _tee_writer(file: IO[bytes] | None) -> Callable[[bytes], None]:

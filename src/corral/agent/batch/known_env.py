@@ -26,13 +26,15 @@ def without_known(
     Args:
         known: digests that the other end has sent of its own environment.
     """
-    same = [
+    known_names = [
         name
         for name, value in env.items()
         if known.get(name) == _variable_digest(name, value, key)
     ]
-    omitted = set(same)
-    return {name: value for name, value in env.items() if name not in omitted}, same
+    omitted = set(known_names)
+    return {
+        name: value for name, value in env.items() if name not in omitted
+    }, known_names
 
 
 def with_known(

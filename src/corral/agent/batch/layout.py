@@ -75,32 +75,37 @@ def lay_out(
 def _eligible_nodes(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
     """The nodes that will do: those that were named come first."""
     free_places = [
-        place
-        for place, names in enumerate(hosts)
-        if place >= asked.relative and not set(names) & set(asked.off)
+        node_index
+        for node_index, names in enumerate(hosts)
+        if node_index >= asked.relative and not set(names) & set(asked.off)
     ]
-    named: list[int] = []
+    requested_nodes: list[int] = []
     for name in asked.on:
         named_places = [
-            place
-            for place in free_places
-            if name in hosts[place] and place not in named
+            node_index
+            for node_index in free_places
+            if name in hosts[node_index] and node_index not in requested_nodes
         ]
         if not named_places:
             raise CannotStep(
                 f"Unable to create step for job: node {name} is not in this job"
             )
-        named.append(named_places[0])
-    return named + [place for place in free_places if place not in named]
+        requested_nodes.append(named_places[0])
+    return requested_nodes + [
+        node_index for node_index in free_places if node_index not in requested_nodes
+    ]
 
 
 def _task_counts_by_node(
     tasks: int, nodes: int, per_node: int | None
 ) -> tuple[int, ...]:
     if per_node is None:
-        return tuple(tasks // nodes + (place < tasks % nodes) for place in range(nodes))
+        return tuple(
+            tasks // nodes + (node_index < tasks % nodes) for node_index in range(nodes)
+        )
     sizes = tuple(
-        max(0, min(per_node, tasks - place * per_node)) for place in range(nodes)
+        max(0, min(per_node, tasks - node_index * per_node))
+        for node_index in range(nodes)
     )
     if sum(sizes) < tasks:
         raise CannotStep("More processors requested than permitted")

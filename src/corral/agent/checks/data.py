@@ -38,11 +38,11 @@ class DataListing:
 
     @property
     def says(self) -> str:
-        more = "" if self.whole else "more than "
+        count_prefix = "" if self.whole else "more than "
         size = size_text(sum(size for _, size in self.files))
         folders = f"{self.closed:,} folder{'s' * (self.closed > 1)}"
         closed = f", {folders} may not be read" if self.closed else ""
-        return f"{more}{len(self.files):,} files, {size}, listing {self.digest}{closed}"
+        return f"{count_prefix}{len(self.files):,} files, {size}, listing {self.digest}{closed}"
 
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
@@ -114,11 +114,13 @@ def _measure_read_speed(
     path: str, what: str, names: list[str], seconds: float
 ) -> CheckFinding:
     """Bytes/s of one reader, past this node's cache as far as it lets go of it."""
-    read = files = 0
+    read_bytes = files = 0
     began = time.monotonic()
     try:
         for name in names:
-            read += _read_until_deadline(os.path.join(path, name), began + seconds)
+            read_bytes += _read_until_deadline(
+                os.path.join(path, name), began + seconds
+            )
             files += 1
             if time.monotonic() - began >= seconds:
                 break
@@ -128,7 +130,7 @@ def _measure_read_speed(
             kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True
         )
     took = max(time.monotonic() - began, 1e-9)
-    rate = read / took
+    rate = read_bytes / took
     text = f"{rate_text(rate)}, {files / took:,.0f} files/s; 1 GB takes {duration_text(1e9 / rate)}"
     return CheckFinding(
         kind=CheckKind.DATA,
@@ -142,7 +144,7 @@ def _measure_read_speed(
 def _read_until_deadline(file: str, deadline: float) -> int:
     with open(file, "rb", buffering=0) as source:
         os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        read = 0
+        read_bytes = 0
         while time.monotonic() < deadline and (chunk := source.read(CHUNK_BYTES)):
-            read += len(chunk)
-        return read
+            read_bytes += len(chunk)
+        return read_bytes

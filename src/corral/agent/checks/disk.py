@@ -35,8 +35,10 @@ def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
 
 def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
     room = os.statvfs(path)
-    most = MOST_BYTES if own else MOST_SHARED_BYTES
-    size = min(most, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
+    max_bytes = MOST_BYTES if own else MOST_SHARED_BYTES
+    size = (
+        min(max_bytes, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
+    )
     if size == 0:
         text = f"{path} has no room for {CHUNK_BYTES // 1024**2} MiB"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, ran=False)
@@ -101,9 +103,9 @@ def _read_test_file(descriptor: int, size: int) -> tuple[int, float]:
     be."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     checksum, spent = 0, 0.0
-    for place in range(0, size, CHUNK_BYTES):
+    for offset in range(0, size, CHUNK_BYTES):
         began = time.monotonic()
-        chunk = os.pread(descriptor, CHUNK_BYTES, place)
+        chunk = os.pread(descriptor, CHUNK_BYTES, offset)
         spent += time.monotonic() - began
         checksum = zlib.crc32(chunk, checksum)
     return checksum, max(spent, 1e-9)

@@ -45,10 +45,10 @@ def check_gpus(ask: CheckRequest) -> Iterator[CheckFinding]:
         yield from on_cpu(kinds, ask.checkup.seconds)
         return
     if not has_torch() or not has_gpu_build():
-        why = NO_CUDA if has_torch() else MISSING
+        reason = NO_CUDA if has_torch() else MISSING
         for gpu in ask.gpus:
             for kind in kinds:
-                yield CheckFinding(kind=kind, gpu=gpu.index, text=why, ran=False)
+                yield CheckFinding(kind=kind, gpu=gpu.index, text=reason, ran=False)
         return
     if kinds:
         yield from _check_each_gpu(ask, kinds)
@@ -60,10 +60,10 @@ def _check_each_gpu(
     ask: CheckRequest, kinds: list[CheckKind]
 ) -> Iterator[CheckFinding]:
     seconds = ask.checkup.seconds
-    devices = {f"cuda:{place}": gpu for place, gpu in enumerate(ask.gpus)}
-    words = ["products", f"{seconds}", ",".join(kinds), *devices]
+    devices = {f"cuda:{device_index}": gpu for device_index, gpu in enumerate(ask.gpus)}
+    probe_arguments = ["products", f"{seconds}", ",".join(kinds), *devices]
     try:
-        outcomes = proven(words, seconds, visible(ask.gpus))
+        outcomes = proven(probe_arguments, seconds, visible(ask.gpus))
     except NoProof as trouble:
         for gpu in ask.gpus:
             text = f"GPU {gpu.index}: {trouble}"
@@ -95,26 +95,27 @@ def _gpu_finding(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
             value=rate,
             unit=BYTES_PER_SECOND,
         )
-    made, wrong = int(one["made"]), int(one["wrong"])
+    product_count, wrong_count = int(one["made"]), int(one["wrong"])
     text = (
-        f"GPU {gpu.index}: {wrong:,} of {made:,} products are wrong: silent corruption"
-        if wrong
-        else f"GPU {gpu.index}: {made:,} products have the known hash"
+        f"GPU {gpu.index}: {wrong_count:,} of {product_count:,} products are wrong: "
+        "silent corruption"
+        if wrong_count
+        else f"GPU {gpu.index}: {product_count:,} products have the known hash"
     )
     return CheckFinding(
-        kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0
+        kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong_count > 0
     )
 
 
 def _check_all_reduce(ask: CheckRequest) -> CheckFinding:
     """One rank a GPU."""
     count, seconds = len(ask.gpus), ask.checkup.seconds
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    place = [f"{count}", "127.0.0.1", f"{port}", "nccl", f"{seconds}"]
+    with socket.create_server(("127.0.0.1", 0)) as port_socket:
+        port = port_socket.getsockname()[1]
+    rendezvous_args = [f"{count}", "127.0.0.1", f"{port}", "nccl", f"{seconds}"]
     env = visible(ask.gpus)
     ranks = [
-        begun(["all-reduce", f"{rank}", *place, f"cuda:{rank}"], env)
+        begun(["all-reduce", f"{rank}", *rendezvous_args, f"cuda:{rank}"], env)
         for rank in range(count)
     ]
     try:
@@ -151,19 +152,23 @@ def on_cpu(kinds: list[CheckKind], seconds: float) -> Iterator[CheckFinding]:
 
 
 def _cpu_products(seconds: float) -> CheckFinding:
-    by, side = ("NumPy", NUMPY_SIDE) if find_spec("numpy") else ("Python", PURE_SIDE)
-    made = wrong = 0
-    deadline = time.monotonic() + seconds
-    while made == 0 or time.monotonic() < deadline:
-        digest = hash_by_numpy(side) if by == "NumPy" else hash_by_python(side)
-        wrong += digest != KNOWN[WIDE, side, side]
-        made += 1
-    text = (
-        f"no GPU: {wrong} of {made} products on its CPU are wrong: silent corruption"
-        if wrong
-        else f"no GPU: {made} products on its CPU have the known hash ({by})"
+    math_library, side = (
+        ("NumPy", NUMPY_SIDE) if find_spec("numpy") else ("Python", PURE_SIDE)
     )
-    return CheckFinding(kind=CheckKind.MATMUL, text=text, failed=wrong > 0)
+    product_count = wrong_count = 0
+    deadline = time.monotonic() + seconds
+    while product_count == 0 or time.monotonic() < deadline:
+        digest = (
+            hash_by_numpy(side) if math_library == "NumPy" else hash_by_python(side)
+        )
+        wrong_count += digest != KNOWN[WIDE, side, side]
+        product_count += 1
+    text = (
+        f"no GPU: {wrong_count} of {product_count} products on its CPU are wrong: silent corruption"
+        if wrong_count
+        else f"no GPU: {product_count} products on its CPU have the known hash ({math_library})"
+    )
+    return CheckFinding(kind=CheckKind.MATMUL, text=text, failed=wrong_count > 0)
 
 
 def hash_by_python(side: int) -> str:

@@ -35,25 +35,25 @@ LONGEST_LINE: Final = 4096
 
 def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
     """One result, about the peer."""
-    here, peer = (checkup.address, checkup.port), checkup.peer
+    link_endpoint, peer = (checkup.address, checkup.port), checkup.peer
     try:
-        with _connect_to_peer(checkup, here) as talk:
-            by = _negotiate_backend(talk, gpus)
-            rate = _measure_stream_rate(talk, checkup) if by == "stream" else None
+        with _connect_to_peer(checkup, link_endpoint) as talk:
+            backend = _negotiate_backend(talk, gpus)
+            rate = _measure_stream_rate(talk, checkup) if backend == "stream" else None
         if rate is None:
-            rate = _measure_all_reduce(checkup, by, gpus)
+            rate = _measure_all_reduce(checkup, backend, gpus)
     except (OSError, ValueError, NoProof) as trouble:
-        text = f"no link with {peer} at {here[0]} port {here[1]}: {trouble}"
+        text = f"no link with {peer} at {link_endpoint[0]} port {link_endpoint[1]}: {trouble}"
         yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, failed=True)
         return
     how = {
         "nccl": "NCCL, a GPU each",
         "gloo": "gloo, on CPUs",
         "stream": "a TCP stream",
-    }[by]
-    if by != "nccl" and gpus:
+    }[backend]
+    if backend != "nccl" and gpus:
         how += f"; not by its GPUs: {_why_not() or f'{peer} cannot'}"
-    unit = BYTES_PER_SECOND if by == "nccl" else f"{BYTES_PER_SECOND} by {by}"
+    unit = BYTES_PER_SECOND if backend == "nccl" else f"{BYTES_PER_SECOND} by {backend}"
     text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
     yield CheckFinding(
         kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit
@@ -84,7 +84,9 @@ def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     """Return the backend that both ends support. Raises: OSError, ValueError."""
     torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
     own_methods = [
-        by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))
+        backend
+        for backend in BY
+        if backend == "stream" or (torch and (backend == "gloo" or nccl))
     ]
     talk.sendall(json.dumps(own_methods).encode() + b"\n")
     line = bytearray()
@@ -94,7 +96,7 @@ def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
             raise ConnectionError("the other end has left")
         line += piece
     peer_methods = json.loads(line)
-    return next(by for by in own_methods if by in peer_methods)
+    return next(backend for backend in own_methods if backend in peer_methods)
 
 
 def _why_not() -> str:
@@ -113,10 +115,10 @@ def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
             talk.sendall(chunk)
         talk.shutdown(socket.SHUT_WR)
         return float(talk.makefile("rb").readline(LONGEST_LINE))
-    taken, began = 0, time.monotonic()
+    received_bytes, began = 0, time.monotonic()
     while piece := talk.recv(CHUNK_BYTES):
-        taken += len(piece)
-    rate = taken / max(time.monotonic() - began, 1e-9)
+        received_bytes += len(piece)
+    rate = received_bytes / max(time.monotonic() - began, 1e-9)
     talk.sendall(f"{rate}\n".encode())
     return rate
 
@@ -124,7 +126,7 @@ def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
 def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
     """Raises: NoProof."""
     rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
-    place = [
+    rendezvous_args = [
         rank,
         "2",
         checkup.address,
@@ -133,7 +135,9 @@ def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float
         f"{checkup.seconds}",
         device,
     ]
-    (outcome,) = proven(["all-reduce", *place], checkup.seconds, visible(gpus[:1]))
+    (outcome,) = proven(
+        ["all-reduce", *rendezvous_args], checkup.seconds, visible(gpus[:1])
+    )
     if not outcome["right"]:
         raise NoProof("it adds up to something wrong")
     return float(outcome["bytes_per_second"])

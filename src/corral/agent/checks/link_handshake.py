@@ -29,11 +29,11 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
     nonce = secrets.token_bytes(NONCE_BYTES)
     talk.sendall(nonce)
     peer_nonce = _receive_exactly(talk, NONCE_BYTES)
-    own_name, other = (b"leads", b"follows") if leads else (b"follows", b"leads")
+    own_name, peer_name = (b"leads", b"follows") if leads else (b"follows", b"leads")
     talk.sendall(_handshake_proof(secret, own_name, peer_nonce, nonce))
     if not hmac.compare_digest(
         _receive_exactly(talk, PROOF_BYTES),
-        _handshake_proof(secret, other, nonce, peer_nonce),
+        _handshake_proof(secret, peer_name, nonce, peer_nonce),
     ):
         raise NotProven(
             "the other end is no node of this check: it has not proven itself"

@@ -38,8 +38,8 @@ class Injected:
 
     def changed(self, found: CheckFinding) -> CheckFinding:
         """The result as it is to be shown."""
-        place = found.gpu if found.gpu is not None else found.device
-        fault = self.of_check(found.kind, place)
+        device_id = found.gpu if found.gpu is not None else found.device
+        fault = self.of_check(found.kind, device_id)
         if fault is None or found.failed is not None or isinstance(fault, str):
             return found
         if found.kind == CheckKind.CLOCK:
@@ -79,31 +79,31 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
         )
     if CheckKind.LINK in kinds:
         peer = ask.checkup.peer
-        first = (
+        link_gpu = (
             ask.gpus[0]
             if ask.gpus
             else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
         )
         yield _rate_finding(
-            CheckKind.LINK, first, f"with {peer} it adds up at", device=peer
+            CheckKind.LINK, link_gpu, f"with {peer} it adds up at", device=peer
         )
 
 
 def _matmul_finding(gpu: Gpu, injected: Injected) -> CheckFinding:
-    wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
+    is_wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
     text = (
         f"GPU {gpu.index}: 1 of 100 products is wrong"
-        if wrong
+        if is_wrong
         else f"GPU {gpu.index}: 100 products have the known hash"
     )
     return CheckFinding(
-        kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=wrong
+        kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=is_wrong
     )
 
 
 def _rate_finding(kind: CheckKind, of: Gpu, says: str, **more: Any) -> CheckFinding:
-    best = rated(kind, of.type) or _UNKNOWN_RATE
-    value = best * (0.84 + 0.08 * chance(of.uuid, kind))
+    rated_bandwidth = rated(kind, of.type) or _UNKNOWN_RATE
+    value = rated_bandwidth * (0.84 + 0.08 * chance(of.uuid, kind))
     text = f"{says} {rate_text(value)} (pretend)"
     return CheckFinding(
         kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more

@@ -65,8 +65,8 @@ def main() -> None:
     pretends = load_settings(node_dir).pretend_gpus is not None
     injected = Injected.of(node_dir) if pretends else None
     for result in results(ask, node_dir, injected):
-        shown = injected.changed(result) if injected is not None else result
-        sys.stdout.buffer.write(msgspec.json.encode(shown) + b"\n")
+        reported_finding = injected.changed(result) if injected is not None else result
+        sys.stdout.buffer.write(msgspec.json.encode(reported_finding) + b"\n")
         sys.stdout.buffer.flush()
 
 

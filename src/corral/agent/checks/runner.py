@@ -46,18 +46,18 @@ class Checks:
 
     def want(self, checkup: CheckUp | None) -> None:
         """Do this one, once, or none: what is done meanwhile ends."""
-        wanted = checkup.id if checkup is not None else ""
-        if self._doing and self._doing != wanted:
+        wanted_id = checkup.id if checkup is not None else ""
+        if self._doing and self._doing != wanted_id:
             self.end()
         if (
             checkup is None
-            or wanted == self._doing
-            or wanted in self._done
+            or wanted_id == self._doing
+            or wanted_id in self._done
             or not self.is_idle()
         ):
             return
         if self._task is None or self._task.done():
-            self._doing = wanted
+            self._doing = wanted_id
             self._task = asyncio.create_task(self._run_checkup(checkup))
 
     def end(self) -> None:
@@ -83,25 +83,25 @@ class Checks:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run_checkup(self, checkup: CheckUp) -> None:
-        whole = False
+        is_complete = False
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
-                whole = await self._run_check_process(checkup)
+                is_complete = await self._run_check_process(checkup)
         except (OSError, ValueError, TimeoutError) as trouble:
             log.warning(
                 "the check-up %s has failed: %s", checkup.id, trouble or "it hangs"
             )
         finally:
             self.end()
-            ended = self._doing != checkup.id
+            is_interrupted = self._doing != checkup.id
             self._doing, self._process = "", None
         self._done = [*self._done, checkup.id][-MOST_DONE:]
         code, text = (
             (None, "all checks are done")
-            if whole
+            if is_complete
             else (NOT_RUN, "its checks have failed")
         )
-        if ended:
+        if is_interrupted:
             code, text = NOT_RUN, "its checks ended for what is to run there"
         self._report_signals([self._signal(checkup, OVER, text, code)])
 

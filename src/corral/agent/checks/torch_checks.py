@@ -90,13 +90,13 @@ def answers(
         stdout, trouble = process.communicate(timeout=seconds + START_SECONDS)
     except subprocess.TimeoutExpired:
         ended(process)
-        why = f"no answer in {seconds + START_SECONDS:.0f} s"
-        raise NoProof(why, hangs=True) from None
+        reason = f"no answer in {seconds + START_SECONDS:.0f} s"
+        raise NoProof(reason, hangs=True) from None
     if process.returncode != 0:
-        last = trouble.decode(errors="replace").strip().splitlines()[-1:] or [
+        error_lines = trouble.decode(errors="replace").strip().splitlines()[-1:] or [
             "it says nothing"
         ]
-        raise NoProof(last[0][:300])
+        raise NoProof(error_lines[0][:300])
     return [json.loads(line) for line in stdout.splitlines() if line.startswith(b"{")]
 
 

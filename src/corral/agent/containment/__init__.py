@@ -116,15 +116,15 @@ def recorded(record: Mapping[str, Any]) -> Containment:
         folders = [Path(folder) for folder in record["folders"]]
         return cgroup.Cgroup(version=int(record["version"]), folders=folders)
     if record["kind"] == PID_NAMESPACE:
-        first = LocalProcess(*map(int, record["first"]))
-        return namespace.PidNamespace(shim=int(record["shim"]), first=first)
+        init_process = LocalProcess(*map(int, record["first"]))
+        return namespace.PidNamespace(shim=int(record["shim"]), first=init_process)
     return subreaper.Subreaper(shim=int(record["shim"]), mark=str(record["mark"]))
 
 
 def _no_cgroup() -> str:
     try:
-        place = cgroup.own_hierarchy()
-        cgroup.create(place, f"probe-{os.getpid()}", ContainmentLimits()).remove()
+        hierarchy = cgroup.own_hierarchy()
+        cgroup.create(hierarchy, f"probe-{os.getpid()}", ContainmentLimits()).remove()
     except OSError as trouble:
         return str(trouble)
     return ""

@@ -94,7 +94,9 @@ def _version_1(found: Mapping[str, Path]) -> Hierarchy:
         if name not in found or not os.access(found[name], os.W_OK):
             raise NoCgroups(f"the cgroup folder of {name} may not be written here")
     usable = {
-        name: at for name, at in found.items() if name in _V1 and os.access(at, os.W_OK)
+        name: cgroup_dir
+        for name, cgroup_dir in found.items()
+        if name in _V1 and os.access(cgroup_dir, os.W_OK)
     }
     return Hierarchy(version=1, folders=usable)
 
@@ -190,7 +192,12 @@ class Cgroup:
         if self.version == 2:
             return _memory_2(self.folders[0])
         folder = next(
-            (at for at in self.folders if (at / "memory.oom_control").exists()), None
+            (
+                cgroup_dir
+                for cgroup_dir in self.folders
+                if (cgroup_dir / "memory.oom_control").exists()
+            ),
+            None,
         )
         return None if folder is None else _memory_1(folder)
 
@@ -207,16 +214,16 @@ class Cgroup:
         members = []
         for folder in _group_tree_folders(self.folders[0]):
             with suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:
-                members += [int(word) for word in file.read().split()]
+                members += [int(pid_text) for pid_text in file.read().split()]
         return members
 
     def _set_frozen(self, frozen: bool) -> None:
         main = self.folders[0]
-        name, words = "cgroup.freeze", ("0", "1")
+        name, state_values = "cgroup.freeze", ("0", "1")
         if self.version == 1:
-            name, words = "freezer.state", ("THAWED", "FROZEN")
+            name, state_values = "freezer.state", ("THAWED", "FROZEN")
         with suppress(OSError):
-            (main / name).write_text(words[frozen])
+            (main / name).write_text(state_values[frozen])
             deadline = time.monotonic() + _FREEZE_SECONDS
             while frozen and time.monotonic() < deadline and not self._is_frozen():
                 time.sleep(0.001)
@@ -288,20 +295,30 @@ def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     }
     # A group of its own for the CPU also where none is asked for: however many
     # processes it has, they then compete with its shim and its neighbours as one.
-    made = [
-        at for at in _V1 if (limit_accepted[at] or at == "cpu") and at in place.folders
+    used_controllers = [
+        controller
+        for controller in _V1
+        if (limit_accepted[controller] or controller == "cpu")
+        and controller in place.folders
     ]
-    folders = {at: place.folders[at].joinpath(PARENT, name) for at in made}
+    folders = {
+        controller: place.folders[controller].joinpath(PARENT, name)
+        for controller in used_controllers
+    }
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
-    missing = [at for at in _V1 if limit_accepted[at] and at not in folders]
+    missing = [
+        controller
+        for controller in _V1
+        if limit_accepted[controller] and controller not in folders
+    ]
     group = Cgroup(
         version=1,
         folders=list(folders.values()),
         warnings=_missing_limit_warnings(missing),
     )
-    for at, folder in folders.items():
-        _write_all(folder, _FILES_1[at](limits))
+    for controller, folder in folders.items():
+        _write_all(folder, _FILES_1[controller](limits))
     if "memory" in folders:
         with suppress(OSError):  # only where the kernel counts swap too
             swap = folders["memory"] / "memory.memsw.limit_in_bytes"
@@ -315,16 +332,20 @@ def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
     controllers = hand_on(parent)
     folder = parent / name
     folder.mkdir(exist_ok=True)
-    wanted = {
+    limit_files = {
         "pids": [("pids.max", str(limits.pids))] * (limits.pids > 0),
         "memory": [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0")]
         * (limits.memory_bytes > 0),
         "cpu": [("cpu.max", f"{_cpu_quota_micros(limits)} {_CPU_PERIOD_MICROS}")]
         * (limits.cpu_millis > 0),
     }
-    missing = [at for at, files in wanted.items() if files and at not in controllers]
-    for at, files in wanted.items():
-        _write_all(folder, files if at in controllers else ())
+    missing = [
+        controller
+        for controller, files in limit_files.items()
+        if files and controller not in controllers
+    ]
+    for controller, files in limit_files.items():
+        _write_all(folder, files if controller in controllers else ())
     warnings = _missing_limit_warnings(missing)
     if limits.devices is not None:
         try:
@@ -388,7 +409,7 @@ def _group_tree_folders(folder: Path) -> list[str]:
     with suppress(OSError):
         if os.stat(folder).st_nlink == 2:  # no folder in it
             return [str(folder)]
-    return [at for at, _, _ in os.walk(folder)]
+    return [group_path for group_path, _, _ in os.walk(folder)]
 
 
 def _read_counter(file: Path, name: str) -> int:

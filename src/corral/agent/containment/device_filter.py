@@ -63,7 +63,11 @@ def device_program(allowed: Allowed) -> bytes:
         *verdict,
     ]
     for major, minors in sorted(allowed.items()):
-        own_parts = [part for minor in minors for part in _if_minor(minor, verdict)]
+        own_parts = [
+            minor_instruction
+            for minor in minors
+            for minor_instruction in _if_minor(minor, verdict)
+        ]
         body = [*own_parts, *deny]
         program += [
             instruction(JUMP_NOT_EQUAL, _MAJOR, offset=len(body), value=major),
@@ -100,10 +104,10 @@ def attach(group: Path, allowed: Allowed) -> None:
     try:
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            words = struct.pack(
+            bpf_attributes = struct.pack(
                 "=IIII", folder, loaded, BPF_CGROUP_DEVICE, BPF_F_ALLOW_MULTI
             )
-            _call_bpf(BPF_PROG_ATTACH, words, "attach the device filter")
+            _call_bpf(BPF_PROG_ATTACH, bpf_attributes, "attach the device filter")
         finally:
             os.close(folder)
     finally:

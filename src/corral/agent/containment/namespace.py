@@ -63,8 +63,8 @@ class PidNamespace:
                 f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC
             )
         else:
-            why = answer.decode(errors="replace") or "its first process has ended"
-            warning = f"ranks see the machine's /proc and /tmp, not their own: {why}"
+            reason = answer.decode(errors="replace") or "its first process has ended"
+            warning = f"ranks see the machine's /proc and /tmp, not their own: {reason}"
             self.warnings = (*self.warnings, warning)
 
     def pids(self) -> list[int]:
@@ -113,15 +113,15 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
         os.close(ready)
         _be_first(done, furnish)
     os.close(done)
-    first = LocalProcess.find(pid)
-    if first is None:
+    init_process = LocalProcess.find(pid)
+    if init_process is None:
         raise OSError("the first process of the namespace has ended at once")
     warnings = []
     if limits.memory_bytes:
         warnings.append(
             "no limit on memory can be held here: there is no cgroup for it"
         )
-    return PidNamespace(shim=shim, first=first, ready=ready, warnings=warnings)
+    return PidNamespace(shim=shim, first=init_process, ready=ready, warnings=warnings)
 
 
 def try_out() -> str:

@@ -47,12 +47,12 @@ class Subreaper:
         count."""
         stopped: set[int] = set()
         for _ in range(64):
-            fresh = set(self.pids()) - stopped
-            if not fresh:
+            new_pids = set(self.pids()) - stopped
+            if not new_pids:
                 break
-            for pid in fresh:
+            for pid in new_pids:
                 send(pid, signal.SIGSTOP)
-            stopped |= fresh
+            stopped |= new_pids
         for pid in stopped:
             send(pid, signal.SIGKILL)
 

@@ -100,11 +100,11 @@ class Probe:
 
     async def _ask(self, inside: int | None) -> Survey | None:
         """Return the helper's answer, or None if no answer arrives in time."""
-        words = [*self.command, str(self.node_dir), str(self.deadline_seconds)]
+        arguments = [*self.command, str(self.node_dir), str(self.deadline_seconds)]
         if inside is not None:
-            words.append(str(inside))
+            arguments.append(str(inside))
         helper = await asyncio.create_subprocess_exec(
-            *words,
+            *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -81,8 +81,8 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
             memory_bytes=memory_bytes,
             pretend=True,
             slices=tuple(
-                f"MIG-pretend-{settings.node}-{index}-{part}"
-                for part in range(settings.gpu_slices)
+                f"MIG-pretend-{settings.node}-{index}-{slice_index}"
+                for slice_index in range(settings.gpu_slices)
             ),
             numa=_SOCKETS * index // count if count >= _OF_TWO_SOCKETS else 0,
             taken=index >= count - settings.pretend_taken,
@@ -142,7 +142,10 @@ def _kfd_gpus(topology: Path) -> list[Path]:
 def _kfd_number(file: Path, name: str) -> int:
     with suppress(OSError, ValueError):
         lines = (line.split() for line in file.read_text().splitlines())
-        return next((int(words[1]) for words in lines if words[:1] == [name]), 0)
+        return next(
+            (int(line_fields[1]) for line_fields in lines if line_fields[:1] == [name]),
+            0,
+        )
     return 0
 
 
@@ -154,9 +157,12 @@ def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
     """
     import pynvml  # type: ignore[import-untyped]
 
-    wanted = driver_indices(chosen)
+    selected_indices = driver_indices(chosen)
     try:
-        return tuple(_nvidia_gpu(place, index) for place, index in enumerate(wanted))
+        return tuple(
+            _nvidia_gpu(local_index, index)
+            for local_index, index in enumerate(selected_indices)
+        )
     except pynvml.NVMLError as trouble:
         raise RuntimeError(f"NVML fails: {trouble}") from trouble
 
@@ -208,14 +214,14 @@ def _mig_slice_names(handle: Any) -> tuple[str, ...]:
     try:
         if not pynvml.nvmlDeviceGetMigMode(handle)[0]:
             return ()
-        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        max_mig_devices = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
     except pynvml.NVMLError:
         return ()
     slices = []
-    for index in range(most):
+    for index in range(max_mig_devices):
         with suppress(pynvml.NVMLError):  # no part has this index
-            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            slices.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
+            mig_handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            slices.append(text_of(pynvml.nvmlDeviceGetUUID(mig_handle)))
     return tuple(slices)
 
 
@@ -227,30 +233,30 @@ def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
     """
     import pynvml
 
-    parts: dict[str, MigPart] = {}
+    mig_devices: dict[str, MigPart] = {}
     for index in driver_indices(chosen):
         with suppress(pynvml.NVMLError):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             if _mig_slice_names(handle):
-                parts |= _mig_parts_of_gpu(
+                mig_devices |= _mig_parts_of_gpu(
                     handle, int(pynvml.nvmlDeviceGetMinorNumber(handle))
                 )
-    return parts
+    return mig_devices
 
 
 def _mig_parts_of_gpu(handle: Any, minor: int) -> dict[str, MigPart]:
     import pynvml
 
-    parts = {}
+    mig_devices = {}
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with suppress(pynvml.NVMLError):
-            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            parts[text_of(pynvml.nvmlDeviceGetUUID(part))] = MigPart(
+            mig_handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            mig_devices[text_of(pynvml.nvmlDeviceGetUUID(mig_handle))] = MigPart(
                 gpu=minor,
-                gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(part)),
-                compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(part)),
+                gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(mig_handle)),
+                compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(mig_handle)),
             )
-    return parts
+    return mig_devices
 
 
 def mark_of(path: str, inside: int | None) -> str:
@@ -259,13 +265,13 @@ def mark_of(path: str, inside: int | None) -> str:
     Raises: OSError when the path is not there, or not the machine's own inside the
     private root.
     """
-    here = Path(path)
+    shared_dir = Path(path)
     if inside is not None:
-        here = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
-        ours, path_stat = os.stat(path), os.stat(here)
+        shared_dir = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
+        ours, path_stat = os.stat(path), os.stat(shared_dir)
         if (ours.st_dev, ours.st_ino) != (path_stat.st_dev, path_stat.st_ino):
             raise OSError(f"{path} is not the same folder inside the node")
-    file = here / MARK
+    file = shared_dir / MARK
     try:
         descriptor = os.open(
             file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
@@ -292,9 +298,9 @@ def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
     Raises: OSError when the path is not there, or the node sees another folder in its
     place.
     """
-    here = os.stat(path)
+    host_stat = os.stat(path)
     if inside is not None and not os.path.samestat(
-        here, os.stat(f"/proc/{inside}/root{path}")
+        host_stat, os.stat(f"/proc/{inside}/root{path}")
     ):
         raise OSError(f"{path} is not the same folder inside the node")
     return sha256(f"{cluster_mark} {path}".encode()).hexdigest()[:32]
@@ -302,12 +308,12 @@ def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
 
 def _written_mark(file: Path) -> str:
     """The mark in the file, once whoever made the file has written it."""
-    waiting = threading.Event()
+    pause_event = threading.Event()
     for _ in range(50):
         text = file.read_text()
         if text.endswith("\n"):
             return text.strip()
-        waiting.wait(0.02)
+        pause_event.wait(0.02)
     raise OSError(f"{file} holds no mark: remove it and it is written again")
 
 

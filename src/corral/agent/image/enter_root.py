@@ -62,13 +62,13 @@ def _open_created_path(root: str, path: str, *, folder: bool) -> Iterator[str]:
     """
     opened = [os.open(root, os.O_PATH | os.O_DIRECTORY)]
     try:
-        *parents, last = [part for part in path.split("/") if part]
+        *parents, leaf_name = [segment for segment in path.split("/") if segment]
         for name in parents:
             opened.append(_open_subfolder(opened[-1], name))
         opened.append(
-            _open_subfolder(opened[-1], last)
+            _open_subfolder(opened[-1], leaf_name)
             if folder
-            else _open_created_file(opened[-1], last)
+            else _open_created_file(opened[-1], leaf_name)
         )
         yield f"/proc/self/fd/{opened[-1]}"
     finally:

@@ -93,10 +93,10 @@ class Images:
                 raise ImageTrouble(
                     f"the job's account cannot read {image.path} here", infra=False
                 )
-            words = tools.apptainer_words(
+            command_prefix = tools.apptainer_words(
                 tool, image.name, seen=seen, work=work, gpu=gpu
             )
-            return ImageRoot(words=words)
+            return ImageRoot(words=command_prefix)
         with self._lock_account_folder(account) as folder:
             pulled_image, unpack = self._found(image, folder, account)
             root = self._unpack_image(folder, pulled_image, unpack)
@@ -179,11 +179,11 @@ class Images:
             if (folder / image.id).exists()
         }
         present_images[image.reference] = pulled_image
-        fresh = notes.with_suffix(".new")
-        fresh.write_text(
+        new_notes = notes.with_suffix(".new")
+        new_notes.write_text(
             json.dumps({name: asdict(image) for name, image in present_images.items()})
         )
-        fresh.rename(notes)
+        new_notes.rename(notes)
         return pulled_image
 
     def _unpack_image(
@@ -207,20 +207,23 @@ class Images:
         """Remove images of the account that nothing runs in, the longest unused first;
         and those of the time when an image was unpacked for all accounts together."""
         nodes, users = self._nodes
-        used = {
+        used_image_ids = {
             text.split("\n")[0]
             for file in nodes.glob(users)
             if (text := file.read_text())
         }
         for path in self._folder.iterdir():
-            if not path.name.startswith((_ACCOUNT, LOCK)) and path.name not in used:
+            if (
+                not path.name.startswith((_ACCOUNT, LOCK))
+                and path.name not in used_image_ids
+            ):
                 _remove_tree(path)
         unpacked = [
             entry
             for entry in folder.iterdir()
             if entry.is_dir() and not entry.name.endswith(_PARTIAL)
         ]
-        idle = [entry for entry in unpacked if entry.name not in used]
+        idle = [entry for entry in unpacked if entry.name not in used_image_ids]
         idle.sort(key=lambda one: one.stat().st_mtime)
         for path in idle[: max(len(unpacked) - KEPT + 1, 0)]:
             _remove_tree(path)

@@ -67,8 +67,8 @@ class ImageLayout:
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file of the layout. Raises: BadArchive, OSError."""
-        parts = name.split("/")
-        if name.startswith("/") or ".." in parts:
+        path_segments = name.split("/")
+        if name.startswith("/") or ".." in path_segments:
             raise BadArchive(f"{name[:200]!r} leads outside")
         if self._folder is not None:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -191,14 +191,16 @@ def _of_oci(layout: ImageLayout, tag: str) -> ArchivedImage:
 
 def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
     listed = json.loads(layout.text("manifest.json"))
-    named = [manifest for manifest in listed if not tag or tag in _tags_of(manifest)]
-    if len(named) != 1:
+    tagged_manifests = [
+        manifest for manifest in listed if not tag or tag in _tags_of(manifest)
+    ]
+    if len(tagged_manifests) != 1:
         raise BadArchive(
-            f"it has {len(named)} images of the tag {tag!r}, and one is needed"
+            f"it has {len(tagged_manifests)} images of the tag {tag!r}, and one is needed"
         )
-    text = layout.text(named[0]["Config"])
+    text = layout.text(tagged_manifests[0]["Config"])
     return _image_from_config(
-        text, layers=tuple(named[0]["Layers"]), digest=_digest_of(text)
+        text, layers=tuple(tagged_manifests[0]["Layers"]), digest=_digest_of(text)
     )
 
 
@@ -217,26 +219,29 @@ def _image_from_config(
 
 def _select_manifest(listed: Any, tag: str) -> Mapping[str, Any]:
     name = "org.opencontainers.image.ref.name"
-    named = [
+    tagged_manifests = [
         manifest
         for manifest in listed
         if not tag or (manifest.get("annotations") or {}).get(name) == tag
     ]
-    if len(named) == 1:
-        return dict(named[0])
-    if not named:
+    if len(tagged_manifests) == 1:
+        return dict(tagged_manifests[0])
+    if not tagged_manifests:
         raise BadArchive(f"it has no image of the tag {tag!r}")
-    return _for_this_machine(named)
+    return _for_this_machine(tagged_manifests)
 
 
 def _for_this_machine(listed: Any) -> Mapping[str, Any]:
     machine = platform.machine()
-    wanted = ("linux", _MACHINES.get(machine, machine))
+    host_platform = ("linux", _MACHINES.get(machine, machine))
     for manifest in listed:
         platform_fields = manifest.get("platform") or {}
-        if (platform_fields.get("os"), platform_fields.get("architecture")) == wanted:
+        if (
+            platform_fields.get("os"),
+            platform_fields.get("architecture"),
+        ) == host_platform:
             return dict(manifest)
-    raise BadArchive(f"it has no image of the platform {'/'.join(wanted)}")
+    raise BadArchive(f"it has no image of the platform {'/'.join(host_platform)}")
 
 
 def _tags_of(entry: Mapping[str, Any]) -> list[str]:

@@ -79,9 +79,9 @@ def oci_tool(image: str) -> str:
 def is_own_tool(tool: str, account: ImageAccount) -> bool:
     """Whether the account can use the tool itself: rootless podman, or docker's
     socket."""
-    words = [tool, "info"] if tool == "podman" else [tool, "version"]
+    probe_command = [tool, "info"] if tool == "podman" else [tool, "version"]
     try:
-        return _run_tool(words, ANSWER_SECONDS, account).returncode == 0
+        return _run_tool(probe_command, ANSWER_SECONDS, account).returncode == 0
     except (ImageTrouble, OSError):
         return False
 
@@ -112,16 +112,16 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
 
     Raises: ImageTrouble.
     """
-    with tempfile.TemporaryDirectory(prefix="corral-image-") as empty:
-        words = [tool, "pull", "--quiet", reference]
+    with tempfile.TemporaryDirectory(prefix="corral-image-") as config_dir:
+        pull_command = [tool, "pull", "--quiet", reference]
         extra = {}
         if not credentials:
-            Path(empty, "config.json").write_text("{}")
+            Path(config_dir, "config.json").write_text("{}")
             extra = {
-                "REGISTRY_AUTH_FILE": f"{empty}/config.json",
-                "DOCKER_CONFIG": empty,
+                "REGISTRY_AUTH_FILE": f"{config_dir}/config.json",
+                "DOCKER_CONFIG": config_dir,
             }
-        done = _run_tool(words, PULL_SECONDS, extra=extra)
+        done = _run_tool(pull_command, PULL_SECONDS, extra=extra)
     _check_pull(reference, done)
     pulled_image = _inspect_image(tool, done.stdout.strip() or reference, None)
     if pulled_image is None:
@@ -133,10 +133,12 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
 
 def created(tool: str, id: str, account: ImageAccount | None) -> str:
     """A container of the image, which never runs. Raises: ImageTrouble."""
-    made = _run_tool([tool, "create", id, "true"], ANSWER_SECONDS, account)
-    if made.returncode != 0:
-        raise ImageTrouble(f"{tool} create fails: {last_line(made.stderr)}", infra=True)
-    return made.stdout.split()[-1]
+    create_result = _run_tool([tool, "create", id, "true"], ANSWER_SECONDS, account)
+    if create_result.returncode != 0:
+        raise ImageTrouble(
+            f"{tool} create fails: {last_line(create_result.stderr)}", infra=True
+        )
+    return create_result.stdout.split()[-1]
 
 
 def removed(tool: str, container: str, account: ImageAccount | None) -> None:
@@ -166,7 +168,7 @@ def apptainer_words(
 ) -> list[str]:
     """Return the command prefix that runs a rank in an Apptainer file. It keeps the
     environment of the rank, its process and its containment."""
-    binds = [word for path in seen for word in ("--bind", path)]
+    binds = [bind_argument for path in seen for bind_argument in ("--bind", path)]
     return [tool, "exec", "--no-home", *["--nv"] * gpu, *binds, "--pwd", work, file]
 
 
@@ -196,7 +198,7 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
     """Raises: ImageTrouble."""
     if done.returncode == 0:
         return
-    never = any(word in done.stderr.lower() for word in NEVER)
+    never = any(error_phrase in done.stderr.lower() for error_phrase in NEVER)
     last_error = last_line(done.stderr)
     raise ImageTrouble(
         f"the image {image} cannot be pulled: {last_error}", infra=not never
@@ -206,8 +208,8 @@ def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
 def _inspect_image(
     tool: str, image: str, account: ImageAccount | None
 ) -> PulledImage | None:
-    words = [tool, "image", "inspect", image, "--format", _FORMAT]
-    completed_process = _run_tool(words, ANSWER_SECONDS, account)
+    inspect_command = [tool, "image", "inspect", image, "--format", _FORMAT]
+    completed_process = _run_tool(inspect_command, ANSWER_SECONDS, account)
     if completed_process.returncode != 0:
         return None
     try:
@@ -225,9 +227,11 @@ def _found_in(text: str) -> PulledImage:
     if ID.fullmatch(id) is None:
         raise ValueError("its id is no name")
     decoder = json.JSONDecoder()
-    env, end = decoder.raw_decode(rest) if rest else (None, 0)
+    env, env_end = decoder.raw_decode(rest) if rest else (None, 0)
     digests, _ = (
-        decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
+        decoder.raw_decode(rest[env_end:].strip())
+        if rest[env_end:].strip()
+        else (None, 0)
     )
     pairs = [str(variable).partition("=") for variable in env or ()]
     known_digests = [str(digest).partition("@")[2] for digest in digests or ()]

@@ -106,8 +106,10 @@ class ImageTree:
             kind = _file_mode(target_folder, source) if source else 0
             if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
                 raise BadArchive(f"{member.name[:200]!r} is a hard link to no file")
-            same = os.path.sameopenfile(target_folder, parent) and source == name
-            if same:
+            is_same_file = (
+                os.path.sameopenfile(target_folder, parent) and source == name
+            )
+            if is_same_file:
                 return
             self._remove_existing(parent, name)
             os.link(

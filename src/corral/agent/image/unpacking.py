@@ -98,9 +98,14 @@ def _fill_folder(
             os.fchown(folder, account.uid, account.groups[0])
         os.fchmod(folder, 0o755)
         seconds = BOUNDS.seconds + LATE_SECONDS
-        whole = {**request, "into": folder, "bounds": asdict(BOUNDS)}
+        full_request = {**request, "into": folder, "bounds": asdict(BOUNDS)}
         _run_image_helper(
-            whole, account, name=name, seconds=seconds, source=source, keep=(folder,)
+            full_request,
+            account,
+            name=name,
+            seconds=seconds,
+            source=source,
+            keep=(folder,),
         )
     finally:
         os.close(folder)
@@ -116,21 +121,21 @@ def _run_image_helper(
     keep: tuple[int, ...] = (),
 ) -> dict[str, Any]:
     """Raises: ImageTrouble, OSError."""
-    whose = (
+    account_ids = (
         {"uid": account.uid, "groups": list(account.groups)}
         if account is not None
         else None
     )
-    words = [
+    helper_command = [
         sys.executable,
         "-P",
         "-m",
         MODULE,
-        json.dumps({**request, "account": whose}),
+        json.dumps({**request, "account": account_ids}),
     ]
     try:
         done = subprocess.run(
-            words,
+            helper_command,
             stdin=source,
             capture_output=True,
             text=True,
@@ -144,9 +149,9 @@ def _run_image_helper(
     try:
         reply = json.loads(done.stdout)
     except ValueError:
-        why = tools.last_line(done.stderr)
+        error_line = tools.last_line(done.stderr)
         raise ImageTrouble(
-            f"the image {name} cannot be unpacked: {why}", infra=True
+            f"the image {name} cannot be unpacked: {error_line}", infra=True
         ) from None
     if "wrong" in reply:
         raise ImageTrouble(

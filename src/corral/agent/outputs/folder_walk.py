@@ -105,7 +105,7 @@ def sift(work: Path, since_ns: int) -> int | None:
     Returns: the bytes of what is left on the disk; None where no file is left.
     Raises: OSError.
     """
-    taken = unchanged = 0
+    used_bytes = unchanged = 0
     folder = os.open(work, FOLDER)
     try:
         for entry in walk(folder):
@@ -116,7 +116,7 @@ def sift(work: Path, since_ns: int) -> int | None:
                     os.unlink(entry.name, dir_fd=entry.parent)
                 elif entry.is_file:
                     unchanged += 1
-                    taken += entry.status.st_blocks * 512
+                    used_bytes += entry.status.st_blocks * 512
     finally:
         os.close(folder)
-    return taken if unchanged else None
+    return used_bytes if unchanged else None

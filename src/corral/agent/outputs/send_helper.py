@@ -39,21 +39,23 @@ class NotThere(OutputNotSent):
 def send(folder: int, path: str, output: IO[bytes]) -> None:
     """Write the file or folder below the open folder to the stream. Raises: NotSent,
     OSError."""
-    parts = resolved(folder, path)
+    path_segments = resolved(folder, path)
     opened = [os.dup(folder)]
     try:
-        for part in parts[:-1]:
-            opened.append(os.open(part, FOLDER, dir_fd=opened[-1]))
+        for segment in path_segments[:-1]:
+            opened.append(os.open(segment, FOLDER, dir_fd=opened[-1]))
         status = os.stat(
-            parts[-1] if parts else ".", dir_fd=opened[-1], follow_symlinks=False
+            path_segments[-1] if path_segments else ".",
+            dir_fd=opened[-1],
+            follow_symlinks=False,
         )
         if stat.S_ISDIR(status.st_mode):
-            if parts:
-                opened.append(os.open(parts[-1], FOLDER, dir_fd=opened[-1]))
+            if path_segments:
+                opened.append(os.open(path_segments[-1], FOLDER, dir_fd=opened[-1]))
             send_folder(opened[-1], output)
         elif stat.S_ISREG(status.st_mode):
             name = path.rstrip("/").rpartition("/")[2]
-            send_file(Entry(name, parts[-1], opened[-1], status), output)
+            send_file(Entry(name, path_segments[-1], opened[-1], status), output)
         else:
             raise OutputNotSent(f"{path[:200]} is neither a file nor a folder")
     except OSError as trouble:
@@ -70,27 +72,27 @@ def resolved(folder: int, path: str) -> list[str]:
 
     Raises: NotSent where it leads out of the folder.
     """
-    out = OutputNotSent(f"{path[:200]} leads out of the work folder")
+    escape_error = OutputNotSent(f"{path[:200]} leads out of the work folder")
     resolved_paths: list[str] = []
     todo = path.split("/")
     if path.startswith("/") or "\0" in path or ".." in todo:
-        raise out
+        raise escape_error
     links = 0
     while todo:
-        part = todo.pop(0)
-        if part in ("", "."):
+        segment = todo.pop(0)
+        if segment in ("", "."):
             continue
-        if part == "..":
+        if segment == "..":
             if not resolved_paths:
-                raise out
+                raise escape_error
             resolved_paths.pop()
             continue
-        target = _read_link(folder, "/".join([*resolved_paths, part]))
+        target = _read_link(folder, "/".join([*resolved_paths, segment]))
         links += target is not None
         if target is None:
-            resolved_paths.append(part)
+            resolved_paths.append(segment)
         elif target.startswith("/") or links > MOST_LINKS:
-            raise out
+            raise escape_error
         else:
             todo = [*target.split("/"), *todo]
     return resolved_paths

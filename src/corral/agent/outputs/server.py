@@ -42,12 +42,12 @@ class OutputServer:
         async with self._places:
             try:
                 if request.path is None:
-                    end = await self._send_listing(key, connection)
+                    end_frame = await self._send_listing(key, connection)
                 else:
-                    end = await self._send(key, request.path, connection)
+                    end_frame = await self._send(key, request.path, connection)
             except (FileNotFoundError, NotADirectoryError):
-                end = encode_end("absent", GONE)
-            await connection.send(end)
+                end_frame = encode_end("absent", GONE)
+            await connection.send(end_frame)
 
     def _folder(self, key: AttemptKey) -> Path:
         return self._attempts / f"{key[0]}.{key[1]}"
@@ -61,8 +61,8 @@ class OutputServer:
             await asyncio.to_thread(list_written, folder / WORK, since_ns)
         )
         size = FRAME_BYTES // 2
-        for at in range(0, len(listing), size):
-            await connection.send(DATA + listing[at : at + size])
+        for offset in range(0, len(listing), size):
+            await connection.send(DATA + listing[offset : offset + size])
         return encode_end("sent")
 
     async def _send(
@@ -89,8 +89,8 @@ class OutputServer:
                 (await helper.stderr.read(4096)).decode(errors="replace").strip()
             )
             code = await helper.wait()
-            why = (stderr_text or f"its helper ended with {code}").splitlines()[-1]
-            return encode_end(OUTCOMES.get(code, "refused"), why if code else "")
+            reason = (stderr_text or f"its helper ended with {code}").splitlines()[-1]
+            return encode_end(OUTCOMES.get(code, "refused"), reason if code else "")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 helper.kill()

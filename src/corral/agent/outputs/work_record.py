@@ -45,11 +45,11 @@ def read_record(folder: Path) -> WorkRecord:
 
 def write_record(folder: Path, record: WorkRecord) -> None:
     """Raises: OSError."""
-    fresh = folder / f".{RECORD}"
+    temporary_file = folder / f".{RECORD}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(temporary_file, flags, 0o600), "wb") as file:
         file.write(msgspec.json.encode(record))
-    fresh.rename(folder / RECORD)
+    temporary_file.rename(folder / RECORD)
 
 
 def kept_work_of(folder: Path) -> KeptWork | None:

@@ -46,7 +46,7 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
     env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
     if early.counts_gpus and gpus is not None:
         env[GRANTED] = ",".join(
-            str(gpus[int(at)]) for at in spec.env[GRANTED].split(",")
+            str(gpus[int(index_text)]) for index_text in spec.env[GRANTED].split(",")
         )
     hidden = [*early.hidden, str(source)]
     return replace(early, spec=replace(spec, env=env), hidden=hidden)
@@ -130,5 +130,11 @@ def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
     otherwise."""
     if visible is None:
         return None
-    words = [word for word in visible.split(",") if word]
-    return tuple(map(int, words)) if all(word.isdigit() for word in words) else None
+    device_entries = [
+        device_entry for device_entry in visible.split(",") if device_entry
+    ]
+    return (
+        tuple(map(int, device_entries))
+        if all(device_entry.isdigit() for device_entry in device_entries)
+        else None
+    )

@@ -24,9 +24,10 @@ from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import TOKEN, load_settings, load_token
 from corral.agent.supervisor.supervisor import Supervisor
 from corral.domain.desired_state import Stop
-from corral.domain.observed_state import AttemptKey, Phase, Seen, TroubleKind
+from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.pilot import LEAVING, node_of
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.trouble_kind import TroubleKind
 from corral.wire.node import NodeSettings
 
 # interval of checks for remaining work; settled attempts report without delay
@@ -54,13 +55,13 @@ class PartSupervisor(Supervisor):
         self.settled.set()
 
     def seen(self) -> tuple[Seen, ...]:
-        seen = super().seen()
-        self.had = self.had or bool(seen)
+        seen_attempts = super().seen()
+        self.had = self.had or bool(seen_attempts)
         if not self.leaving:
-            return seen
+            return seen_attempts
         return tuple(
             attempt if attempt.key in self.over else _explained(attempt)
-            for attempt in seen
+            for attempt in seen_attempts
         )
 
     def leave(self) -> None:
@@ -142,7 +143,8 @@ def inventory_of(settings: NodeSettings) -> Inventory | None:
         return None
     types = enumerate([settings.gpu_type] * len(settings.real_gpus))
     gpus = (
-        Gpu(index=at, uuid=f"{at}", type=kind, memory_bytes=0) for at, kind in types
+        Gpu(index=gpu_index, uuid=f"{gpu_index}", type=kind, memory_bytes=0)
+        for gpu_index, kind in types
     )
     return Inventory(gpus=tuple(gpus))
 
@@ -182,7 +184,7 @@ def _explained(seen: Seen) -> Seen:
     An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the
     job only where the training loop has made its last step.
     """
-    clean = bool(seen.exits) and all(end.clean for _, end in seen.exits)
+    clean = bool(seen.exits) and all(rank_exit.clean for _, rank_exit in seen.exits)
     is_complete = clean and seen.progress is not None and seen.progress.is_complete
     if seen.phase != Phase.ENDED or is_complete or seen.trouble:
         return seen

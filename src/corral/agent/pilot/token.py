@@ -54,8 +54,10 @@ async def exchange(
         post: Sends a body to a route of the head with the token in use.
         use: Hands a token to everything that shows it to the head.
     """
-    fresh, chance, failures = secrets.token_urlsafe(32), chance or Random(), 0
-    body = json.dumps({"sha256": hashlib.sha256(fresh.encode()).hexdigest()}).encode()
+    new_token, chance, failures = secrets.token_urlsafe(32), chance or Random(), 0
+    body = json.dumps(
+        {"sha256": hashlib.sha256(new_token.encode()).hexdigest()}
+    ).encode()
     while True:
         try:
             await asyncio.to_thread(post, RENEW, body)
@@ -70,5 +72,5 @@ async def exchange(
             failures += 1
             await asyncio.sleep(delay_seconds(failures, chance))
             continue
-        use(fresh)
+        use(new_token)
         return

@@ -31,15 +31,15 @@ def run_program(member: RayProgramMember) -> int:
     check_ray()
     wait_seconds = member.wait_seconds
     with starting(member):
-        others = JoinedNodes(member)
+        joined_nodes = JoinedNodes(member)
         ray = LocalRay(member)
     try:
         with starting(member):
-            address = _wait_for_cluster(member, ray, others, wait_seconds)
-        others.begun()
+            address = _wait_for_cluster(member, ray, joined_nodes, wait_seconds)
+        joined_nodes.begun()
         return _run_user_program(member, ray, address)
     finally:
-        others.over()
+        joined_nodes.over()
 
 
 class JoinedNodes:
@@ -63,9 +63,9 @@ class JoinedNodes:
         with self._changed:
             places = range(1, len(self._member.addresses))
             return [
-                self._member.addresses[place]
-                for place in places
-                if place not in self._here
+                self._member.addresses[node_index]
+                for node_index in places
+                if node_index not in self._here
             ]
 
     def join(self, address: str) -> None:
@@ -164,10 +164,8 @@ def _wait_for_cluster(
 
 def _timeout_reason(needed: int, missing: list[str]) -> str:
     if missing:
-        who = ", ".join(missing[:10])
-        return (
-            f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {who}"
-        )
+        address_list = ", ".join(missing[:10])
+        return f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {address_list}"
     return f"all {needed} nodes are up, and not all of them are in the Ray cluster"
 
 
@@ -195,7 +193,7 @@ def _run_user_program(member: RayProgramMember, ray: LocalRay, address: str) -> 
         with suppress(subprocess.TimeoutExpired):
             code = program.wait(LOOK_SECONDS * 4)
             return code if code >= 0 else 128 - code
-        if (ended := ray.process.poll()) is not None and program.poll() is None:
+        if (ray_exit_code := ray.process.poll()) is not None and program.poll() is None:
             raise CannotRun(
-                f"Ray's head has ended under the program ({how_ended(ended)}): {ray}"
+                f"Ray's head has ended under the program ({how_ended(ray_exit_code)}): {ray}"
             )

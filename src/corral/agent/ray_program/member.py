@@ -124,5 +124,5 @@ def decode_member(
     text: str, *, folder: Path, own: Mapping[str, str]
 ) -> RayProgramMember:
     """Raises: ValueError, TypeError."""
-    named: dict[str, Any] = json.loads(text)
-    return RayProgramMember(**named, folder=folder, own=own)
+    member_fields: dict[str, Any] = json.loads(text)
+    return RayProgramMember(**member_fields, folder=folder, own=own)

@@ -36,7 +36,10 @@ def check_ray() -> None:
             ".venv/bin/python3 in its workdir) has it: use an image that has, or add "
             "setup: pip install ray"
         )
-    number = tuple(int(part) for part in re.findall(r"\d+", installed_version)[:2])
+    number = tuple(
+        int(version_component)
+        for version_component in re.findall(r"\d+", installed_version)[:2]
+    )
     if number < OLDEST:
         raise CannotRun(
             f"ray {installed_version} of the job's environment has no token "

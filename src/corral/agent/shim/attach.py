@@ -35,8 +35,10 @@ def listen(rank: Rank, connection: socket.socket) -> None:
     From now on the rank's output goes to the connection.
     """
     if rank.stdin < 0 or rank.is_over:
-        ended = "has ended" if rank.is_over else "reads no more: its input was ended"
-        refuse(connection, f"rank {rank.number} {ended}")
+        state_text = (
+            "has ended" if rank.is_over else "reads no more: its input was ended"
+        )
+        refuse(connection, f"rank {rank.number} {state_text}")
         return
     ours, child_socket = socket.socketpair()
     with child_socket:

@@ -27,6 +27,7 @@ from corral.agent.shim.state import Record, ShimState, save_record
 from corral.agent.shim.termination import SHELL, Grace
 from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
+from corral.domain.trouble_kind import TroubleKind
 from corral.wire.shim_spec import ShimSpec
 
 # for what remains when a rank has failed, or all have ended
@@ -74,6 +75,7 @@ class AttemptLife:
         self._trouble = ""
         self._infra = True
         self._trouble_of = ""
+        self._trouble_kind = TroubleKind.NONE
 
     @property
     def state(self) -> ShimState:
@@ -106,10 +108,11 @@ class AttemptLife:
         self._look()
 
     def _start(self, rank: Rank, command: str, own_env: dict[str, str]) -> bool:
-        words = [self._inside.shell(SHELL), "-c", command]
+        shell_command = [self._inside.shell(SHELL), "-c", command]
         try:
             rank.start(
-                self._child_on(words, own_env), lambda: self._on_rank_start(rank)
+                self._child_on(shell_command, own_env),
+                lambda: self._on_rank_start(rank),
             )
         except OSError as trouble:
             rank.status = 0
@@ -146,9 +149,9 @@ class AttemptLife:
     def _on_rank_start(self, rank: Rank) -> None:
         """A program runs, or could not be started."""
         if rank.exec_failed:
-            what = "setup" if rank is self._setup else f"rank {rank.number}"
+            program_name = "setup" if rank is self._setup else f"rank {rank.number}"
             self._fail_attempt(
-                f"{what} could not be started: {rank.exec_failed}",
+                f"{program_name} could not be started: {rank.exec_failed}",
                 infra=not self._inside.is_image,
             )
         elif self._grace.runs:
@@ -165,15 +168,15 @@ class AttemptLife:
 
     def _input_changed(self) -> None:
         """A rank waits for input, or does so no more."""
-        waiting = (rank.number for rank in self._ranks if rank.waits_for_input)
-        self.state.waits_for_input = min(waiting, default=None)
+        waiting_ranks = (rank.number for rank in self._ranks if rank.waits_for_input)
+        self.state.waits_for_input = min(waiting_ranks, default=None)
         self._schedule_publish()
 
     # --- ends
 
     def reap(self) -> None:
         """Take in what has ended: ranks, and orphans that came to us."""
-        ended: list[Rank] = []
+        ended_ranks: list[Rank] = []
         with suppress(ChildProcessError):
             while (child := os.waitpid(-1, os.WNOHANG))[0]:
                 if child[0] in self._shells:
@@ -181,8 +184,8 @@ class AttemptLife:
                 for rank in self._started_ranks:
                     if rank.pid == child[0] and not rank.is_over:
                         rank.end(child[1])
-                        ended.append(rank)
-        self._take_ends(ended)
+                        ended_ranks.append(rank)
+        self._take_ends(ended_ranks)
         self._look()
 
     @property
@@ -231,11 +234,12 @@ class AttemptLife:
             self._start_ranks()
             return
         code, number = record["code"], record["signal"]
-        end = f"exit code {code}" if code is not None else f"signal {number}"
+        exit_text = f"exit code {code}" if code is not None else f"signal {number}"
         self._logs[setup.number].say(
-            f"setup has failed with {end}: the command is not run"
+            f"setup has failed with {exit_text}: the command is not run"
         )
-        self._trouble, self._infra = f"setup has failed with {end}", False
+        self._trouble, self._infra = f"setup has failed with {exit_text}", False
+        self._trouble_kind = TroubleKind.SETUP
         self._ledger.record(self._with_trouble(record))
         self._stop_attempt(PEER_GRACE_SECONDS, self._trouble, save=False)
 
@@ -257,6 +261,7 @@ class AttemptLife:
             "trouble": self._trouble,
             "infra": self._infra,
             "trouble_of": self._trouble_of,
+            "trouble_kind": self._trouble_kind.value,
         }
 
     def _fail_attempt(self, trouble: str, *, infra: bool, by: str = "") -> None:
@@ -269,11 +274,11 @@ class AttemptLife:
     def _stop_attempt(self, grace_seconds: float, why: str, *, save: bool) -> None:
         """Let all of it end, within the grace. A shorter grace cuts a running one
         short."""
-        first = not self._grace.runs
+        is_first_stop = not self._grace.runs
         self._grace.begin(grace_seconds)
         # send SIGTERM first, so that a rank that exits on the message has received it
         self._written()
-        if first:
+        if is_first_stop:
             self._stop = {
                 "type": "stop",
                 "save": save,
@@ -285,11 +290,11 @@ class AttemptLife:
     def _look(self) -> None:
         """See what is left, and do what its time has come for."""
         started = self._started_ranks
-        over = all(rank.is_over for rank in started)
-        if self._finishing or (not over and not self._grace.runs):
+        has_all_ended = all(rank.is_over for rank in started)
+        if self._finishing or (not has_all_ended and not self._grace.runs):
             return
         live_pids = self._group.pids()
-        if over and not live_pids:
+        if has_all_ended and not live_pids:
             self._finish_attempt()
         elif not self._grace.runs:
             self._stop_attempt(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
@@ -316,6 +321,7 @@ class AttemptLife:
                 "trouble": self._trouble,
                 "infra": self._infra,
                 "trouble_of": self._trouble_of,
+                "trouble_kind": self._trouble_kind.value,
                 "progress": self.state.progress,
             },
         )
@@ -364,16 +370,16 @@ class AttemptLife:
             self._ledger.save(save_record(message, self.spec.attempt, wall()))
         elif kind == "refuse":
             infra = message.get("infra") is True
-            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
-            self._fail_attempt(why, infra=infra, by=OWN_PROGRAM)
+            reason = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._fail_attempt(reason, infra=infra, by=OWN_PROGRAM)
         elif kind == "committed":
             self._committed(message)
         elif kind == "stop":
             grace_seconds = bounds.number(
                 "grace_seconds", message["grace_seconds"], most=LONGEST_GRACE
             )
-            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
-            self._stop_attempt(grace_seconds, why, save=bool(message["save"]))
+            reason = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._stop_attempt(grace_seconds, reason, save=bool(message["save"]))
         elif kind == "warn":
             self._warn_ranks(message)
         elif kind == "signal":
@@ -418,30 +424,31 @@ class AttemptLife:
     def _attach_client(self, line: ShimConnection, message: Message) -> None:
         connection = line.take_over()
         number = int(message["rank"])
-        at = next(
-            (at for at, rank in enumerate(self._ranks) if rank.number == number), None
+        rank_index = next(
+            (index for index, rank in enumerate(self._ranks) if rank.number == number),
+            None,
         )
-        if at is None or self._grace.runs:
+        if rank_index is None or self._grace.runs:
             attach.refuse(
                 connection, f"rank {number} does not run on node {self.spec.node}"
             )
         elif message["shell"]:
-            self._open_shell(connection, self.spec.rank_env[at], message)
+            self._open_shell(connection, self.spec.rank_env[rank_index], message)
         else:
-            attach.listen(self._ranks[at], connection)
+            attach.listen(self._ranks[rank_index], connection)
 
     def _open_shell(
         self, connection: socket.socket, own_env: dict[str, str], message: Message
     ) -> None:
         shell = self.account.shell if self.account else os.environ.get("SHELL", SHELL)
-        words = [
+        shell_command = [
             self._inside.shell(shell if os.access(shell, os.X_OK) else SHELL),
             "-i",
         ]
         if command := message.get("command"):
-            words = [self._inside.shell(SHELL), "-c", str(command)]
+            shell_command = [self._inside.shell(SHELL), "-c", str(command)]
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
-        child = self._child_on(words, env, terminal=True)
+        child = self._child_on(shell_command, env, terminal=True)
         try:
             rows, columns = (
                 min(max(1, int(message[dimension])), MOST_CELLS) for dimension in WINDOW

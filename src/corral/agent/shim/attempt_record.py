@@ -58,8 +58,10 @@ class AttemptRecord:
     def save(self, record: Record) -> None:
         """Record a save, as far as the bounds allow. Raises: OutOfBounds."""
         if not (self.state.has_room and self._saves.take(1, self._loop.now())):
-            most = f"{MOST_SAVES} that the head has not recorded"
-            raise OutOfBounds(f"more than {SAVES_PER_SECOND} saves a second, or {most}")
+            limit_text = f"{MOST_SAVES} that the head has not recorded"
+            raise OutOfBounds(
+                f"more than {SAVES_PER_SECOND} saves a second, or {limit_text}"
+            )
         self.record(record)
 
     @property
@@ -77,16 +79,16 @@ class AttemptRecord:
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)
-            for some in [[record] for record in together] if is_save else [together]:
+            for batch in [[record] for record in together] if is_save else [together]:
                 try:
                     self._journal.append(
-                        *some, keep_bytes=self._reserve if is_save else 0
+                        *batch, keep_bytes=self._reserve if is_save else 0
                     )
                 except OSError as trouble:
-                    self._unwritten += some
+                    self._unwritten += batch
                     self._schedule_retry(trouble)
                     continue
-                for record in some:
+                for record in batch:
                     self.state.take(record)
         self._changed()
 

@@ -30,8 +30,8 @@ def record_begin(folder: str, work: str) -> None:
 def _next_stamp(file: int) -> int:
     """Return a change time of the open file that is later than that of any change
     before."""
-    before = os.fstat(file).st_ctime_ns
-    while (stamp := os.fstat(file).st_ctime_ns) == before:
+    previous_stamp_ns = os.fstat(file).st_ctime_ns
+    while (stamp := os.fstat(file).st_ctime_ns) == previous_stamp_ns:
         time.sleep(TICK_SECONDS)
         os.utime(file)
     return stamp

@@ -81,9 +81,9 @@ class ShimConnection:
         if not data:
             self.close()
             return
-        *whole, rest = (bytes(self._received) + data).split(b"\n")
+        *complete_lines, rest = (bytes(self._received) + data).split(b"\n")
         self._received = bytearray(rest)
-        for text in whole:
+        for text in complete_lines:
             if not self.is_open:
                 return
             self._receive_message(text)
@@ -116,21 +116,21 @@ class ShimConnection:
             self._unsent += self._newest
             self._newest = None
         try:
-            sent = self.connection.send(self._unsent) if self._unsent else 0
+            sent_bytes = self.connection.send(self._unsent) if self._unsent else 0
         except BlockingIOError:
-            sent = 0
+            sent_bytes = 0
         except OSError:
             self.close()
             return
-        del self._unsent[:sent]
+        del self._unsent[:sent_bytes]
         if len(self._unsent) > UNSENT_BYTES:
             self.close()
             return
-        waiting = bool(self._unsent) or self._newest is not None
+        has_pending = bool(self._unsent) or self._newest is not None
         self._loop.watch(
             self.connection.fileno(),
             self._read,
-            self._flush_unsent if waiting else None,
+            self._flush_unsent if has_pending else None,
         )
 
 

@@ -36,8 +36,8 @@ class Drops:
             self._loop.later(remaining_seconds, self._report_drops)
 
     def _report_drops(self) -> None:
-        new, self._told = self.count - self._told, self.count
+        new_drops, self._told = self.count - self._told, self.count
         self._waits, self._told_at = False, self._loop.now()
-        if new:
-            many = "a message" if new == 1 else f"{new} messages"
-            self._say(f"{many} to CORRAL_SOCKET dropped: {self._why}")
+        if new_drops:
+            count_text = "a message" if new_drops == 1 else f"{new_drops} messages"
+            self._say(f"{count_text} to CORRAL_SOCKET dropped: {self._why}")

@@ -72,9 +72,9 @@ class Loop:
             ]:
                 if calls is None or self._watched.get(descriptor) is not calls:
                     continue  # let go of by a call of this round
-                read, write = calls
-                if read is not None and events & ~select.EPOLLOUT:
-                    read()
+                read_callback, write = calls
+                if read_callback is not None and events & ~select.EPOLLOUT:
+                    read_callback()
                 if write is not None and events & ~select.EPOLLIN:
                     write()
             while self._going and self._due and self._due[0][0] <= self.now():

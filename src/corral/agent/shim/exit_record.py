@@ -53,8 +53,8 @@ class Exits:
         if code != 0 and not oom and _has_no_room(log):
             record["disk_full"] = True
             log.say(f"rank {rank.number} failed while the disk of this node was full")
-        end = log.last_bytes(READ_BYTES) if code == 0 and not stops else b""
-        if error := error_before(end, goes_on=self._goes_on):
+        output_end = log.last_bytes(READ_BYTES) if code == 0 and not stops else b""
+        if error := error_before(output_end, goes_on=self._goes_on):
             record |= {"ends_in_error": True, "error": error}
             log.say(f"rank {rank.number} {ENDS_IN_ERROR}")
         if oom and memory is not None:

@@ -74,10 +74,10 @@ def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
     os.close(say)
     try:
         with os.fdopen(read_end, "rb", buffering=0) as answer:
-            why = answer.read(1000) or b"x"
-        if why != b"\n":
+            reply_bytes = answer.read(1000) or b"x"
+        if reply_bytes != b"\n":
             raise OSError(
-                f"the image cannot be entered: {why.decode(errors='replace')}"
+                f"the image cannot be entered: {reply_bytes.decode(errors='replace')}"
             )
         return kernel_mounts.namespaces_of(pid)
     finally:

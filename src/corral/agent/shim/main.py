@@ -193,9 +193,11 @@ def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket
 def _change_owner(whole: Path, user: JobAccount) -> None:
     """Give the directory and its contents to the account of the ranks."""
     group = user.groups[0]
-    for at, folders, files in os.walk(whole):
+    for folder_path, folders, files in os.walk(whole):
         for name in (*folders, *files):
-            os.chown(os.path.join(at, name), user.uid, group, follow_symlinks=False)
+            os.chown(
+                os.path.join(folder_path, name), user.uid, group, follow_symlinks=False
+            )
     os.chown(whole, user.uid, group)
     whole.chmod(0o700)
 
@@ -225,12 +227,12 @@ def be_shim(
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        more: socket.socket | None = connection
-        while more is not None:
-            is_free = main(more)
-            more = None
+        next_connection: socket.socket | None = connection
+        while next_connection is not None:
+            is_free = main(next_connection)
+            next_connection = None
             if is_free and launcher is not None:
-                more = next_attempt(launcher)
+                next_connection = next_attempt(launcher)
         code = 0
     except BaseException:
         traceback.print_exc()

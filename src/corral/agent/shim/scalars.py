@@ -45,8 +45,16 @@ class ScalarTrack:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        lows = [low for low in (self.low, self.low_before) if low is not None]
-        highs = [high for high in (self.high, self.high_before) if high is not None]
+        lows = [
+            lower_bound
+            for lower_bound in (self.low, self.low_before)
+            if lower_bound is not None
+        ]
+        highs = [
+            upper_bound
+            for upper_bound in (self.high, self.high_before)
+            if upper_bound is not None
+        ]
         return min(lows, default=None), max(highs, default=None)
 
 

@@ -57,9 +57,9 @@ def meant(
         for pid in rank_pids
         if parent_of(pid) in batches and sessions[pid] in batches
     }
-    first = scripts | (set(shells) - batches)
+    batch_pids = scripts | (set(shells) - batches)
     if to == "batch":
-        return [pid for pid in rank_pids if pid in first]
+        return [pid for pid in rank_pids if pid in batch_pids]
     if to == "all":
         return [
             pid

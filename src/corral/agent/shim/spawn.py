@@ -115,8 +115,10 @@ def _handled_signals() -> tuple[int, ...]:
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
     """0 to 2 for the program, _SAY until it is executed; everything else is closed."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in (*stdio, say)]
-    for target, source in enumerate(high):
+    moved_descriptors = [
+        fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in (*stdio, say)
+    ]
+    for target, source in enumerate(moved_descriptors):
         os.dup2(source, target, inheritable=target != _SAY)
     os.closerange(_SAY + 1, 65536)
 

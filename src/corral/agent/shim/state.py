@@ -25,7 +25,7 @@ SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
 PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
 NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
 # of the attempt, in a rank's record
-TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of"})
+TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of", "trouble_kind"})
 
 
 class ShimState:
@@ -43,6 +43,7 @@ class ShimState:
         self.trouble = ""
         self.infra = True
         self.trouble_of = ""
+        self.trouble_kind = ""
         self.dropped = 0  # messages of ranks that were out of bounds
         self.waits_for_input: int | None = None  # the first rank that does
 
@@ -71,6 +72,7 @@ class ShimState:
     def _take_trouble(self, record: Record) -> None:
         self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
         self.trouble_of = str(record.get("trouble_of", ""))
+        self.trouble_kind = str(record.get("trouble_kind", ""))
 
     def _take_save(self, save: Record) -> None:
         """An older shim may have written down what is out of bounds."""
@@ -129,6 +131,7 @@ class ShimState:
             "trouble": self.trouble,
             "infra": self.infra,
             "trouble_of": self.trouble_of,
+            "trouble_kind": self.trouble_kind,
             "dropped": self.dropped,
             "waits_for_input": self.waits_for_input,
         }
@@ -167,7 +170,7 @@ def progress_record(message: Record, at: float) -> Record:
 
     Raises: OutOfBounds, KeyError.
     """
-    until, rate, loss = (
+    target_step, rate, loss = (
         message.get(name) for name in ("until", "samples_per_second", "loss")
     )
     diverged = isinstance(loss, float) and not isfinite(loss)
@@ -175,7 +178,7 @@ def progress_record(message: Record, at: float) -> Record:
     return {
         "step": integer("step", message["step"], least=0),
         "first_step": integer("first_step", field(message, "first_step", 0), least=0),
-        "until": None if until is None else integer("until", until),
+        "until": None if target_step is None else integer("until", target_step),
         "loss": None
         if loss is None or diverged
         else number("loss", loss, most=MOST_LOSS),

@@ -28,8 +28,8 @@ _SHELLS: Final = (
 
 def is_of_command(pid: int) -> bool:
     """Whether it is a shell that a command was given to."""
-    words = words_of(pid)[:2]
-    return words[1:] == [b"-c"] and words[0] in _SHELLS
+    arguments = words_of(pid)[:2]
+    return arguments[1:] == [b"-c"] and arguments[0] in _SHELLS
 
 
 class Grace:
@@ -101,15 +101,15 @@ class Grace:
         self._spared.intersection_update(left)
         known_pids = self._told | self._spared
         commands = [pid for pid in left if pid in shells and pid not in known_pids]
-        waiting = {pid for pid in commands if self._waits(pid)}
+        waiting_pids = {pid for pid in commands if self._waits(pid)}
         # before what they began since
         for pid in sorted(left, key=lambda pid: pid not in shells):
-            if pid in known_pids or pid in waiting:
+            if pid in known_pids or pid in waiting_pids:
                 continue
             parent = parent_of(pid)
             if parent in known_pids:
                 self._spared.add(pid)
-            elif parent not in waiting or pid in self._first:
+            elif parent not in waiting_pids or pid in self._first:
                 send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
                 self._told_at[pid] = self._loop.now()
                 self._told.add(pid)
@@ -140,6 +140,6 @@ class Grace:
     def _may_be_ending(self, shell: int) -> bool:
         """A shell whose command has just ended has until the next look to end with its
         code."""
-        fresh = shell not in self._childless and self._has_told
+        is_newly_childless = shell not in self._childless and self._has_told
         self._childless.add(shell)
-        return fresh
+        return is_newly_childless

@@ -47,17 +47,17 @@ class Apart:
             return
         with ExitStack() as stack:
             sources = {
-                at: _descriptor_path(stack, self._source(name))
-                for at, name in _FOLDERS.items()
+                mount_point: _descriptor_path(stack, self._source(name))
+                for mount_point, name in _FOLDERS.items()
             }
-            seen = {
+            visible_sources = {
                 path: _descriptor_path(stack, Path(path))
                 for path in _below_tmp(self.seen)
             }
-            for at, source in sources.items():
-                if os.path.isdir(at):
-                    kernel_mounts.bind(source, at)
-            for path, source in seen.items():
+            for mount_point, source in sources.items():
+                if os.path.isdir(mount_point):
+                    kernel_mounts.bind(source, mount_point)
+            for path, source in visible_sources.items():
                 os.makedirs(path, mode=0o755, exist_ok=True)
                 kernel_mounts.bind(source, path)
 
@@ -79,9 +79,11 @@ def own_code() -> tuple[str, ...]:
 
 def _below_tmp(paths: Iterable[str]) -> list[str]:
     """Return the paths that a mount on a temporary folder would hide, parents first."""
-    whole = {os.path.realpath(path) for path in paths}
+    real_paths = {os.path.realpath(path) for path in paths}
     hidden = (
-        path for path in whole if path.startswith(tuple(f"{at}/" for at in _FOLDERS))
+        path
+        for path in real_paths
+        if path.startswith(tuple(f"{mount_point}/" for mount_point in _FOLDERS))
     )
     return sorted((path for path in hidden if os.path.isdir(path)), key=len)
 

@@ -116,7 +116,9 @@ async def open_terminal(
     }
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            descriptor, *end = await _request_descriptors(connection, request)
+            descriptor, *end_descriptors = await _request_descriptors(
+                connection, request
+            )
     except TimeoutError as silence:
         connection.close()
         raise AttachRefused("the attempt does not answer") from silence
@@ -128,7 +130,11 @@ async def open_terminal(
         raise
     if not shell:
         # an older shim's
-        reader = Output(_nonblocking_socket(end[0])) if end else asyncio.StreamReader()
+        reader = (
+            Output(_nonblocking_socket(end_descriptors[0]))
+            if end_descriptors
+            else asyncio.StreamReader()
+        )
         writer = await _open_writer(descriptor)
         writer.listens = connection
         return await _open_reader(connection, reader), writer
@@ -139,9 +145,9 @@ async def open_terminal(
 
 
 def _nonblocking_socket(descriptor: int) -> socket.socket:
-    end = socket.socket(fileno=descriptor)
-    end.setblocking(False)
-    return end
+    end_socket = socket.socket(fileno=descriptor)
+    end_socket.setblocking(False)
+    return end_socket
 
 
 async def _request_descriptors(
@@ -155,12 +161,13 @@ async def _request_descriptors(
         await ready.wait()
     finally:
         loop.remove_reader(connection.fileno())
-    words, received, _, _ = socket.recv_fds(connection, len(ANSWER), 2)
+    answer_bytes, received, _, _ = socket.recv_fds(connection, len(ANSWER), 2)
     if received:
         return received
-    more = connection.recv(4096) if words else b""
+    remaining_bytes = connection.recv(4096) if answer_bytes else b""
     raise AttachRefused(
-        (words + more).decode("utf-8", "replace") or "the attempt has ended"
+        (answer_bytes + remaining_bytes).decode("utf-8", "replace")
+        or "the attempt has ended"
     )
 
 

@@ -30,6 +30,7 @@ from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
 from corral.domain.desired_state import Stop, TimeWarning
 from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Scalar, Seen
+from corral.domain.trouble_kind import TroubleKind
 from corral.wire.shim_spec import ShimSpec
 from corral.wire.signals import To
 
@@ -121,6 +122,7 @@ class Supervised:
             trouble_is_infra=state["infra"],
             # a shim of an older version does not say
             trouble_of=state.get("trouble_of", ""),
+            trouble_kind=TroubleKind(state.get("trouble_kind", "")),
             dropped=state.get("dropped", 0),
             waits_for_input=state.get("waits_for_input"),
             tails=tails_of(self.folder / "logs", exits),
@@ -304,10 +306,10 @@ class Supervised:
 
     def stop(self, stop: Stop, now: float) -> None:
         """Repeats are harmless; a smaller grace cuts a running one short."""
-        until = now + stop.grace_seconds
-        if self.is_over or until > self._stop_until - 0.01:
+        stop_deadline = now + stop.grace_seconds
+        if self.is_over or stop_deadline > self._stop_until - 0.01:
             return
-        self._stop_until = until
+        self._stop_until = stop_deadline
         self._stop = {
             "type": "stop",
             "grace_seconds": stop.grace_seconds,

@@ -95,11 +95,13 @@ def _environment(
         given_variables, own_variables, image is not None
     )
     from_image = image.env if image is not None else {}
-    fresh = {
+    image_variables = {
         name: value for name, value in from_image.items() if name not in own_variables
     }
     return given_variables | {
-        name: value for name, value in fresh.items() if not name.startswith(OURS)
+        name: value
+        for name, value in image_variables.items()
+        if not name.startswith(OURS)
     }
 
 
@@ -123,10 +125,10 @@ def _isolation_spec(
     own."""
     if account is None:
         return None
-    seen = (str(folder), account.home, *settings.shared, *own_code())
+    visible_paths = (str(folder), account.home, *settings.shared, *own_code())
     private = policy.tmp == "private"
     tmp = private and (image is None or not image.root)
-    return asdict(Apart(shm=private, tmp=tmp, folder=str(folder), seen=seen))
+    return asdict(Apart(shm=private, tmp=tmp, folder=str(folder), seen=visible_paths))
 
 
 def _memory_share(launch: Launch, settings: NodeSettings) -> int:
@@ -135,11 +137,13 @@ def _memory_share(launch: Launch, settings: NodeSettings) -> int:
     has neither."""
     gpus = gpu_count(settings) * MILLIS_PER_GPU
     cpus = settings.cpu_millis or cpu_millis()
-    parts = (
+    node_shares = (
         launch.seat.gpu_millis / gpus if gpus else 0.0,
         launch.seat.cpu_millis / cpus,
     )
-    return int((settings.memory_bytes or memory_bytes()) * min(1.0, max(parts) or 1.0))
+    return int(
+        (settings.memory_bytes or memory_bytes()) * min(1.0, max(node_shares) or 1.0)
+    )
 
 
 def gpu_count(settings: NodeSettings) -> int:

@@ -268,10 +268,10 @@ class Supervisor:
 
     def _remove_folder(self, folder: Path) -> None:
         """In the background: a folder may hold very many files."""
-        gone = folder.with_name(f".{folder.name}.gone")
+        removed_folder = folder.with_name(f".{folder.name}.gone")
         with suppress(OSError):
-            folder.rename(gone)
-            self._in_background(asyncio.to_thread(shutil.rmtree, gone, True))
+            folder.rename(removed_folder)
+            self._in_background(asyncio.to_thread(shutil.rmtree, removed_folder, True))
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -65,20 +65,20 @@ def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...
 
 
 def _sample_gpu(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
-    at = card.device
-    sensors = next(iter(sorted(at.glob("hwmon/hwmon*"))), at / "hwmon")
-    corrected, uncorrected = _read_ecc_counts(at / "ras")
+    device_dir = card.device
+    sensors = next(iter(sorted(device_dir.glob("hwmon/hwmon*"))), device_dir / "hwmon")
+    corrected, uncorrected = _read_ecc_counts(device_dir / "ras")
     heat = _read_temperatures(sensors)
     power = number_in(sensors / "power1_average")
-    throttle, joules = smi.read(at.resolve().name)
+    throttle, joules = smi.read(device_dir.resolve().name)
     return GpuSample(
         index=gpu.index,
         uuid=gpu.uuid,
-        type=gpu.type or short_type(text_in(at / "product_name")),
-        utilisation=_read_fraction(at / "gpu_busy_percent"),
-        memory_utilisation=_read_fraction(at / "mem_busy_percent"),
-        memory_used_bytes=number_in(at / "mem_info_vram_used"),
-        memory_total_bytes=number_in(at / "mem_info_vram_total"),
+        type=gpu.type or short_type(text_in(device_dir / "product_name")),
+        utilisation=_read_fraction(device_dir / "gpu_busy_percent"),
+        memory_utilisation=_read_fraction(device_dir / "mem_busy_percent"),
+        memory_used_bytes=number_in(device_dir / "mem_info_vram_used"),
+        memory_total_bytes=number_in(device_dir / "mem_info_vram_total"),
         power_watts=_scaled_reading(
             number_in(sensors / "power1_input") if power is None else power, 1e6
         ),
@@ -91,11 +91,11 @@ def _sample_gpu(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
         memory_clock_mhz=_read_clock_mhz(sensors / "freq2_input"),
         ecc_volatile_corrected=corrected,
         ecc_volatile_uncorrected=uncorrected,
-        pcie_generation=_generation(at / "current_link_speed"),
-        pcie_width=number_in(at / "current_link_width"),
-        pcie_generation_most=_generation(at / "max_link_speed"),
-        pcie_width_most=number_in(at / "max_link_width"),
-        pcie_replays=number_in(at / "pcie_replay_count"),
+        pcie_generation=_generation(device_dir / "current_link_speed"),
+        pcie_width=number_in(device_dir / "current_link_width"),
+        pcie_generation_most=_generation(device_dir / "max_link_speed"),
+        pcie_width_most=number_in(device_dir / "max_link_width"),
+        pcie_replays=number_in(device_dir / "pcie_replay_count"),
         processes=tuple(_processes(root / KFD / "proc", card.kfd)),
     )
 
@@ -103,9 +103,9 @@ def _sample_gpu(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
 def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
     with suppress(OSError):
         for process in sorted(folder.iterdir()):
-            used = number_in(process / f"vram_{kfd}")
-            if used:
-                yield GpuProcess(pid=int(process.name), memory_bytes=used)
+            used_bytes = number_in(process / f"vram_{kfd}")
+            if used_bytes:
+                yield GpuProcess(pid=int(process.name), memory_bytes=used_bytes)
 
 
 def _read_ecc_counts(folder: Path) -> tuple[int | None, int | None]:
@@ -135,7 +135,8 @@ def _generation(file: Path) -> int | None:
     with suppress(ValueError, IndexError):
         pace = float(text_in(file).split()[0])
         return next(
-            (generation for most, generation in _GENERATIONS if pace <= most), None
+            (generation for max_pace, generation in _GENERATIONS if pace <= max_pace),
+            None,
         )
     return None
 
@@ -154,9 +155,9 @@ def _scaled_reading(value: int | None, by: float) -> float | None:
 
 
 def _properties(file: Path) -> dict[str, int]:
-    words = (line.split() for line in text_in(file).splitlines())
+    split_lines = (line.split() for line in text_in(file).splitlines())
     return {
         pair[0]: int(pair[1])
-        for pair in words
+        for pair in split_lines
         if len(pair) == 2 and pair[1].isdecimal()
     }

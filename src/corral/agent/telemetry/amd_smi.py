@@ -51,9 +51,11 @@ class AmdSmi:
         with suppress(Exception):
             self._library = importlib.import_module(self.name)
             self._library.amdsmi_init()
-            place: Callable[[Any], str] = self._library.amdsmi_get_gpu_device_bdf
+            address_reader: Callable[[Any], str] = (
+                self._library.amdsmi_get_gpu_device_bdf
+            )
             handles = self._library.amdsmi_get_processor_handles()
-            return {place(handle).lower(): handle for handle in handles}
+            return {address_reader(handle).lower(): handle for handle in handles}
         return {}
 
     def _ask(self, what: str, handle: Any) -> Mapping[str, Any]:

@@ -50,35 +50,39 @@ def notice(
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
     """Return the signals of the newest sample; their numbers are still 0."""
     signals = list(_counter_signals(memory.past, sample, limits))
-    since: dict[str, float] = {}
+    start_times: dict[str, float] = {}
     last_notice: dict[str, float] = {}
     holding = list(_standing_conditions(memory.past, sample, limits))
     for standing_condition in holding:
-        since[standing_condition.key] = memory.since.get(
+        start_times[standing_condition.key] = memory.since.get(
             standing_condition.key, sample.at
         )
-        last = memory.told.get(standing_condition.key)
-        if last is not None and sample.at - last < limits.again_seconds:
-            last_notice[standing_condition.key] = last
+        last_told_at = memory.told.get(standing_condition.key)
+        if last_told_at is not None and sample.at - last_told_at < limits.again_seconds:
+            last_notice[standing_condition.key] = last_told_at
         elif (
-            sample.at - since[standing_condition.key]
+            sample.at - start_times[standing_condition.key]
             >= standing_condition.lasting_seconds
         ):
             signals.append(replace(standing_condition.signal, lasting=True))
             last_notice[standing_condition.key] = sample.at
     for key in memory.since:
-        if key not in since and _is_unknown(key, sample):  # neither holds nor is over
-            since[key] = memory.since[key]
+        if key not in start_times and _is_unknown(
+            key, sample
+        ):  # neither holds nor is over
+            start_times[key] = memory.since[key]
             last_notice |= {key: memory.told[key]} if key in memory.told else {}
-    shown = [*signals, *(condition.signal for condition in holding)]
-    confirmed = confirmed_by(memory.waiting, sample, shown)
-    waiting = {
+    current_signals = [*signals, *(condition.signal for condition in holding)]
+    confirmed = confirmed_by(memory.waiting, sample, current_signals)
+    waiting_signals = {
         key: signal
         for key, signal in memory.waiting.items()
         if key not in confirmed and abs(sample.at - signal.at) < limits.confirm_seconds
     }
     past = memory.past.after(sample)
-    memory = replace(memory, past=past, since=since, told=last_notice, waiting=waiting)
+    memory = replace(
+        memory, past=past, since=start_times, told=last_notice, waiting=waiting_signals
+    )
     return memory, (*signals, *confirmed.values())
 
 
@@ -92,15 +96,20 @@ def hear(
     """
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
     key += f"/{happening.recovery}"
-    last, waiting = memory.words.get(key), dict(memory.waiting)
-    if happening.confirmed and (unsure := waiting.pop(key, None)) is not None:
-        return replace(memory, waiting=waiting), (replace(unsure, confirmed=True),)
-    if last is not None and abs(happening.at - last) < limits.twice_seconds:
+    last_heard_at, waiting_signals = memory.words.get(key), dict(memory.waiting)
+    if happening.confirmed and (unsure := waiting_signals.pop(key, None)) is not None:
+        return replace(memory, waiting=waiting_signals), (
+            replace(unsure, confirmed=True),
+        )
+    if (
+        last_heard_at is not None
+        and abs(happening.at - last_heard_at) < limits.twice_seconds
+    ):
         return memory, ()
     recent = {
-        word: at
-        for word, at in memory.words.items()
-        if abs(happening.at - at) < limits.twice_seconds
+        report_key: reported_at
+        for report_key, reported_at in memory.words.items()
+        if abs(happening.at - reported_at) < limits.twice_seconds
     }
     fault_signal = signal(
         happening.at,
@@ -113,23 +122,25 @@ def hear(
         confirmed=happening.confirmed,
     )
     if not happening.confirmed:
-        waiting = dict(list({**waiting, key: fault_signal}.items())[-MOST_WAITING:])
-    words = {**recent, key: happening.at}
-    return replace(memory, words=words, waiting=waiting), (fault_signal,)
+        waiting_signals = dict(
+            list({**waiting_signals, key: fault_signal}.items())[-MOST_WAITING:]
+        )
+    report_times = {**recent, key: happening.at}
+    return replace(memory, words=report_times, waiting=waiting_signals), (fault_signal,)
 
 
 def _counter_signals(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[Signal]:
-    before = past.sample
-    if before is None or sample.at <= before.at:
+    previous_sample = past.sample
+    if previous_sample is None or sample.at <= previous_sample.at:
         return
-    seconds = sample.at - before.at
+    seconds = sample.at - previous_sample.at
     for gpu in sample.gpus:
-        old = _gpu_of(before.gpus, gpu)
-        if old is not None and not gpu.silent:
-            yield from gpu_risen(old, gpu, sample.at, seconds, limits)
-    ports = {port.name: port for port in before.ports}
+        previous_gpu = _gpu_of(previous_sample.gpus, gpu)
+        if previous_gpu is not None and not gpu.silent:
+            yield from gpu_risen(previous_gpu, gpu, sample.at, seconds, limits)
+    ports = {port.name: port for port in previous_sample.ports}
     for port in sample.ports:
         if port.name in ports:
             yield from port_risen(ports[port.name], port, sample.at, seconds, limits)

@@ -39,14 +39,14 @@ class EngineActivity:
         if self._supported is None:
             support = answer("nvmlGpmQueryDeviceSupport", self.handle)
             self._supported = support is not None and bool(support.isSupportedDevice)
-        newest = self._take_sample() if self._supported else None
-        if newest is None:
+        new_sample = self._take_sample() if self._supported else None
+        if new_sample is None:
             return Activity()
-        last, self._last = self._last, newest
-        if last is None:
+        previous_sample, self._last = self._last, new_sample
+        if previous_sample is None:
             return Activity()
-        self._spare.append(last)
-        return _activity_between(last, newest)
+        self._spare.append(previous_sample)
+        return _activity_between(previous_sample, new_sample)
 
     def _take_sample(self) -> Any:
         buffer = self._spare.pop() if self._spare else answer("nvmlGpmSampleAlloc")
@@ -64,12 +64,15 @@ def _activity_between(first: Any, second: Any) -> Activity:
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(METRICS)
     request.sample1, request.sample2 = first, second
-    for at, metric in enumerate(METRICS):
-        request.metrics[at].metricId = metric
+    for metric_index, metric in enumerate(METRICS):
+        request.metrics[metric_index].metricId = metric
     if answer("nvmlGpmMetricsGet", request) is None:
         return Activity()
     return Activity(
-        *(_metric_fraction(request.metrics[at]) for at in range(len(METRICS)))
+        *(
+            _metric_fraction(request.metrics[metric_index])
+            for metric_index in range(len(METRICS))
+        )
     )
 
 

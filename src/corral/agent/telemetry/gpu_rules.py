@@ -51,8 +51,10 @@ def gpu_risen(
     replays = rise(before.pcie_replays, now.pcie_replays) * _MINUTE_SECONDS / seconds
     if replays > limits.pcie_replays_per_minute:
         text = f"{name}: {replays:.0f} PCIe replays a minute"
-        most = limits.pcie_replays_per_minute
-        yield signal(at, SignalKind.PCIE, text, gpu=gpu, value=replays, limit=most)
+        replay_limit = limits.pcie_replays_per_minute
+        yield signal(
+            at, SignalKind.PCIE, text, gpu=gpu, value=replays, limit=replay_limit
+        )
     links = {link.link: link for link in before.nvlinks}
     for link in now.nvlinks:
         if link.link in links:
@@ -71,21 +73,27 @@ def _link_risen(
     limits: SensorThresholds,
 ) -> Iterator[Signal]:
     device = f"NVLink {now.link}"
-    for word, count in (
+    for counter_name, count in (
         ("replays", rise(before.replays, now.replays)),
         ("recoveries", rise(before.recoveries, now.recoveries)),
     ):
         if count:
-            text = f"{name}, {device}: {count} more {word}"
+            text = f"{name}, {device}: {count} more {counter_name}"
             yield signal(
                 at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=float(count)
             )
     rate = rise(before.crc_errors, now.crc_errors) / seconds
     if rate > limits.nvlink_crc_per_second:
         text = f"{name}, {device}: {rate:.0f} checksum errors a second"
-        most = limits.nvlink_crc_per_second
+        crc_limit = limits.nvlink_crc_per_second
         yield signal(
-            at, SignalKind.NVLINK, text, gpu=gpu, device=device, value=rate, limit=most
+            at,
+            SignalKind.NVLINK,
+            text,
+            gpu=gpu,
+            device=device,
+            value=rate,
+            limit=crc_limit,
         )
 
 
@@ -163,9 +171,9 @@ def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
     not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""
-    width, most = now.pcie_width, now.pcie_width_most
-    if width is not None and most is not None and width < most:
-        return f"its PCIe link has {width} lanes of {most}"
+    width, max_width = now.pcie_width, now.pcie_width_most
+    if width is not None and max_width is not None and width < max_width:
+        return f"its PCIe link has {width} lanes of {max_width}"
     pace, fastest = now.pcie_generation, now.pcie_generation_most
     if pace is not None and fastest is not None and pace < fastest:
         return f"its PCIe link runs as generation {pace}, and could as {fastest}"

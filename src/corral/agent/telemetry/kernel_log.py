@@ -106,9 +106,13 @@ def happening_of(
             recovery=recovery[1].removesuffix(" Required") if recovery else "",
         )
     if match := _SXID.match(text):
-        words = f"{match[1]}: SXID {match[2]}" + _driver_text(match[3])
+        fault_text = f"{match[1]}: SXID {match[2]}" + _driver_text(match[3])
         return Happening(
-            at=at, kind=SignalKind.SXID, text=words, code=int(match[2]), device=match[1]
+            at=at,
+            kind=SignalKind.SXID,
+            text=fault_text,
+            code=int(match[2]),
+            device=match[1],
         )
     return _of_gpu(text, gpu_at, at) or _of_machine(text, at)
 
@@ -118,10 +122,14 @@ def _of_gpu(
 ) -> Happening | None:
     """Return the event for a GPU that the line names without a number."""
     if match := _LOST.match(text):
-        kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
+        kind, code, fault_text = (
+            SignalKind.XID,
+            FELL_OFF_THE_BUS,
+            "has fallen off the bus",
+        )
     elif match := _AMD.match(text):
         code = UNCORRECTED if match[2] or match[3] else CORRECTED
-        kind, words = (
+        kind, fault_text = (
             SignalKind.ECC,
             f"{'un' if code else ''}corrected errors{match[4].rstrip()}",
         )
@@ -132,7 +140,12 @@ def _of_gpu(
     name = f"GPU {gpu}" if gpu is not None else f"the GPU at {match[1]}"
     device = "" if gpu is not None else match[1]
     return Happening(
-        at=at, kind=kind, text=f"{name}: {words}", code=code, gpu=gpu, device=device
+        at=at,
+        kind=kind,
+        text=f"{name}: {fault_text}",
+        code=code,
+        gpu=gpu,
+        device=device,
     )
 
 
@@ -148,10 +161,8 @@ def _driver_text(words: str) -> str:
 def _of_machine(text: str, at: float) -> Happening | None:
     if match := _EDAC.match(text):
         code = UNCORRECTED if match[3] == "U" else CORRECTED
-        word = "uncorrected" if code else "corrected"
-        message = (
-            f"{match[2] or 1} {word} errors of the machine's memory: {match[4].strip()}"
-        )
+        error_kind = "uncorrected" if code else "corrected"
+        message = f"{match[2] or 1} {error_kind} errors of the machine's memory: {match[4].strip()}"
         return Happening(
             at=at, kind=SignalKind.MEMORY, text=message, code=code, device=match[1]
         )
@@ -169,9 +180,9 @@ def _of_machine(text: str, at: float) -> Happening | None:
         message = f"storage does not answer: {server}"
         return Happening(at=at, kind=SignalKind.SILENT, text=message, device=server)
     if match := _BLOCK.match(text):
-        *disks, more = match.groups()
+        *disks, error_details = match.groups()
         disk = next(disk_name for disk_name in disks if disk_name)
-        message = f"disk {disk}: errors{more.rstrip()}"
+        message = f"disk {disk}: errors{error_details.rstrip()}"
         return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=message, device=disk)
     return None
 
@@ -185,8 +196,12 @@ def record_of(line: str) -> str:
 def bus_of(text: str) -> Bus | None:
     """Parse PCI addresses such as 0000:3b:00 and 00000000:3B:00.0."""
     with suppress(ValueError, IndexError):
-        words = text.partition(".")[0].split(":")
-        return int(words[0], 16), int(words[1], 16), int(words[2], 16)
+        address_fields = text.partition(".")[0].split(":")
+        return (
+            int(address_fields[0], 16),
+            int(address_fields[1], 16),
+            int(address_fields[2], 16),
+        )
     return None
 
 
@@ -219,8 +234,8 @@ class KernelLog:
             lines = (
                 self._kmsg_records() if self.file.is_char_device() else self._lines()
             )
-            for place, text in lines:
-                self.place = place
+            for log_position, text in lines:
+                self.place = log_position
                 happening = happening_of(text, self.gpu_at, wall())
                 if happening is not None:
                     of_gpu = happening.kind in NEEDS_CONFIRMATION
@@ -236,10 +251,10 @@ class KernelLog:
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if self._after is None:
             os.lseek(descriptor, 0, os.SEEK_END)
-        waiting = select.poll()
-        waiting.register(descriptor, select.POLLIN)
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
         while True:
-            waiting.poll()
+            poller.poll()
             try:
                 record = os.read(descriptor, RECORD_BYTES).decode("utf-8", "replace")
             except BlockingIOError:
@@ -259,19 +274,22 @@ class KernelLog:
             self.place = (
                 self.file.stat().st_size if self._after is None else self._after
             )
-        at, rest = self.place or 0, b""
+        offset, rest = self.place or 0, b""
         while True:
             with suppress(OSError):
                 size = self.file.stat().st_size
-                at, rest = (0, b"") if size < at else (at, rest)
-                if size > at:
+                offset, rest = (0, b"") if size < offset else (offset, rest)
+                if size > offset:
                     with self.file.open("rb") as opened:
-                        opened.seek(at)
+                        opened.seek(offset)
                         data = opened.read(CHUNK_BYTES)
-                    at += len(data)
+                    offset += len(data)
                     *lines, rest = (rest + data).split(b"\n")
                     rest = rest[-RECORD_BYTES:]
                     for line in lines:
-                        yield at - len(rest), record_of(line.decode("utf-8", "replace"))
+                        yield (
+                            offset - len(rest),
+                            record_of(line.decode("utf-8", "replace")),
+                        )
                     continue
             time.sleep(LOOK_SECONDS)

@@ -26,17 +26,20 @@ class Cpu:
 
     def read(self) -> float | None:
         ticks = _read_cpu_ticks(self.stat)
-        last, self._last = self._last, ticks
-        if ticks is None or last is None or ticks[1] <= last[1]:
+        previous_ticks, self._last = self._last, ticks
+        if ticks is None or previous_ticks is None or ticks[1] <= previous_ticks[1]:
             return None
-        return min(1.0, max(0.0, (ticks[0] - last[0]) / (ticks[1] - last[1])))
+        return min(
+            1.0,
+            max(0.0, (ticks[0] - previous_ticks[0]) / (ticks[1] - previous_ticks[1])),
+        )
 
 
 def _read_cpu_ticks(stat: Path) -> tuple[int, int] | None:
     """Used, and all there were."""
     with suppress(OSError, ValueError, IndexError):
-        words = stat.read_text().partition("\n")[0].split()
-        ticks = [int(word) for word in words[1 : 1 + _OF_A_CPU]]
+        stat_fields = stat.read_text().partition("\n")[0].split()
+        ticks = [int(tick_text) for tick_text in stat_fields[1 : 1 + _OF_A_CPU]]
         return sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT], sum(ticks)
     return None
 
@@ -60,11 +63,13 @@ def pressure(file: Path) -> float | None:
     Source: Linux, Documentation/accounting/psi.rst.
     """
     with suppress(OSError, ValueError, StopIteration):
-        some = next(
+        some_line = next(
             line for line in file.read_text().splitlines() if line.startswith("some ")
         )
-        words = dict(word.split("=", 1) for word in some.split()[1:])
-        return float(words["avg10"]) / 100
+        pressure_fields = dict(
+            field_text.split("=", 1) for field_text in some_line.split()[1:]
+        )
+        return float(pressure_fields["avg10"]) / 100
     return None
 
 

@@ -47,9 +47,14 @@ def port_risen(
     rate = rise(before.errors, now.errors) / seconds
     if rate > limits.port_errors_per_second:
         text = f"port {now.name}: {rate:.1f} errors a second"
-        most = limits.port_errors_per_second
+        error_limit = limits.port_errors_per_second
         yield signal(
-            at, SignalKind.PORT_ERRORS, text, device=now.name, value=rate, limit=most
+            at,
+            SignalKind.PORT_ERRORS,
+            text,
+            device=now.name,
+            value=rate,
+            limit=error_limit,
         )
 
 
@@ -84,8 +89,8 @@ def _port_conditions(
     past: RulePast, port: PortSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
     """One that never was up has no cable."""
-    best = past.ports.get(port.name)
-    if best is None:
+    best_pace = past.ports.get(port.name)
+    if best_pace is None:
         return
     if not port.up:
         yield StandingCondition(
@@ -96,14 +101,17 @@ def _port_conditions(
         )
         return
     pace = port.bits_per_second
-    if pace is not None and pace < best:
-        text = (
-            f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best / 1e9:g}"
-        )
+    if pace is not None and pace < best_pace:
+        text = f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best_pace / 1e9:g}"
         yield StandingCondition(
             key=f"ports/{port.name}/slow",
             signal=signal(
-                at, SignalKind.PORT_SLOW, text, device=port.name, value=pace, limit=best
+                at,
+                SignalKind.PORT_SLOW,
+                text,
+                device=port.name,
+                value=pace,
+                limit=best_pace,
             ),
             lasting_seconds=limits.port_slow_seconds,
         )
@@ -118,9 +126,9 @@ def _disk_conditions(
             key=f"disk/{disk.path}/read-only",
             signal=signal(at, SignalKind.DISK_ERRORS, text, device=disk.path),
         )
-    used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
-    if used > limits.disk_used:
-        text = f"the disk of {disk.path} is {share_text(used)} full"
+    used_share = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
+    if used_share > limits.disk_used:
+        text = f"the disk of {disk.path} is {share_text(used_share)} full"
         yield StandingCondition(
             key=f"disk/{disk.path}/full",
             signal=signal(
@@ -128,7 +136,7 @@ def _disk_conditions(
                 SignalKind.DISK_FULL,
                 text,
                 device=disk.path,
-                value=used,
+                value=used_share,
                 limit=limits.disk_used,
             ),
         )
@@ -137,9 +145,11 @@ def _disk_conditions(
 def silences(sample: NodeSample) -> Iterator[StandingCondition]:
     """Yield sensors that do not respond. A GPU that reports itself has its own
     signal."""
-    each = SENSORS not in sample.silent and any(gpu.silent for gpu in sample.gpus)
+    has_silent_gpu = SENSORS not in sample.silent and any(
+        gpu.silent for gpu in sample.gpus
+    )
     for name in sample.silent:
-        if each and name in NO_GPU:
+        if has_silent_gpu and name in NO_GPU:
             continue
         text = f"{_NAMES.get(name, name + ' does')} not answer"
         yield StandingCondition(

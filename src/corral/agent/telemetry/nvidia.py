@@ -69,15 +69,16 @@ class Nvidia:
             and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS
         ):
             self._opening.begin()
-        for part in self._parts:
-            part.begin()
+        for device_call in self._parts:
+            device_call.begin()
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
         """Return a sample of each GPU, and whether the whole driver is silent."""
         if not self.devices and not self._opened(deadline):
             return (), True
         return tuple(
-            self._sample_device(at, deadline) for at in range(len(self.devices))
+            self._sample_device(device_index, deadline)
+            for device_index in range(len(self.devices))
         ), False
 
     def gone(self) -> bool:
@@ -107,8 +108,8 @@ class Nvidia:
             return False
         self._opened_at, self.devices = time.monotonic(), nvml_devices
         self._parts = [GuardedCall(device.read) for device in nvml_devices]
-        for part in self._parts:
-            part.begin()
+        for device_call in self._parts:
+            device_call.begin()
         if nvml_devices:
             threading.Thread(target=self._follow_xid_events, daemon=True).start()
         return True
@@ -120,8 +121,8 @@ class Nvidia:
             gpu_sample = self._parts[at].end(deadline - time.monotonic())
         except (Lost, DriverGone) as trouble:
             self._hurt_at = self._hurt_at or time.monotonic()
-            lost = isinstance(trouble, Lost)
-            return replace(bare, lost=lost, silent=not lost)
+            is_lost = isinstance(trouble, Lost)
+            return replace(bare, lost=is_lost, silent=not is_lost)
         if gpu_sample is None:
             self._hangs_at = time.monotonic()
         return gpu_sample or replace(bare, silent=True)
@@ -129,16 +130,16 @@ class Nvidia:
     def _follow_xid_events(self) -> None:
         """Tell each XID as it comes. Ends where the driver has no such thing."""
         try:
-            waiting = pynvml.nvmlEventSetCreate()
+            event_set = pynvml.nvmlEventSetCreate()
             for device in self.devices:
-                self._register_events(device, waiting)
+                self._register_events(device, event_set)
         except pynvml.NVMLError as trouble:
             self._say(f"NVML reports no events: {trouble}")
             return
         self._listens = True
         while True:
             try:
-                event = pynvml.nvmlEventSetWait_v2(waiting, WAIT_MILLISECONDS)
+                event = pynvml.nvmlEventSetWait_v2(event_set, WAIT_MILLISECONDS)
             except pynvml.NVMLError as trouble:
                 if trouble.value != pynvml.NVML_ERROR_TIMEOUT:
                     time.sleep(PAUSE_SECONDS)
@@ -157,12 +158,12 @@ class Nvidia:
     def _xid_happening(self, code: int, handle: Any) -> Happening:
         """Return the XID event in the form of the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
-        same = (
+        matching_devices = (
             nvml_device
             for nvml_device in self.devices
             if address == _handle_address(nvml_device)
         )
-        device = next(same, None)
+        device = next(matching_devices, None)
         gpu = None if device is None else device.index
         name = "a GPU" if gpu is None else f"GPU {gpu}"
         recovery = (
@@ -193,8 +194,10 @@ def _handle_address(device: NvmlDevice) -> int | None:
 def _recovery_action(device: NvmlDevice) -> str:
     """The action that the driver names now."""
     with suppress(Lost, DriverGone):
-        named = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
+        action_code = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
         return (
-            RECOVERIES[named] if named is not None and named < len(RECOVERIES) else ""
+            RECOVERIES[action_code]
+            if action_code is not None and action_code < len(RECOVERIES)
+            else ""
         )
     return ""

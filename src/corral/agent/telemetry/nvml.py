@@ -44,11 +44,18 @@ class Traffic:
         if sent is None or received is None:
             return None, None
         now = time.monotonic()
-        last, self._last = self._last, (now, sent, received)
-        if last is None or now <= last[0] or sent < last[1] or received < last[2]:
+        previous_counts, self._last = self._last, (now, sent, received)
+        if (
+            previous_counts is None
+            or now <= previous_counts[0]
+            or sent < previous_counts[1]
+            or received < previous_counts[2]
+        ):
             return None, None
-        seconds = now - last[0]
-        return (sent - last[1]) / seconds, (received - last[2]) / seconds
+        seconds = now - previous_counts[0]
+        return (sent - previous_counts[1]) / seconds, (
+            received - previous_counts[2]
+        ) / seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,9 +93,9 @@ class NvmlDevice:
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
             pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
         )
-        sent, received = self._over_pcie(fields[1], fields[2])
+        pcie_sent_rate, received = self._over_pcie(fields[1], fields[2])
         links = tuple(_kibibytes(field_value) for field_value in fields[3:5])
-        out, back = self._nvlink.rates(*links)
+        nvlink_sent_rate, nvlink_received_rate = self._nvlink.rates(*links)
         active = self._engines.read()
         return GpuSample(
             index=self.index,
@@ -124,11 +131,11 @@ class NvmlDevice:
             pcie_generation_most=ask("MaxPcieLinkGeneration"),
             pcie_width_most=ask("MaxPcieLinkWidth"),
             pcie_replays=ask("PcieReplayCounter"),
-            pcie_sent_bytes_per_second=sent,
+            pcie_sent_bytes_per_second=pcie_sent_rate,
             pcie_received_bytes_per_second=received,
             nvlink_bytes=None if None in links else sum(link or 0 for link in links),
-            nvlink_sent_bytes_per_second=out,
-            nvlink_received_bytes_per_second=back,
+            nvlink_sent_bytes_per_second=nvlink_sent_rate,
+            nvlink_received_bytes_per_second=nvlink_received_rate,
             nvlinks=self._links.read(),
             processes=tuple(self._processes()),
         )
@@ -175,8 +182,10 @@ class NvmlDevice:
         each."""
         if sent is None or received is None:
             kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
-            first, second = (self.asked.ask("PcieThroughput", kind) for kind in kinds)
-            return _kilobytes(first), _kilobytes(second)
+            sent_rate, second = (
+                self.asked.ask("PcieThroughput", kind) for kind in kinds
+            )
+            return _kilobytes(sent_rate), _kilobytes(second)
         return self._pcie.rates(sent, received)
 
     def _processes(self) -> Iterator[GpuProcess]:

@@ -125,14 +125,16 @@ class Pretend:
         """Return it with the shares that its processes have used of each of its
         GPUs."""
         key = (held.job, held.attempt)
-        known_work, many = work.get(key, ProcessWork()), max(1, len(held.gpus))
-        since = (
+        known_work, gpu_count = work.get(key, ProcessWork()), max(1, len(held.gpus))
+        interval_start = (
             self._read_at
             if key in self._cpu_seconds
             else max(held.since, self._read_at)
         )
         cpu_seconds = known_work.cpu_seconds - self._cpu_seconds.get(key, 0.0)
-        use = max(0.0, cpu_seconds) / max(at - since, LEAST_SECONDS) / many
+        use = (
+            max(0.0, cpu_seconds) / max(at - interval_start, LEAST_SECONDS) / gpu_count
+        )
         room = sum(gpu.memory_bytes for gpu in self.gpus if gpu.index in held.gpus)
         memory = known_work.memory_bytes / room if room else 0.0
         return msgspec.structs.replace(
@@ -149,9 +151,9 @@ def sample_of(
     at: float,
 ) -> GpuSample:
     """One GPU at one moment, but for what it has used since it began."""
-    used = min(1.0, sum(held_attempt.use or 0.0 for held_attempt in held))
-    since = min((held_attempt.since for held_attempt in held), default=at)
-    warm = 1 - math.exp(-max(0.0, at - since) / _WARM_UP_SECONDS)
+    used_share = min(1.0, sum(held_attempt.use or 0.0 for held_attempt in held))
+    busy_since = min((held_attempt.since for held_attempt in held), default=at)
+    warm = 1 - math.exp(-max(0.0, at - busy_since) / _WARM_UP_SECONDS)
     limit = float(_LIMIT_WATTS.get(gpu.type, 300))
     room = max(0, gpu.memory_bytes - OWN_MEMORY_BYTES)
     memory = {
@@ -165,21 +167,21 @@ def sample_of(
         uuid=gpu.uuid,
         type=gpu.type,
         pretend=True,
-        utilisation=round(used, 4),
-        memory_utilisation=round(used * 0.6, 4),
-        graphics_active=round(used, 4),
-        tensor_active=round(used * 0.5, 4),
+        utilisation=round(used_share, 4),
+        memory_utilisation=round(used_share * 0.6, 4),
+        graphics_active=round(used_share, 4),
+        tensor_active=round(used_share * 0.5, 4),
         memory_used_bytes=min(
             gpu.memory_bytes, OWN_MEMORY_BYTES + sum(memory.values())
         ),
         memory_total_bytes=gpu.memory_bytes,
-        power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used), 1),
+        power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used_share), 1),
         power_limit_watts=limit,
         temperature_celsius=round(
-            _COOL_CELSIUS + (_HOT_CELSIUS - _COOL_CELSIUS) * used * warm, 1
+            _COOL_CELSIUS + (_HOT_CELSIUS - _COOL_CELSIUS) * used_share * warm, 1
         ),
-        memory_temperature_celsius=round(_COOL_CELSIUS + 50 * used * warm, 1),
-        sm_clock_mhz=_MOST_MHZ - int(150 * used) if held else _LEAST_MHZ,
+        memory_temperature_celsius=round(_COOL_CELSIUS + 50 * used_share * warm, 1),
+        sm_clock_mhz=_MOST_MHZ - int(150 * used_share) if held else _LEAST_MHZ,
         memory_clock_mhz=_MEMORY_MHZ,
         ecc_volatile_corrected=0,
         ecc_volatile_uncorrected=0,

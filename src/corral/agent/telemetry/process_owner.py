@@ -28,13 +28,13 @@ def shims(attempts: Path) -> dict[int, AttemptKey]:
 
 def owner(pid: int, known: Mapping[int, AttemptKey]) -> AttemptKey | None:
     """None: no attempt of this node has it."""
-    at: int | None = pid
+    ancestor_pid: int | None = pid
     for _ in range(DEEPEST):
-        if at is None or at <= 1:
+        if ancestor_pid is None or ancestor_pid <= 1:
             return None
-        if at in known:
-            return known[at]
-        at = parent_of(at)
+        if ancestor_pid in known:
+            return known[ancestor_pid]
+        ancestor_pid = parent_of(ancestor_pid)
     return None
 
 
@@ -48,9 +48,9 @@ def attributed(
     machine does, not as a container."""
     owned_processes = []
     for process in processes:
-        whose = owner(process.pid, known)
-        if whose is None and granted is not None and parent_of(process.pid) is None:
-            whose = granted
-        job, attempt = whose or (None, None)
+        owner_key = owner(process.pid, known)
+        if owner_key is None and granted is not None and parent_of(process.pid) is None:
+            owner_key = granted
+        job, attempt = owner_key or (None, None)
         owned_processes.append(replace(process, job=job, attempt=attempt))
     return tuple(owned_processes)

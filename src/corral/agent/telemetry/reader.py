@@ -86,8 +86,8 @@ class SensorReader:
         started = time.monotonic()
         deadline = started + self.seconds
         self._ports.begin()
-        for each in self._disks.values():
-            each.begin()
+        for disk_call in self._disks.values():
+            disk_call.begin()
         gpus, silent = self._gpus(ask.held, deadline)
         # it names GPUs by their place on the bus, which is known now
         if self._log is not None:
@@ -97,14 +97,14 @@ class SensorReader:
         if found_ports is None:
             silent.append(PORTS)
         silent += [disk_sample.path for disk_sample in disks if disk_sample.silent]
-        used, total = self.machine.memory()
+        used_memory_bytes, total = self.machine.memory()
         seconds = started - self._read_at if self._read_at is not None else 0.0
         self._read_at = started
         sample = NodeSample(
             at=wall(),
             seconds=round(seconds, 3),
             cpu_utilisation=self.machine.cpu.read(),
-            memory_used_bytes=used,
+            memory_used_bytes=used_memory_bytes,
             memory_total_bytes=total,
             pressure_cpu=self.machine.pressure("cpu"),
             pressure_memory=self.machine.pressure("memory"),
@@ -140,14 +140,14 @@ class SensorReader:
         )
         self.source.begin(held, known_shims)
         gpu_samples, silent = self.source.end(deadline)
-        named = (
+        owned_samples = (
             replace(
                 gpu_sample,
                 processes=attributed(gpu_sample.processes, known_shims, granted),
             )
             for gpu_sample in gpu_samples
         )
-        return tuple(named), [GPUS] * silent
+        return tuple(owned_samples), [GPUS] * silent
 
 
 def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:

@@ -42,8 +42,12 @@ class RulePast:
 
     def after(self, sample: NodeSample) -> "RulePast":
         """With what this sample says."""
-        before = {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
-        gpus = tuple(_complete_sample(gpu, before.get(gpu.uuid)) for gpu in sample.gpus)
+        previous_gpus = (
+            {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
+        )
+        gpus = tuple(
+            _complete_sample(gpu, previous_gpus.get(gpu.uuid)) for gpu in sample.gpus
+        )
         ports = dict(self.ports)
         for port in sample.ports:
             if port.up:

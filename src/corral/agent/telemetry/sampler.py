@@ -136,8 +136,8 @@ class Senses:
 
     def _keep(self, memory: RuleMemory, signals: Iterable[Signal]) -> None:
         """Save the memory, and report the signals that the node may report."""
-        part, uuids = is_part(self.settings.node), {}
-        if part:
+        is_node_part, uuids = is_part(self.settings.node), {}
+        if is_node_part:
             signals = [signal for signal in signals if may_tell(signal)]
             uuids = (
                 {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
@@ -145,10 +145,10 @@ class Senses:
         new_signals = tuple(
             self._with_attempts(_add_gpu_uuid(signal, uuids)) for signal in signals
         )
-        waiting = {
+        waiting_signals = {
             key: self._with_attempts(signal) for key, signal in memory.waiting.items()
         }
-        self.notebook.take(replace(memory, waiting=waiting), new_signals)
+        self.notebook.take(replace(memory, waiting=waiting_signals), new_signals)
         if new_signals:
             self._wake()
 
@@ -156,15 +156,15 @@ class Senses:
         if self.attempts is None:
             return
         launches = self.attempts.launches
-        for seen in self.attempts.seen():
-            launch = launches.get(seen.key)
-            if launch is not None and seen.phase in RUNNING:
+        for seen_attempt in self.attempts.seen():
+            launch = launches.get(seen_attempt.key)
+            if launch is not None and seen_attempt.phase in RUNNING:
                 env = dict(launch.env)
                 yield HeldAttempt(
-                    job=seen.key[0],
-                    attempt=seen.key[1],
+                    job=seen_attempt.key[0],
+                    attempt=seen_attempt.key[1],
                     gpus=self._gpus(launch),
-                    since=seen.started_at or 0.0,
+                    since=seen_attempt.started_at or 0.0,
                     use=_parse_share(env.get(USE)),
                     memory=_parse_share(env.get(MEMORY)),
                 )
@@ -190,7 +190,9 @@ class Senses:
         return (
             gpus
             if numbers is None
-            else tuple(numbers[at] for at in gpus if at < len(numbers))
+            else tuple(
+                numbers[gpu_index] for gpu_index in gpus if gpu_index < len(numbers)
+            )
         )
 
     def _silent(self) -> NodeSample:

@@ -104,14 +104,15 @@ class Notebook:
         page = _Page(
             boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory
         )
-        fresh = self.file.with_name(f".{self.file.name}")
+        temporary_file = self.file.with_name(f".{self.file.name}")
         try:
             with os.fdopen(
-                os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+                os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+                "wb",
             ) as to:
                 to.write(msgspec.json.encode(page))
                 to.flush()
                 os.fsync(to.fileno())
-            fresh.rename(self.file)
+            temporary_file.rename(self.file)
         except OSError as trouble:
             log.warning("%s cannot be written: %s", self.file, trouble)

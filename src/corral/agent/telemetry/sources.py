@@ -100,12 +100,14 @@ class PretendGpus:
     ) -> None:
         ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
         work = {key: work_below(shim) for shim, key in shims.items()}
-        at = wall()
+        sampled_at = wall()
         try:
-            self._newest = self.model.read(held, ranks, at, faults(self.faults), work)
+            self._newest = self.model.read(
+                held, ranks, sampled_at, faults(self.faults), work
+            )
         except ValueError as wrong:
             print(f"{self.faults} is passed over: {wrong}", file=sys.stderr, flush=True)
-            self._newest = self.model.read(held, ranks, at, {}, work)
+            self._newest = self.model.read(held, ranks, sampled_at, {}, work)
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
         return self._newest, False

@@ -33,8 +33,8 @@ def wants_open_metrics(accept: str) -> bool:
         for media_range in ranges
         if media_range.name == OPEN_TYPE and media_range.version in OPEN_VERSIONS
     ]
-    wanted = max(qualities, default=0.0)
-    return wanted > 0 and wanted >= _text_quality(ranges)
+    open_quality = max(qualities, default=0.0)
+    return open_quality > 0 and open_quality >= _text_quality(ranges)
 
 
 def _text_quality(ranges: list[MediaRange]) -> float:
@@ -49,7 +49,7 @@ def _text_quality(ranges: list[MediaRange]) -> float:
 
 def _media_ranges(accept: str) -> Iterator[MediaRange]:
     for entry in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in entry.split(";"))
+        name, *parameters = (field_text.strip() for field_text in entry.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)
         yield MediaRange(
             name,

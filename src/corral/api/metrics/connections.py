@@ -19,7 +19,7 @@ def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
         [(("proven",), proven), (("unproven",), table.unproven)],
         labels=("kind",),
     )
-    refused = [((why.value,), table.refused[why]) for why in ClosedReason]
+    refused = [((reason.value,), table.refused[reason]) for reason in ClosedReason]
     yield counter(
         "corral_connections_refused",
         "Connections closed by a limit, before or during authentication.",

@@ -25,15 +25,17 @@ def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int
         job = world.jobs.get(allocation.job)
         if job is not None:
             names = (str(job.id), str(job.owner)) if seen(job) else (HIDDEN, HIDDEN)
-            who = (*names, str(job.spec.queue))
+            holder_labels = (*names, str(job.spec.queue))
             for index in allocation.seat.gpus:
-                holder_rows.setdefault((allocation.seat.node, index), []).append(who)
-    return {key: _labels_of(who) for key, who in holder_rows.items()}
+                holder_rows.setdefault((allocation.seat.node, index), []).append(
+                    holder_labels
+                )
+    return {key: _labels_of(label_rows) for key, label_rows in holder_rows.items()}
 
 
 def _labels_of(who: list[tuple[str, str, str]]) -> str:
     job, user, queue = (
-        ",".join(dict.fromkeys(parts)) for parts in zip(*who, strict=True)
+        ",".join(dict.fromkeys(label_values)) for label_values in zip(*who, strict=True)
     )
     return f',job="{escaped(job)}",user="{escaped(user)}",queue="{escaped(queue)}"'
 

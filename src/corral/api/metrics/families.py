@@ -99,10 +99,10 @@ def _build_samples(
 
 
 def _format_sample(name: str, one: Sample) -> str:
-    words = ",".join(
+    label_pairs = ",".join(
         f'{label}="{escaped(value)}"' for label, value in sorted(one.labels.items())
     )
-    labels = f"{{{words}}}" if words else ""
+    labels = f"{{{label_pairs}}}" if label_pairs else ""
     return f"{name}{one.suffix}{labels} {_format_number(one.value)}\n"
 
 

@@ -41,10 +41,12 @@ def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFam
 def _gpu_second_rows(
     amounts: Mapping[QueueName, UsageAmounts], kinds: Mapping[str, str]
 ) -> Iterator[tuple[tuple[str, ...], float]]:
-    at = {kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()}
+    column_by_kind = {
+        kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()
+    }
     for queue, amount in amounts.items():
-        for kind, place in at.items():
-            yield (str(queue), kind), amount[place]
+        for kind, column_index in column_by_kind.items():
+            yield (str(queue), kind), amount[column_index]
 
 
 def goodput(report: UsageReport) -> Iterator[MetricFamily]:
@@ -55,22 +57,24 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
         for row in report.rows
         if (share := _useful_share(row.amounts)) >= 0
     ]
-    whole = [((), share)] if (share := _useful_share(report.total)) >= 0 else []
+    cluster_samples = (
+        [((), share)] if (share := _useful_share(report.total)) >= 0 else []
+    )
     about = "Share of the GPU-hours held since yesterday (UTC) that was useful"
-    yield gauge("corral_goodput_ratio", f"{about}.", whole)
+    yield gauge("corral_goodput_ratio", f"{about}.", cluster_samples)
     yield gauge("corral_queue_goodput_ratio", f"{about}.", rows, ("queue",))
     spent = [
         ((row.name, kind), getattr(row.amounts, f"{name}_gpu_seconds"))
         for row in report.rows
         for kind, name in CAME_OF.items()
     ]
-    others = [
+    other_rows = [
         ((row.name, "other"), other_gpu_seconds(row.amounts)) for row in report.rows
     ]
     yield gauge(
         "corral_queue_recent_gpu_seconds",
         "Held since yesterday (UTC), by what came of it, with what runs now.",
-        [*spent, *others],
+        [*spent, *other_rows],
         ("queue", "kind"),
     )
 

@@ -66,11 +66,11 @@ class HeadSeries:
             [((), len(control.warnings()))],
         )
         if self._disk is not None:
-            free, total = self._disk
+            free_bytes, total = self._disk
             yield gauge(
                 "corral_head_disk_free_bytes",
                 "Of the cluster's directory.",
-                [((), free)],
+                [((), free_bytes)],
             )
             yield gauge(
                 "corral_head_disk_bytes", "Of the cluster's directory.", [((), total)]
@@ -129,7 +129,7 @@ def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
         ((name, budget_row.unit), budget_row.amount) for name, budget_row in budgets
     ]
     yield gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
-    ends = [
+    run_out_times = [
         ((name,), budget_row.runs_out_at)
         for name, budget_row in budgets
         if budget_row.runs_out_at is not None
@@ -137,7 +137,7 @@ def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
     yield gauge(
         "corral_queue_budget_runs_out_timestamp_seconds",
         "When it is spent if what is held is held on.",
-        ends,
+        run_out_times,
         labels=("queue",),
     )
 
@@ -177,10 +177,12 @@ def _counter_families(control: Control) -> Iterator[MetricFamily]:
     yield counter(
         "corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue
     )
-    ended = [
+    ended_counts = [
         ((str(queue), state.value), n) for (queue, state), n in counts.ended.items()
     ]
-    yield counter("corral_jobs_ended", "Jobs that are over.", ended, ("queue", "state"))
+    yield counter(
+        "corral_jobs_ended", "Jobs that are over.", ended_counts, ("queue", "state")
+    )
     starts = [((str(queue),), n) for queue, n in counts.starts.items()]
     yield counter(
         "corral_attempts_started", "Attempts that were placed.", starts, by_queue
@@ -191,9 +193,12 @@ def _counter_families(control: Control) -> Iterator[MetricFamily]:
     yield counter(
         "corral_interruptions", "By the kind of their receipt.", kinds, ("kind",)
     )
-    lost = [((kind,), n) for kind, n in counts.lost_gpu_seconds.items()]
+    lost_seconds = [((kind,), n) for kind, n in counts.lost_gpu_seconds.items()]
     yield counter(
-        "corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",)
+        "corral_lost_gpu_seconds",
+        "Work lost by interruptions.",
+        lost_seconds,
+        ("kind",),
     )
     yield from _signal_counts(control)
     yield from _checkpoint_counts(counts)

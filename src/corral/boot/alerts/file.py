@@ -47,12 +47,14 @@ class AlertFiles:
                 rules=alert_file.rules.domain, receivers=receivers
             )
         except (CorralError, ValueError) as error:
-            why = str(error).partition("\n")[0]
-            log.warning("alerts_not_read", error=why)
-            before = self._asked
-            warning = f"alerts.yaml is not used as it is: {why}"
+            reason = str(error).partition("\n")[0]
+            log.warning("alerts_not_read", error=reason)
+            previous_settings = self._asked
+            warning = f"alerts.yaml is not used as it is: {reason}"
             self._asked = AlertSettings(
-                rules=before.rules, receivers=before.receivers, trouble=warning
+                rules=previous_settings.rules,
+                receivers=previous_settings.receivers,
+                trouble=warning,
             )
 
 

@@ -46,8 +46,10 @@ def title_of(notice: Notification, cluster: str) -> str:
         return f"Corral {cluster}: test"
     if not notice.alerts:
         return f"Corral {cluster}: over"
-    first, more = notice.alerts[0], len(notice.alerts) - 1
-    return f"Corral {cluster}: {first.text}" + (f" and {more} more" if more else "")
+    first_alert, remaining_count = notice.alerts[0], len(notice.alerts) - 1
+    return f"Corral {cluster}: {first_alert.text}" + (
+        f" and {remaining_count} more" if remaining_count else ""
+    )
 
 
 def body_of(notice: Notification) -> str:

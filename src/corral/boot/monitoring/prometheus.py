@@ -115,7 +115,7 @@ class Prometheus:
         if program is None:
             log.error("prometheus_not_installed")
             return
-        words = [
+        command = [
             program,
             f"--config.file={self.folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self.folder / 'data'}",
@@ -125,7 +125,7 @@ class Prometheus:
             f"--web.config.file={self._web_file}",
         ]
         try:
-            pid = spawn(words, dict(os.environ), self.folder / "prometheus.log")
+            pid = spawn(command, dict(os.environ), self.folder / "prometheus.log")
         except OSError as error:  # the head does without
             log.error("prometheus_not_started", error=str(error))
             return

@@ -52,19 +52,23 @@ def _show_rows(
     longest = max(map(len, (*names, title)), default=0)
     wide = max(LEAST, min(WIDEST, width - longest - BESIDE))
     now = "LAST" if picture.is_over else "NOW"
-    made: Table = table(
+    curve_table: Table = table(
         title, now, "MIN", "MEAN", "MAX", _OVER_TIME, right=(now, "MIN", "MEAN", "MAX")
     )
     for name, row in zip(names, rows, strict=True):
-        low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
+        lower_bound, upper_bound = (0.0, 1.0) if row.unit == "share" else (None, None)
         numbers = (
             value_text(number, row.unit)
             for number in (row.last, row.low, row.mean, row.high)
         )
-        made.add_row(name, *numbers, sparkline(row.values, wide, low=low, high=high))
+        curve_table.add_row(
+            name,
+            *numbers,
+            sparkline(row.values, wide, low=lower_bound, high=upper_bound),
+        )
     # neither it nor a curve is folded
-    made.columns[-1].min_width = max(len(_OVER_TIME), wide)
-    show_table(made)
+    curve_table.columns[-1].min_width = max(len(_OVER_TIME), wide)
+    show_table(curve_table)
 
 
 def _is_of_gpus(row: CurveRow) -> bool:
@@ -109,12 +113,12 @@ def print_csv(picture: Picture, out: TextIO | None = None) -> None:
     rows = (*picture.rows, *picture.gpus)
     heads = (f"{row.name} ({row.unit})" if row.unit else row.name for row in rows)
     writer.writerow(["at", *heads])
-    for at, *values in zip(
+    for time_seconds, *values in zip(
         picture.grid.times, *(row.values for row in rows), strict=True
     ):
         writer.writerow(
             [
-                f"{at:.3f}",
+                f"{time_seconds:.3f}",
                 *("" if value is None else f"{value:.10g}" for value in values),
             ]
         )

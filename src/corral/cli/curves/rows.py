@@ -140,34 +140,37 @@ class Grid:
     @property
     def times(self) -> list[float]:
         """Return where the cells begin."""
-        return [self.since + self.step * at for at in range(self.cells)]
+        return [self.since + self.step * cell_index for cell_index in range(self.cells)]
 
     def row(self, points: Points) -> tuple[Value, ...]:
         """The mean of each cell. A cell without a moment has the value before it, for
         as long as the next one may take."""
         cells: list[list[float]] = [[] for _ in range(self.cells)]
-        for at, value in points:
-            if self.since <= at <= self.until:
-                cells[min(self.cells - 1, int((at - self.since) / self.step))].append(
-                    value
-                )
+        for point_time, value in points:
+            if self.since <= point_time <= self.until:
+                cells[
+                    min(self.cells - 1, int((point_time - self.since) / self.step))
+                ].append(value)
         holds = int(_sample_interval(points) * HELD_STEPS / self.step)
         values: list[Value] = []
-        last: Value = None
+        last_mean: Value = None
         unknown_for = 0
         for cell in cells:
             if cell:
-                last, unknown_for = sum(cell) / len(cell), 0
+                last_mean, unknown_for = sum(cell) / len(cell), 0
             else:
                 unknown_for += 1
-            values.append(last if unknown_for <= holds else None)
+            values.append(last_mean if unknown_for <= holds else None)
         return tuple(values)
 
 
 def _sample_interval(points: Points) -> float:
     """Seconds between two moments, most often."""
-    moments = sorted({at for at, _ in points})
-    gaps = [later - at for at, later in zip(moments, moments[1:], strict=False)]
+    moments = sorted({point_time for point_time, _ in points})
+    gaps = [
+        later - start_time
+        for start_time, later in zip(moments, moments[1:], strict=False)
+    ]
     return median(gaps) if gaps else STEP_SECONDS
 
 
@@ -202,8 +205,8 @@ class Gathered:
         _, _, node = series.key.partition("node:")
         for name, values in series.fields.items():
             points = [
-                (at, value)
-                for at, value in zip(series.times, values, strict=True)
+                (point_time, value)
+                for point_time, value in zip(series.times, values, strict=True)
                 if value is not None
             ]
             # a job logs what names it likes
@@ -226,21 +229,26 @@ def job_asks(
 
     The GPU series cover at most `nodes` nodes per attempt, while the job held the GPUs.
     """
-    asks = [SeriesQuery(key=f"job:{job.id}", since=since, until=until)]
+    series_queries = [SeriesQuery(key=f"job:{job.id}", since=since, until=until)]
     for attempt in job.attempts:
-        first = max(since, attempt.placed_at)
-        last = until if attempt.ended_at is None else min(until, attempt.ended_at)
+        span_start = max(since, attempt.placed_at)
+        span_end = until if attempt.ended_at is None else min(until, attempt.ended_at)
         for seat in attempt.seats[:nodes]:
-            if seat.gpus and first < last:
+            if seat.gpus and span_start < span_end:
                 fields = tuple(
-                    f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS
+                    f"gpu{gpu_index}.{name}"
+                    for gpu_index in seat.gpus
+                    for name in GPU_FIELDS
                 )
-                asks.append(
+                series_queries.append(
                     SeriesQuery(
-                        key=f"node:{seat.node}", since=first, until=last, fields=fields
+                        key=f"node:{seat.node}",
+                        since=span_start,
+                        until=span_end,
+                        fields=fields,
                     )
                 )
-    return asks
+    return series_queries
 
 
 def job_picture(
@@ -338,7 +346,9 @@ def rises(points: Points) -> Points:
     """Return the rate per second of a counter; nothing where it restarted."""
     line = sorted(points)
     return [
-        (later, (more - less) / (later - at))
-        for (at, less), (later, more) in zip(line, line[1:], strict=False)
-        if later > at and more >= less
+        (later, (later_count - less) / (later - earlier_time))
+        for (earlier_time, less), (later, later_count) in zip(
+            line, line[1:], strict=False
+        )
+        if later > earlier_time and later_count >= less
     ]

@@ -35,8 +35,8 @@ def sparkline(
 
 
 def _block_character(value: float, low: float, high: float) -> str:
-    part = (value - low) / (high - low) if high > low else 0.0
-    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(part * len(BLOCKS))))]
+    scale_fraction = (value - low) / (high - low) if high > low else 0.0
+    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(scale_fraction * len(BLOCKS))))]
 
 
 def narrowed(values: Sequence[Value], width: int) -> list[Value]:
@@ -51,9 +51,10 @@ def narrowed(values: Sequence[Value], width: int) -> list[Value]:
     count = len(values)
     if count <= width:
         return list(values)
-    edges = [count * at // width for at in range(width + 1)]
+    edges = [count * edge_index // width for edge_index in range(width + 1)]
     return [
-        mean(values[first:last]) for first, last in zip(edges, edges[1:], strict=False)
+        mean(values[start_index:end_index])
+        for start_index, end_index in zip(edges, edges[1:], strict=False)
     ]
 
 

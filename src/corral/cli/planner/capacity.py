@@ -96,8 +96,8 @@ def capacity(
         node_gpus: GPUs of a node.
         horizon_days: Days to forecast.
     """
-    runs, how, shown = by_hand or ByHand(), replayed or Replayed(), out or Out()
-    shown.apart_from(history)
+    runs, how, output = by_hand or ByHand(), replayed or Replayed(), out or Out()
+    output.apart_from(history)
     ahead = [] if horizon_days is None else ["--horizon-days"]
     if history is None and not own:
         _refuse_options(
@@ -105,29 +105,31 @@ def capacity(
             "needs a history: runs by hand have no past",
             OTHERWISE,
         )
-        shown.show(_simple_capacity_report(runs, node_gpus))
+        output.show(_simple_capacity_report(runs, node_gpus))
         return
     _check_history_options(runs, how)
     from corral.plan.capacity.plan import CapacityRequest
     from corral.plan.capacity.plan import capacity as found_of
     from corral.plan.capacity.report import report
 
-    with progress("reading the history", shown=not shown.json) as at:
-        trace, here = _load_history(history, own=own, dir=dir)
-        at.doing = f"forecasting the demand of {len(trace.workload.submits):,} jobs"
+    with progress("reading the history", shown=not output.json) as work_progress:
+        trace, node_gpu_counts = _load_history(history, own=own, dir=dir)
+        work_progress.doing = (
+            f"forecasting the demand of {len(trace.workload.submits):,} jobs"
+        )
         request = CapacityRequest(
             work=trace.workload,
             node_gpus=node_gpus,
             horizon_days=horizon_days,
             target=_parse_wait_target(how.wait, how.share),
-            play=_make_replay_function(how.policy, at)
+            play=_make_replay_function(how.policy, work_progress)
             if how.wait is not None
             else None,
             growth=how.growth,
-            gpus_now=sum(here) or None,
+            gpus_now=sum(node_gpu_counts) or None,
         )
         answer = found_of(request)
-    shown.show(report(answer))
+    output.show(report(answer))
 
 
 def _check_history_options(runs: ByHand, how: Replayed) -> None:
@@ -172,13 +174,13 @@ def _simple_capacity_report(runs: ByHand, node_gpus: int) -> "PlannerReport":
 
     hours, number, gpus = runs.run_hours, runs.runs, runs.run_gpus
     if hours is None or number is None or gpus is None:
-        wanted = {"--run-hours": hours, "--runs": number, "--run-gpus": gpus}
-        missing = [name for name, value in wanted.items() if value is None]
-        what = f"{' and '.join(missing)} must be given, too"
+        option_values = {"--run-hours": hours, "--runs": number, "--run-gpus": gpus}
+        missing = [name for name, value in option_values.items() if value is None]
+        message = f"{' and '.join(missing)} must be given, too"
         if not _given_option_names(runs):
-            what = "nothing says what will be needed"
+            message = "nothing says what will be needed"
         raise Usage(
-            what,
+            message,
             hint="for example --run-hours 20 --runs 30 --run-gpus 16, " + OTHERWISE,
         )
     need = SimpleNeed(
@@ -198,12 +200,12 @@ def _load_history(
     from corral.traces.traces import read_trace
 
     if own:
-        trace, (here, _) = of_log(history, None, None, own=True, dir=dir)
+        trace, (node_gpu_counts, _) = of_log(history, None, None, own=True, dir=dir)
     else:
-        trace, here = read_trace(history or Path()), []
+        trace, node_gpu_counts = read_trace(history or Path()), []
     if trace.skipped:
         note(f"{trace.skipped} rows have no GPUs or never ended: they are not counted")
-    return trace, here
+    return trace, node_gpu_counts
 
 
 def _parse_wait_target(wait: str | None, share: float) -> "WaitTarget | None":
@@ -224,7 +226,9 @@ def _make_replay_function(policy: str, at: WorkProgress) -> "Play":
     from corral.replay import compiles_first, replay
     from corral.traces.policies import chosen
 
-    (named,) = chosen([policy] if policy else [], None, RESTART_SECONDS).values()
+    (replay_policy,) = chosen(
+        [policy] if policy else [], None, RESTART_SECONDS
+    ).values()
     compiling = ""
     if compiles_first():
         note("compiling once (about a minute); the next replays begin at once")
@@ -237,7 +241,7 @@ def _make_replay_function(policy: str, at: WorkProgress) -> "Play":
             f"{_format_node_count(len(nodes))}"
         )
         compiling = ""
-        return replay(work, nodes, named)
+        return replay(work, nodes, replay_policy)
 
     return play
 

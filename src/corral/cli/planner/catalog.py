@@ -52,8 +52,10 @@ def catalog(
             for known_subject in facts_by_subject:
                 say(known_subject)
         return
-    word = "GPU" if kind == "gpus" else kind.removesuffix("s")
-    facts = subject(word, name, facts_by_subject, *_name_aliases(kind), listed=kind)
+    kind_label = "GPU" if kind == "gpus" else kind.removesuffix("s")
+    facts = subject(
+        kind_label, name, facts_by_subject, *_name_aliases(kind), listed=kind
+    )
     if json:
         print_json({"facts": [_fact_fields(fact) for fact in facts.values()]})
     else:
@@ -61,7 +63,14 @@ def catalog(
 
 
 def _table_display_name(file: str) -> str:
-    return next((word for word, file_name in TABLES.items() if file_name == file), file)
+    return next(
+        (
+            display_name
+            for display_name, file_name in TABLES.items()
+            if file_name == file
+        ),
+        file,
+    )
 
 
 def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
@@ -101,21 +110,21 @@ def _fact_fields(fact: "Fact") -> dict[str, str]:
 
 
 def _show_counts(kinds: dict[str, int]) -> None:
-    shown = table("kind", "entries", right=("entries",))
+    count_table = table("kind", "entries", right=("entries",))
     for kind, count in kinds.items():
-        shown.add_row(kind, str(count))
-    show_table(shown)
+        count_table.add_row(kind, str(count))
+    show_table(count_table)
 
 
 def _show_facts(facts: "Mapping[str, Fact]") -> None:
-    shown = table("quantity", "value", "unit", "date", "source", right=("value",))
+    fact_table = table("quantity", "value", "unit", "date", "source", right=("value",))
     for fact in facts.values():
         if fact.quantity == "aliases":  # as long as a table is wide
             continue
         unit = "" if fact.unit == "text" else fact.unit
-        shown.add_row(
+        fact_table.add_row(
             fact.quantity, fact.value, unit, fact.date.isoformat(), fact.source
         )
-    show_table(shown)
+    show_table(fact_table)
     if "aliases" in facts:
         say(f"also: {', '.join(facts['aliases'].value.split(';'))}")

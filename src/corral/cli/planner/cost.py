@@ -70,9 +70,11 @@ def cost(
     from corral.plan.cost.hybrid import peak_and_use
 
     demand_pairs = number_pairs(demand or (), "--demand")
-    most, use = peak_and_use(demand_pairs) if demand_pairs else (USUAL_GPUS, USUAL_USE)
+    peak_gpus, use = (
+        peak_and_use(demand_pairs) if demand_pairs else (USUAL_GPUS, USUAL_USE)
+    )
     request = CostRequest(
-        gpus=most if gpus is None else gpus,
+        gpus=peak_gpus if gpus is None else gpus,
         gpu=gpu,
         years=years,
         utilisation=use if utilisation is None else utilisation,
@@ -93,5 +95,5 @@ def _show_cost(request: "CostRequest", prices: Path | None, out: Out) -> None:
     from corral.plan.cost.plan import cost as found_of
     from corral.plan.cost.report import report
 
-    shown = out.apart_from(prices)
-    shown.show(report(found_of(request, read_prices_of(prices))))
+    report_output = out.apart_from(prices)
+    report_output.show(report(found_of(request, read_prices_of(prices))))

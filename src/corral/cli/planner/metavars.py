@@ -63,12 +63,16 @@ def with_metavars(command: Command) -> Command:
     """Name the value of each field of the command's parameter `request` in `--help`."""
     request, *parameters = get_args(command.__annotations__["request"])
     hints = get_type_hints(request, include_extras=True)
-    named = {
+    annotated_fields = {
         name: Annotated[hint, Parameter(metavar=REQUEST_METAVARS[name])]
         for name, hint in hints.items()
         if name in REQUEST_METAVARS
     }
-    body = {"__annotations__": named, "__doc__": request.__doc__, "__slots__": ()}
+    body = {
+        "__annotations__": annotated_fields,
+        "__doc__": request.__doc__,
+        "__slots__": (),
+    }
     command.__annotations__["request"] = Annotated[
         type(request.__name__, (request,), body), *parameters
     ]

@@ -28,8 +28,8 @@ def with_config(request: Request) -> Request:
         return request
     text = read_text(file, "a model's config", hint=HINT)
     _check_json_object(text, file)
-    made: Request = replace(request, model=text)
-    return made
+    resolved_request: Request = replace(request, model=text)
+    return resolved_request
 
 
 def _find_config_file(said: str) -> Path | None:
@@ -56,9 +56,9 @@ def _check_json_object(text: str, file: Path) -> None:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
+        error_position = f"line {error.lineno}, column {error.colno}"
         raise FileUnreadable(
-            f"{file} is no JSON: {where}: {error.msg}", hint=HINT
+            f"{file} is no JSON: {error_position}: {error.msg}", hint=HINT
         ) from error
     except (ValueError, RecursionError) as error:
         raise FileUnreadable(

@@ -71,9 +71,9 @@ def show_report(report: "PlannerReport") -> None:
     if report.answers:
         say()
     show_pairs((answer.name, _format_answer(answer)) for answer in report.answers)
-    for shown in report.tables:
+    for report_table in report.tables:
         say()
-        _show_table(shown)
+        _show_table(report_table)
     for head, lines in (("assumed", report.assumed), ("sources", report.sources)):
         if lines:
             say()
@@ -96,16 +96,16 @@ def _show_table(shown: "ReportTable") -> None:
     if shown.title:
         say(Text(shown.title, style="bold"))
     heads = [column_text(column) for column in shown.columns]
-    made = _build_table(shown, heads)
-    if not fits(made):  # units then stand below the names
-        made = _build_table(
+    rich_table = _build_table(shown, heads)
+    if not fits(rich_table):  # units then stand below the names
+        rich_table = _build_table(
             shown,
             [
                 f"{table_column.name}\n{table_column.unit}"
                 for table_column in shown.columns
             ],
         )
-    show_table(made)
+    show_table(rich_table)
     if shown.note:
         say(shown.note)
 
@@ -115,10 +115,10 @@ def _build_table(shown: "ReportTable", heads: list[str]) -> "Rows":
 
     numbers = [
         head
-        for at, head in enumerate(heads)
-        if not any(isinstance(row[at], str) for row in shown.rows)
+        for column_index, head in enumerate(heads)
+        if not any(isinstance(row[column_index], str) for row in shown.rows)
     ]
-    made = table(*heads, right=numbers)
+    rich_table = table(*heads, right=numbers)
     for row in shown.rows:
-        made.add_row(*(cell_text(cell) for cell in row))
-    return made
+        rich_table.add_row(*(cell_text(cell) for cell in row))
+    return rich_table

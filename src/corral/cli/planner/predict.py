@@ -44,18 +44,27 @@ def predict(
     predict_row = predictor(kind)
     check_writable(out)
     check_apart(out, [table])
-    read = read_rows(table)
-    check_columns(kind, read.columns)
-    answers = [_predict_row_values(row, predict_row) for row in read.rows]
-    fresh = [*PREDICTED[kind], "refused", "assumed"]
+    csv_rows = read_rows(table)
+    check_columns(kind, csv_rows.columns)
+    answers = [_predict_row_values(row, predict_row) for row in csv_rows.rows]
+    added_columns = [*PREDICTED[kind], "refused", "assumed"]
     write_rows(
-        out, [*(name for name in read.columns if name not in fresh), *fresh], answers
+        out,
+        [
+            *(name for name in csv_rows.columns if name not in added_columns),
+            *added_columns,
+        ],
+        answers,
     )
     refused = [row["refused"] for row in answers if row["refused"]]
     if json:
-        print_json({"rows": len(read.rows), "refused": len(refused), "out": str(out)})
+        print_json(
+            {"rows": len(csv_rows.rows), "refused": len(refused), "out": str(out)}
+        )
         return
-    say(f"{len(read.rows) - len(refused)} of {len(read.rows)} rows predicted: {out}")
+    say(
+        f"{len(csv_rows.rows) - len(refused)} of {len(csv_rows.rows)} rows predicted: {out}"
+    )
     for reason in sorted(set(refused)):
         note(f"{refused.count(reason)} refused: {reason}")
 
@@ -75,10 +84,10 @@ def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
     from corral.plan.validation.table_errors import judged
 
     predictor(kind)  # an unknown kind is refused before a file is read
-    shown = (out or Out()).apart_from(table)
-    read = read_rows(table)
-    check_columns(kind, read.columns, measured=True)
-    shown.show(judged(kind, read.rows, title=f"{kind}: {table}"))
+    report_output = (out or Out()).apart_from(table)
+    csv_rows = read_rows(table)
+    check_columns(kind, csv_rows.columns, measured=True)
+    report_output.show(judged(kind, csv_rows.rows, title=f"{kind}: {table}"))
 
 
 def _predict_row_values(row: "Row", predict: "Predict") -> dict[str, Any]:

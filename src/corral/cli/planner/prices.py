@@ -82,7 +82,7 @@ def prices(
 
 def _print_prices(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
     if rents:
-        shown = table(
+        price_table = table(
             "gpu",
             "cloud",
             "kind",
@@ -93,18 +93,20 @@ def _print_prices(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> N
         )
         for row in rents:
             usd = f"{row['usd_per_gpu_hour']:.2f}"
-            shown.add_row(
+            price_table.add_row(
                 row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"]
             )
-        show_table(shown)
+        show_table(price_table)
     if sales:
         if rents:
             say()
-        shown = table("gpu", "to buy", "USD", "date", "source", right=("USD",))
+        price_table = table("gpu", "to buy", "USD", "date", "source", right=("USD",))
         for row in sales:
             usd = f"{row['usd']:,.0f}"
-            shown.add_row(row["gpu"], row["what"], usd, row["date"], row["source"])
-        show_table(shown)
+            price_table.add_row(
+                row["gpu"], row["what"], usd, row["date"], row["source"]
+            )
+        show_table(price_table)
 
 
 def _show_list(listed: "PriceList", only: str | None) -> None:
@@ -212,7 +214,7 @@ def cheapest(
     """
     from corral.catalog.devices import device
 
-    best: dict[tuple[str, str], float] = {}
+    lowest_prices: dict[tuple[str, str], float] = {}
     unknown: set[str] = set()
     for offer in offers:
         if not offer.gpu_count or not offer.price:
@@ -230,8 +232,8 @@ def cheapest(
             continue
         key = (f"{offer.provider}:{device_name}", "spot" if offer.spot else "on_demand")
         usd = float(offer.price) / offer.gpu_count
-        best[key] = min(usd, best.get(key, usd))
+        lowest_prices[key] = min(usd, lowest_prices.get(key, usd))
     if unknown:
         note(f"not in the catalog, and left out: {', '.join(sorted(unknown))}")
-    for (subject, kind), usd in sorted(best.items()):
+    for (subject, kind), usd in sorted(lowest_prices.items()):
         yield subject, kind, usd

@@ -27,5 +27,5 @@ def serve(
     Args:
         prices: Your own price list; its form: corral plan prices --help.
     """
-    shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
-    shown.show(report(plan_serve(with_config(request), listed=listed)))
+    report_output, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
+    report_output.show(report(plan_serve(with_config(request), listed=listed)))

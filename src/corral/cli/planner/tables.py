@@ -31,16 +31,16 @@ def read_rows(path: Path) -> CsvRows:
     """Raises: NotFound, FileUnreadable, TableInvalid."""
     text = read_text(path, "a table", hint=HINT)
     try:
-        read = csv.DictReader(StringIO(text, newline=""), strict=True)
-        columns = read.fieldnames = tuple(
-            name.strip() for name in read.fieldnames or ()
+        reader = csv.DictReader(StringIO(text, newline=""), strict=True)
+        columns = reader.fieldnames = tuple(
+            name.strip() for name in reader.fieldnames or ()
         )
         twice = sorted({name for name in columns if columns.count(name) > 1})
         if not columns or twice:
-            what = f"has a column {twice[0]!r} twice" if twice else "is empty"
-            raise TableInvalid(f"{path} {what}", hint=HINT)
+            problem_text = f"has a column {twice[0]!r} twice" if twice else "is empty"
+            raise TableInvalid(f"{path} {problem_text}", hint=HINT)
         return CsvRows(
-            columns=columns, rows=tuple(_check_row_cells(row, path) for row in read)
+            columns=columns, rows=tuple(_check_row_cells(row, path) for row in reader)
         )
     except csv.Error as error:
         raise TableInvalid(

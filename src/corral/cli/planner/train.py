@@ -26,5 +26,5 @@ def train(
     Args:
         prices: Your own price list; its form: corral plan prices --help.
     """
-    shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
-    shown.show(answer(with_config(request), listed=listed))
+    report_output, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
+    report_output.show(answer(with_config(request), listed=listed))

@@ -48,9 +48,9 @@ def main(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except SlurmRefusal as wrong:
-        before = "" if wrong.before is None else f"{name}: {wrong.before}"
+        line_prefix = "" if wrong.before is None else f"{name}: {wrong.before}"
         for line in wrong.lines:
-            print(before + line, file=sys.stderr)
+            print(line_prefix + line, file=sys.stderr)
         if wrong.hint:
             print(wrong.hint, file=sys.stderr)
         return wrong.code

@@ -67,11 +67,11 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
     Raises: SlurmRefusal.
     """
     cells: list[Cell] = []
-    for part in text.split(","):
-        match = _LONG.fullmatch(part.strip())
+    for cell_text in text.split(","):
+        match = _LONG.fullmatch(cell_text.strip())
         field = names.get(match.group(1).lower().replace("-", "")) if match else None
         if match is None or field is None:
-            raise SlurmRefusal(f"Invalid job format specification: {part}")
+            raise SlurmRefusal(f"Invalid job format specification: {cell_text}")
         width = int(match.group(3) or 20)
         cells.append(Cell(field=field, width=width, right=bool(match.group(2))))
     return cells
@@ -80,11 +80,11 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
 def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
     """sacct -o. Raises: Wrong."""
     cells: list[Cell] = []
-    for part in filter(None, (part_text.strip() for part_text in text.split(","))):
-        match = _SACCT.fullmatch(part)
+    for cell_text in filter(None, (part_text.strip() for part_text in text.split(","))):
+        match = _SACCT.fullmatch(cell_text)
         field = names.get(match.group(1).lower()) if match else None
         if match is None or field is None:
-            raise SlurmRefusal(f'Invalid field requested: "{part}"')
+            raise SlurmRefusal(f'Invalid field requested: "{cell_text}"')
         width = int(match.group(2) or field.width)
         cells.append(
             Cell(field=field, width=abs(width), right=width > 0, marks_cut=True)
@@ -103,11 +103,14 @@ def table(
     ]
     titles = [cell.field.title if cell.field else cell.text for cell in cells]
     fits = [
-        max(map(len, (titles[at], *(row[at] for row in values))), default=0)
-        for at in range(len(cells))
+        max(
+            map(len, (titles[column_index], *(row[column_index] for row in values))),
+            default=0,
+        )
+        for column_index in range(len(cells))
     ]
-    first = [_format_row(cells, titles, fits, is_title=True)] if header else []
-    return [*first, *(_format_row(cells, value, fits) for value in values)]
+    header_lines = [_format_row(cells, titles, fits, is_title=True)] if header else []
+    return [*header_lines, *(_format_row(cells, value, fits) for value in values)]
 
 
 def _format_row(

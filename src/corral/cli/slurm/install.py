@@ -34,11 +34,11 @@ def install(
                 hint="add --force, or choose another directory",
             )
     for file in files:
-        part = file.with_name(f".{file.name}.part")
-        words = f'exec {sys.executable} -P -m corral.cli.slurm {file.name} "$@"'
-        part.write_text(f"#!/bin/sh\n{MARK}\n{words}\n")
-        part.chmod(0o755)
-        part.rename(file)
+        partial_file = file.with_name(f".{file.name}.part")
+        shim_command = f'exec {sys.executable} -P -m corral.cli.slurm {file.name} "$@"'
+        partial_file.write_text(f"#!/bin/sh\n{MARK}\n{shim_command}\n")
+        partial_file.chmod(0o755)
+        partial_file.rename(file)
     say(str(into))
     note(f'write: export PATH={into.absolute()}:"$PATH"')
     return 0

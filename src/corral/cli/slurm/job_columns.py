@@ -118,9 +118,9 @@ class SlurmJobRow:
     @property
     def memory(self) -> str:
         size = int(self.row["shape"]["memory_bytes_per_node"])
-        for unit, each in (("G", 2**30), ("M", 2**20)):
-            if size and size % each == 0:
-                return f"{size // each}{unit}"
+        for unit, unit_bytes in (("G", 2**30), ("M", 2**20)):
+            if size and size % unit_bytes == 0:
+                return f"{size // unit_bytes}{unit}"
         return f"{size / 2**20:.0f}M" if size else "0"
 
     @property

@@ -154,21 +154,25 @@ FIELDS: Final = {
 
 
 def main(words: Sequence[str]) -> int:
-    read = SACCT.read(words, mixed=True)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SACCT.read(words, mixed=True)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SACCT.usage())
         return 0
-    if read.has("helpformat"):
+    if parsed_options.has("helpformat"):
         titles = [field.title for field in FIELDS.values()]
-        for at in range(0, len(titles), 4):
-            print(" ".join(f"{title:<19}" for title in titles[at : at + 4]).rstrip())
+        for title_index in range(0, len(titles), 4):
+            print(
+                " ".join(
+                    f"{title:<19}" for title in titles[title_index : title_index + 4]
+                ).rstrip()
+            )
         return 0
     now = SystemClock().wall()
-    jobs = _select_jobs(read, HeadClient(), now)
-    if read.has("json"):
+    jobs = _select_jobs(parsed_options, HeadClient(), now)
+    if parsed_options.has("json"):
         print(json.dumps(document([_job_record(job) for job in jobs]), indent=2))
         return 0
-    for line in _format_lines(read, jobs):
+    for line in _format_lines(parsed_options, jobs):
         print(line)
     return 0
 
@@ -200,7 +204,7 @@ def _select_jobs(
     job_list = ",".join(filter(None, (read.get("jobs"), *read.rest)))
     rows = _fetch_job_rows(head, job_list) if job_list else head.jobs(everything=True)
     states = states_named(read.get("state") or "all")
-    since, until = _parse_time_range(read, now, named=bool(job_list))
+    range_start, range_end = _parse_time_range(read, now, named=bool(job_list))
     users = _user_filter(read, named=bool(job_list))
     slurm_job_rows = [SlurmJobRow(row, now, head.job) for row in rows]
     return sorted(
@@ -212,8 +216,8 @@ def _select_jobs(
             and _is_in(read.get("partition"), job.row["queue"])
             and _is_in(read.get("accounts"), job.row["queue"])
             and _is_in(read.get("name"), job.name)
-            and (job.row["ended_at"] or now) >= since
-            and job.row["submitted_at"] <= until
+            and (job.row["ended_at"] or now) >= range_start
+            and job.row["submitted_at"] <= range_end
         ),
         key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0),
     )
@@ -238,15 +242,17 @@ def _parse_time_range(
 
     If jobs are named or a state is given, the default is all time.
     """
-    here = datetime.fromtimestamp(now, UTC).astimezone()
-    until = read.get("endtime")
-    end = now + 1 if until is None else _parse_past_time(until, here)
-    since = read.get("starttime")
-    if since is not None:
-        return _parse_past_time(since, here), end
+    local_now = datetime.fromtimestamp(now, UTC).astimezone()
+    end_text = read.get("endtime")
+    end_seconds = now + 1 if end_text is None else _parse_past_time(end_text, local_now)
+    start_text = read.get("starttime")
+    if start_text is not None:
+        return _parse_past_time(start_text, local_now), end_seconds
     if named or read.has("state"):
-        return 0.0, end
-    return here.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(), end
+        return 0.0, end_seconds
+    return local_now.replace(
+        hour=0, minute=0, second=0, microsecond=0
+    ).timestamp(), end_seconds
 
 
 def _parse_past_time(text: str, here: datetime) -> float:

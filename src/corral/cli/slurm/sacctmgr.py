@@ -79,9 +79,9 @@ _SSHARE: Final = "account%-20,user,rawshares,normshares,rawusage"
 
 def main(words: Sequence[str]) -> int:
     """sacctmgr show|list user|account|association|cluster|qos [NAME] [format=...]."""
-    read = SACCTMGR.read(words, mixed=True)
-    verb, entity, names, assigned = _parse_command(read)
-    if read.has("help") or read.has("usage") or not verb:
+    parsed_options = SACCTMGR.read(words, mixed=True)
+    verb, entity, names, assigned = _parse_command(parsed_options)
+    if parsed_options.has("help") or parsed_options.has("usage") or not verb:
         print(SACCTMGR.usage())
         return 0
     if verb not in ("show", "list"):
@@ -95,35 +95,51 @@ def main(words: Sequence[str]) -> int:
             hint=f"here there are: {', '.join(_SHOWN)}",
         )
     rows = _list_associations(
-        HeadClient(), entity, names, assigned, with_accounts=read.has("associations")
+        HeadClient(),
+        entity,
+        names,
+        assigned,
+        with_accounts=parsed_options.has("associations"),
     )
     usual = (
         _WITH_ACCOUNTS
-        if entity == "user" and read.has("associations")
+        if entity == "user" and parsed_options.has("associations")
         else _SHOWN[entity]
     )
-    _print_table(read, assigned.get("format") or read.get("format") or usual, rows)
+    _print_table(
+        parsed_options,
+        assigned.get("format") or parsed_options.get("format") or usual,
+        rows,
+    )
     return 0
 
 
 def shares(words: Sequence[str]) -> int:
     """sshare: the accounts of a user, and their weights."""
-    read = SSHARE.read(words, mixed=True)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SSHARE.read(words, mixed=True)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SSHARE.usage())
         return 0
-    names = (read.get("users") or "").split(",") if read.has("users") else [whoami()]
-    accounts = {"account": read.get("accounts") or ""}
+    names = (
+        (parsed_options.get("users") or "").split(",")
+        if parsed_options.has("users")
+        else [whoami()]
+    )
+    accounts = {"account": parsed_options.get("accounts") or ""}
     rows = _list_associations(HeadClient(), "user", names, accounts, with_accounts=True)
-    _print_table(read, read.get("format") or _SSHARE, rows)
+    _print_table(parsed_options, parsed_options.get("format") or _SSHARE, rows)
     return 0
 
 
 def _parse_command(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
     """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no
     weight."""
-    plain = [word for word in read.rest if "=" not in word and word.lower() != "where"]
-    pairs = (word.partition("=") for word in read.rest if "=" in word)
+    plain = [
+        argument
+        for argument in read.rest
+        if "=" not in argument and argument.lower() != "where"
+    ]
+    pairs = (assignment.partition("=") for assignment in read.rest if "=" in assignment)
     assigned = {name.lower(): value for name, _, value in pairs}
     verb, entity, *names = [*plain, "", ""]
     singular = entity.lower().removesuffix("s") if entity.lower() != "qos" else "qos"
@@ -145,9 +161,9 @@ def _list_associations(
     accounts = [
         queues.get(name, {"name": name, "form": {}}) for name in partitions(head)
     ]
-    wanted = set(filter(None, (assigned.get("account") or "").split(",")))
+    account_names = set(filter(None, (assigned.get("account") or "").split(",")))
     if entity == "account":
-        wanted |= set(names)
+        account_names |= set(names)
         names = []
     users = [
         *names,
@@ -158,7 +174,8 @@ def _list_associations(
         Association(user=user, account=queue["name"], queue=queue, total_weight=total)
         for user in (users or [whoami()])
         for queue in accounts
-        if (not wanted or queue["name"] in wanted) and _may_use(queue, user)
+        if (not account_names or queue["name"] in account_names)
+        and _may_use(queue, user)
     ]
     one_line_each = entity == "user" and not with_accounts
     return (

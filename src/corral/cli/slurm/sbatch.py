@@ -119,13 +119,13 @@ def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
     if not batch.singleton:
         return batch.spec
     own_name = getpass.getuser()
-    others = [
+    other_job_ids = [
         job["array"] or job["id"]
         for job in head.jobs(everything=False)
         if job["owner"] == own_name and batch.spec["name"] == _base_job_name(job)
     ]
-    after = [{"job": id, "on": "ended"} for id in dict.fromkeys(others)]
-    return {**batch.spec, "after": [*batch.spec.get("after", []), *after]}
+    dependencies = [{"job": id, "on": "ended"} for id in dict.fromkeys(other_job_ids)]
+    return {**batch.spec, "after": [*batch.spec.get("after", []), *dependencies]}
 
 
 def _base_job_name(job: dict[str, Any]) -> str:
@@ -155,10 +155,12 @@ def _print_dry_run(head: HeadClient, batch: BatchSubmission) -> int:
     later = (starts["high_seconds"] or starts["low_seconds"]) if starts else 0.0
     nodes = ",".join(seat["node"] for seat in planned["seats"])
     cpus = max(1, round(planned["shape"]["cpus_per_node"])) * planned["shape"]["nodes"]
-    where = f"on nodes {nodes} " if nodes else ""
-    at = moment(now + later) if planned["starts_now"] or starts else "an unknown time"
+    nodes_text = f"on nodes {nodes} " if nodes else ""
+    start_text = (
+        moment(now + later) if planned["starts_now"] or starts else "an unknown time"
+    )
     print(
-        f"sbatch: Job to start at {at} using {cpus} processors {where}in partition "
+        f"sbatch: Job to start at {start_text} using {cpus} processors {nodes_text}in partition "
         f"{batch.plan.partition}",
         file=sys.stderr,
     )

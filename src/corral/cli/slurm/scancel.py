@@ -24,23 +24,27 @@ _FILTERS = ("account", "me", "name", "nodelist", "partition", "state", "user")
 
 
 def main(words: Sequence[str]) -> int:
-    read = SCANCEL.read(words, mixed=True)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SCANCEL.read(words, mixed=True)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SCANCEL.usage())
         return 0
-    number = _parse_signal(read)
-    if not read.rest and not any(read.has(filter_name) for filter_name in _FILTERS):
+    number = _parse_signal(parsed_options)
+    if not parsed_options.rest and not any(
+        parsed_options.has(filter_name) for filter_name in _FILTERS
+    ):
         raise SlurmRefusal("No job identification provided")
     head = HeadClient()
     chosen_rows = [
         row
-        for row in _select_job_rows(read, head)
-        if not read.has("interactive") or _confirm_cancel(row)
+        for row in _select_job_rows(parsed_options, head)
+        if not parsed_options.has("interactive") or _confirm_cancel(row)
     ]
     if number is None:
-        failed = not _cancelled(head, read, chosen_rows)
+        failed = not _cancelled(head, parsed_options, chosen_rows)
     else:
-        failed = not all([_signalled(head, read, row, number) for row in chosen_rows])
+        failed = not all(
+            [_signalled(head, parsed_options, row, number) for row in chosen_rows]
+        )
     return 1 if failed else 0
 
 
@@ -57,8 +61,8 @@ def _signal_target(read: ParsedOptions) -> str:
 
 def _select_job_rows(read: ParsedOptions, head: HeadClient) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
-    for word in read.rest:
-        for id in ids_of(word):
+    for id_text in read.rest:
+        for id in ids_of(id_text):
             try:
                 rows |= {row["id"]: row for row in head.named(id)}
             except NotFound:
@@ -93,8 +97,8 @@ def _cancelled(
     over is no reason to fail, as with Slurm."""
     ids = [row["id"] for row in meant if row["state"] not in FINAL]
     well = True
-    for first in range(0, len(ids), MOST_CHANGED):
-        for outcome in head.cancel(ids[first : first + MOST_CHANGED]):
+    for batch_start in range(0, len(ids), MOST_CHANGED):
+        for outcome in head.cancel(ids[batch_start : batch_start + MOST_CHANGED]):
             if outcome["code"] == Conflict.code or not outcome["jobs"]:
                 continue
             denied = (

@@ -38,8 +38,8 @@ USAGE: Final = """Usage: scontrol [-o] [--json] COMMAND
 
 
 def main(words: Sequence[str]) -> int:
-    flags = {_FLAGS[word] for word in words if word in _FLAGS}
-    rest = [word for word in words if word not in _FLAGS]
+    flags = {_FLAGS[flag_word] for flag_word in words if flag_word in _FLAGS}
+    rest = [command_word for command_word in words if command_word not in _FLAGS]
     if not rest or rest[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0
@@ -57,25 +57,29 @@ def main(words: Sequence[str]) -> int:
 
 
 def _show_entity(words: Sequence[str], flags: set[str]) -> int:
-    what, *names = words or [""]
-    if "hostnames".startswith(what) and len(what) > 5:
+    entity_name, *names = words or [""]
+    if "hostnames".startswith(entity_name) and len(entity_name) > 5:
         for host in _parse_hostlist(names):
             print(host)
         return 0
-    if "hostlist".startswith(what) and len(what) > 5:
+    if "hostlist".startswith(entity_name) and len(entity_name) > 5:
         print(compress(_parse_hostlist(names)))
         return 0
-    show = _SHOWS.get(what.lower().rstrip("s")) or _SHOWS.get(what.lower())
+    show = _SHOWS.get(entity_name.lower().rstrip("s")) or _SHOWS.get(
+        entity_name.lower()
+    )
     if show is None:
-        raise SlurmRefusal(f"invalid entity:{what} for keyword:show")
-    if what.lower().startswith("job") and "json" in flags:
+        raise SlurmRefusal(f"invalid entity:{entity_name} for keyword:show")
+    if entity_name.lower().startswith("job") and "json" in flags:
         rows = _fetch_jobs(HeadClient(), names)
         jobs = [record(job) for job in rows]
         print(json.dumps(document(jobs), indent=2))
         return 0
     for lines in show(names):
-        parts = [line.strip() for line in lines] if "oneliner" in flags else lines
-        print((" " if "oneliner" in flags else "\n").join(parts))
+        output_lines = (
+            [line.strip() for line in lines] if "oneliner" in flags else lines
+        )
+        print((" " if "oneliner" in flags else "\n").join(output_lines))
         if "oneliner" not in flags:
             print()
     return 0
@@ -120,7 +124,7 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
     if job.limit_seconds is not None:
         limit = value_forms.elapsed_text(job.limit_seconds)
     clock = value_forms.elapsed_text(job.used_seconds)
-    whole = job.detail
+    job_detail = job.detail
     yield f"JobId={raw_of(row['id'])}{array} JobName={job.name}"
     yield f"   UserId={row['owner']} GroupId=N/A MCS_label=N/A"
     yield f"   Priority={row['priority']} Nice=0 Account={row['queue']} QOS=normal"
@@ -132,7 +136,7 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
     yield f"   RunTime={clock} TimeLimit={limit} TimeMin=N/A"
     yield f"   SubmitTime={moment(row['submitted_at'])} EligibleTime={moment(row['submitted_at'])}"
     yield f"   StartTime={moment(row['started_at'], 'Unknown')} " + (
-        f"EndTime={moment(job.ends_at, 'Unknown')} Deadline={moment(whole['starts_by'])}"
+        f"EndTime={moment(job.ends_at, 'Unknown')} Deadline={moment(job_detail['starts_by'])}"
     )
     yield f"   Partition={row['queue']} AllocNode:Sid=N/A"
     yield f"   ReqNodeList=(null) ExcNodeList=(null)\n   NodeList={job.nodes or '(null)'}"
@@ -142,8 +146,8 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
     yield f"   NumNodes={shape['nodes']} NumCPUs={job.cpus} NumTasks={shape['nodes']} CPUs/Task=1"
     yield f"   TRES={tres_text(job)}"
     yield f"   MinMemoryNode={job.memory} MinTmpDiskNode=0"
-    exclusive = "NO" if whole["place"]["exclusive"] else "OK"
-    features = "&".join(whole["place"]["constraints"]) or "(null)"
+    exclusive = "NO" if job_detail["place"]["exclusive"] else "OK"
+    features = "&".join(job_detail["place"]["constraints"]) or "(null)"
     yield f"   Features={features} OverSubscribe={exclusive}"
     if job.gpus != UNKNOWN:
         yield f"   TresPerNode={job.gpus}"
@@ -159,21 +163,23 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
 def tres_text(job: SlurmJobRow) -> str:
     """All that it has, of all its nodes: cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
     shape = job.row["shape"]
-    whole = f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
+    resource_text = (
+        f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
+    )
     if not shape["gpus_per_node"]:
-        return whole
+        return resource_text
     gpus = f"{shape['gpus_per_node'] * shape['nodes']:g}"
     kind = f",gres/gpu:{shape['gpu_type']}={gpus}" if shape["gpu_type"] else ""
-    return f"{whole},gres/gpu={gpus}{kind}"
+    return f"{resource_text},gres/gpu={gpus}{kind}"
 
 
 def _show_nodes(names: Sequence[str]) -> Iterator[list[str]]:
     nodes = HeadClient().ask("GET", "/v1/nodes")["nodes"]
-    wanted = set(_parse_hostlist(names)) if names else {node["id"] for node in nodes}
-    for missing in sorted(wanted - {node["id"] for node in nodes}):
+    node_ids = set(_parse_hostlist(names)) if names else {node["id"] for node in nodes}
+    for missing in sorted(node_ids - {node["id"] for node in nodes}):
         raise SlurmRefusal(f"Node {missing} not found")
     for node in nodes:
-        if node["id"] in wanted:
+        if node["id"] in node_ids:
             yield list(_node_lines(node))
 
 
@@ -187,9 +193,9 @@ def _node_lines(node: dict[str, Any]) -> Iterator[str]:
     yield f"   NodeAddr={node['address']} NodeHostName={node['id']}"
     yield f"   RealMemory={node['memory_bytes'] // 2**20}"
     yield f"   State={sinfo.state_of(node).upper()}{star} ThreadsPerCore=1 TmpDisk=0 Weight=1"
-    why = sinfo.why_of(node)
-    if why and (star or node["cordoned"] or node["draining"] or node.get("closed")):
-        yield f"   Reason={why} [{moment(node['since'])}]"
+    reason = sinfo.why_of(node)
+    if reason and (star or node["cordoned"] or node["draining"] or node.get("closed")):
+        yield f"   Reason={reason} [{moment(node['since'])}]"
 
 
 def _show_partitions(names: Sequence[str]) -> Iterator[list[str]]:
@@ -277,7 +283,7 @@ def _release_jobs(words: Sequence[str]) -> int:
 
 def _update_jobs(words: Sequence[str]) -> int:
     """Update waiting jobs. Raises: Wrong."""
-    stated_changes = dict(word.partition("=")[::2] for word in words)
+    stated_changes = dict(assignment.partition("=")[::2] for assignment in words)
     changes_by_name = {name.lower(): value for name, value in stated_changes.items()}
     ids = changes_by_name.pop("jobid", None) or changes_by_name.pop("job", None)
     if not ids:

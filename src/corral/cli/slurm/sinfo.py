@@ -54,16 +54,16 @@ class NodeGroup:
 
     def sums(self, *, cpus: bool) -> str:
         """allocated/idle/other/total, of CPUs or of nodes."""
-        each = [(node, int(node["cpus"]) if cpus else 1) for node in self.nodes]
+        node_counts = [(node, int(node["cpus"]) if cpus else 1) for node in self.nodes]
         busy = sum(
             count
-            for node_state, count in each
+            for node_state, count in node_counts
             if state_of(node_state) in ("mixed", "allocated")
         )
         idle = sum(
-            count for node_state, count in each if state_of(node_state) == "idle"
+            count for node_state, count in node_counts if state_of(node_state) == "idle"
         )
-        total = sum(count for _, count in each)
+        total = sum(count for _, count in node_counts)
         return f"{busy}/{idle}/{total - busy - idle}/{total}"
 
 
@@ -106,8 +106,8 @@ def features_of(node: Row) -> str:
 
 
 def _format_minimum(found: Iterable[int]) -> str:
-    low, *others = sorted(set(found)) or [0]
-    return f"{low}+" if others else str(low)
+    minimum, *larger_numbers = sorted(set(found)) or [0]
+    return f"{minimum}+" if larger_numbers else str(minimum)
 
 
 def _make_field(title: str, value: Any) -> Field:
@@ -208,17 +208,17 @@ def used_of(node: Row) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    read = SINFO.read(words, mixed=True)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SINFO.read(words, mixed=True)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SINFO.usage())
         return 0
-    every = float(read.get("iterate") or 0)
+    interval_seconds = float(parsed_options.get("iterate") or 0)
     while True:
-        _print_nodes(read, HeadClient())
-        if not every:
+        _print_nodes(parsed_options, HeadClient())
+        if not interval_seconds:
             return 0
         sys.stdout.flush()
-        time.sleep(every)
+        time.sleep(interval_seconds)
 
 
 def _print_nodes(read: ParsedOptions, head: HeadClient) -> None:
@@ -286,11 +286,11 @@ def _is_meant(read: ParsedOptions, node: Row) -> bool:
         if state_text
     }
     state = state_of(node)
-    named = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
+    node_names = set(expand(read.get("nodes") or "")) if read.has("nodes") else set()
     silent = node["liveness"] != "alive"
     return (
         (not states or bool(states & {state, _COMPACT[state], "all"}))
-        and (not named or node["id"] in named)
+        and (not node_names or node["id"] in node_names)
         and (not read.has("dead") or silent)
         and (not read.has("responding") or not silent)
         and (

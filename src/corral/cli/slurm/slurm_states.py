@@ -59,15 +59,15 @@ def reason_of(job: Mapping[str, Any]) -> str:
 
 def states_named(text: str) -> frozenset[str] | None:
     """The long words of pd,RUNNING,...; None for all. Raises: Wrong."""
-    by_short = {short: state for state, short in COMPACT.items()}
+    by_short = {short_state: state for state, short_state in COMPACT.items()}
     state_names: set[str] = set()
-    for part in text.upper().split(","):
-        if part == "ALL":
+    for state_text in text.upper().split(","):
+        if state_text == "ALL":
             return None
-        state = by_short.get(part, part)
+        state = by_short.get(state_text, state_text)
         if state not in COMPACT:
             raise SlurmRefusal(
-                f"Invalid job state specified: {part}",
+                f"Invalid job state specified: {state_text}",
                 f"Valid job states include: {', '.join(COMPACT)}",
             )
         state_names.add(state)

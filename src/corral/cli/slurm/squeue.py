@@ -35,17 +35,17 @@ _ORDER: Final = (
 
 
 def main(words: Sequence[str]) -> int:
-    read = SQUEUE.read(words, mixed=True)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SQUEUE.read(words, mixed=True)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SQUEUE.usage())
         return 0
-    every = float(read.get("iterate") or 0)
+    interval_seconds = float(parsed_options.get("iterate") or 0)
     while True:
-        _print_jobs(read)
-        if not every:
+        _print_jobs(parsed_options)
+        if not interval_seconds:
             return 0
         sys.stdout.flush()
-        time.sleep(every)
+        time.sleep(interval_seconds)
 
 
 def _print_jobs(read: ParsedOptions) -> None:
@@ -151,16 +151,18 @@ def _is_in(names: str | None, name: str) -> bool:
 def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
     """The waiting jobs of an array are one line: 17_[0-3]."""
     slurm_job_rows: list[SlurmJobRow] = []
-    waiting: dict[str, list[SlurmJobRow]] = {}
+    waiting_by_array: dict[str, list[SlurmJobRow]] = {}
     for job in jobs:
         if job.state == "PENDING" and job.row["array"] is not None:
-            waiting.setdefault(job.row["array"], []).append(job)
+            waiting_by_array.setdefault(job.row["array"], []).append(job)
         else:
             slurm_job_rows.append(job)
-    for group in waiting.values():
+    for group in waiting_by_array.values():
         indices = sorted(job.row["array_index"] for job in group)
-        first = min(group, key=lambda job: job.row["array_index"])
-        slurm_job_rows.append(SlurmJobRow(first.row, first.now, first._whole, indices))
+        first_job = min(group, key=lambda job: job.row["array_index"])
+        slurm_job_rows.append(
+            SlurmJobRow(first_job.row, first_job.now, first_job._whole, indices)
+        )
     return slurm_job_rows
 
 
@@ -179,11 +181,11 @@ def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
                 -job.row["priority"],
             ),
         )
-    for part in reversed(sort.split(",")):
-        field = LETTERS.get(part.lstrip("+-"))
+    for sort_field in reversed(sort.split(",")):
+        field = LETTERS.get(sort_field.lstrip("+-"))
         if field is None:
-            raise SlurmRefusal(f"Invalid sort specification: {part}")
-        _sort_by_field(slurm_job_rows, field.value, downwards=part[:1] == "-")
+            raise SlurmRefusal(f"Invalid sort specification: {sort_field}")
+        _sort_by_field(slurm_job_rows, field.value, downwards=sort_field[:1] == "-")
     return slurm_job_rows
 
 

@@ -27,24 +27,28 @@ QUIET = "/dev/null"
 def main(words: Sequence[str]) -> int:
     if ":" in words:
         return srun_components.run(srun_components.divided(words))
-    read = SRUN.read(words)
-    if read.has("help") or read.has("usage"):
+    parsed_options = SRUN.read(words)
+    if parsed_options.has("help") or parsed_options.has("usage"):
         print(SRUN.usage())
         return 0
-    if read.get("mpi") == "list":
+    if parsed_options.get("mpi") == "list":
         print("MPI plugin types are...\n\tnone", file=sys.stderr)
         return 0
-    if not read.rest:
+    if not parsed_options.rest:
         raise SlurmRefusal("No command given to execute.", before="fatal: ")
     socket = os.environ.get(STEPS)
-    if socket and read.has("pty"):
+    if socket and parsed_options.has("pty"):
         raise SlurmRefusal(
             "--pty is for a job of its own",
             hint="open a shell in this one: corral attach",
         )
     if socket:
-        return srun_step.run(read, socket)
-    return srun_pty.run(*_build_spec(read), read) if read.has("pty") else _run_job(read)
+        return srun_step.run(parsed_options, socket)
+    return (
+        srun_pty.run(*_build_spec(parsed_options), parsed_options)
+        if parsed_options.has("pty")
+        else _run_job(parsed_options)
+    )
 
 
 def _run_job(read: ParsedOptions) -> int:
@@ -74,12 +78,12 @@ def _run_job(read: ParsedOptions) -> int:
     for piece in head.follow(f"/v1/jobs/{id}/logs", {"follow": 1, "rank": 0}):
         sys.stdout.write(piece.get("data", ""))
         sys.stdout.flush()
-    ended = head.until_over(id)
-    if ended["state"] == "DONE":
+    ended_job = head.until_over(id)
+    if ended_job["state"] == "DONE":
         return 0
-    why = ended["reason"] or ended["state"].lower()
-    print(f"srun: error: job {raw_of(id)}: {why}", file=sys.stderr)
-    return ended["exit_code"] or 1
+    reason = ended_job["reason"] or ended_job["state"].lower()
+    print(f"srun: error: job {raw_of(id)}: {reason}", file=sys.stderr)
+    return ended_job["exit_code"] or 1
 
 
 def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
@@ -87,8 +91,8 @@ def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
     from shlex import join
 
     notes: list[str] = []
-    shape, where = shape_of(read), here()
-    after, singleton = afters(read.get("dependency"))
+    shape, submit_context = shape_of(read), here()
+    dependencies, singleton = afters(read.get("dependency"))
     if singleton:
         raise SlurmRefusal("--dependency=singleton is for sbatch")
     options = [
@@ -102,9 +106,9 @@ def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
     name = read.get("job-name") or os.path.basename(read.rest[0])
     plan = BatchPlan(
         name=name,
-        submit_dir=where.directory,
-        submit_host=where.host,
-        chdir=os.path.join(where.directory, read.get("chdir") or "."),
+        submit_dir=submit_context.directory,
+        submit_host=submit_context.host,
+        chdir=os.path.join(submit_context.directory, read.get("chdir") or "."),
         output=QUIET,  # what it prints is followed, and lies in no file
         tasks=shape.tasks,
         tasks_given=True,
@@ -121,9 +125,9 @@ def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
         "name": plain_name(name),
         "run": command_of(script, plan),
         "per": "node",
-        "env": exported(read.get("export"), where.environment, notes),
+        "env": exported(read.get("export"), submit_context.environment, notes),
         "secrets": [OWN_TOKEN],
-        **job_fields(read, shape, where, notes),
-        **({"after": after} if after else {}),
+        **job_fields(read, shape, submit_context, notes),
+        **({"after": dependencies} if dependencies else {}),
     }
     return spec, notes

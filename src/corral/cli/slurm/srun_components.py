@@ -20,11 +20,11 @@ POLL_SECONDS: Final = 0.2
 def divided(words: Sequence[str]) -> list[list[str]]:
     """Return the words of each component; a word ":" divides them."""
     components: list[list[str]] = [[]]
-    for word in words:
-        if word == ":":
+    for argument in words:
+        if argument == ":":
             components.append([])
         else:
-            components[-1].append(word)
+            components[-1].append(argument)
     return components
 
 
@@ -34,26 +34,31 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
 
     Raises: Wrong.
     """
-    placed_components, before = [], 0
-    for words in components:
-        read = SRUN.read(words)
-        if not read.rest:
+    placed_components, node_offset = [], 0
+    for component_words in components:
+        parsed_options = SRUN.read(component_words)
+        if not parsed_options.rest:
             raise SlurmRefusal(
                 "a component has no command to execute", before="fatal: "
             )
-        nodes = value_forms.nodes(read.get("nodes") or "1")[1]
-        each = (
-            read.get("ntasks-per-node")
+        nodes = value_forms.nodes(parsed_options.get("nodes") or "1")[1]
+        tasks_per_node = (
+            parsed_options.get("ntasks-per-node")
             or os.environ.get("SLURM_NTASKS_PER_NODE")
             or "1"
         )
         tasks = nodes * value_forms.count(
-            each, "--ntasks-per-node"
+            tasks_per_node, "--ntasks-per-node"
         )  # and not those of the whole job
         placed_components.append(
-            [f"--nodes={nodes}", f"--relative={before}", f"--ntasks={tasks}", *words]
+            [
+                f"--nodes={nodes}",
+                f"--relative={node_offset}",
+                f"--ntasks={tasks}",
+                *component_words,
+            ]
         )
-        before += nodes
+        node_offset += nodes
     return placed_components
 
 
@@ -68,8 +73,11 @@ def run(components: Sequence[Sequence[str]]) -> int:
             "components (srun A : B) are steps of a job",
             hint="write them into a batch script with as many nodes: sbatch -N 2 SCRIPT",
         )
-    this = [sys.executable, "-P", "-m", "corral.cli.slurm", "srun"]
-    steps = [subprocess.Popen([*this, *words]) for words in placed(components)]
+    srun_command = [sys.executable, "-P", "-m", "corral.cli.slurm", "srun"]
+    steps = [
+        subprocess.Popen([*srun_command, *arguments])
+        for arguments in placed(components)
+    ]
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         for step in steps:
@@ -79,8 +87,8 @@ def run(components: Sequence[Sequence[str]]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)
     ends_all = [
-        SRUN.read(words).get("kill-on-bad-exit") not in (None, "0")
-        for words in components
+        SRUN.read(component_words).get("kill-on-bad-exit") not in (None, "0")
+        for component_words in components
     ]
     return _wait_for_steps(steps, ends_all)
 
@@ -90,15 +98,15 @@ def _wait_for_steps(
 ) -> int:
     open_steps = dict(zip(steps, ends_all, strict=True))
     while open_steps:
-        for step, ends in list(open_steps.items()):
+        for step, is_ending_all in list(open_steps.items()):
             with suppress(subprocess.TimeoutExpired):
                 code = step.wait(POLL_SECONDS / len(open_steps))
                 open_steps.pop(step)
-                if code and ends:
-                    for other in open_steps:
-                        other.terminate()
-                    for other in open_steps:
-                        other.wait()
+                if code and is_ending_all:
+                    for remaining_step in open_steps:
+                        remaining_step.terminate()
+                    for remaining_step in open_steps:
+                        remaining_step.wait()
                     return _shell_code(code)
     return max(_shell_code(step.returncode) for step in steps)
 

@@ -58,10 +58,12 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
                 f"srun: job {number_of(id)} queued and waiting for resources",
                 file=sys.stderr,
             )
-        ended = _until_running(head, id)
-        if ended is not None:
-            print(f"srun: error: job {raw_of(id)}: {ended['reason']}", file=sys.stderr)
-            return ended["exit_code"] or 1
+        ended_job = _until_running(head, id)
+        if ended_job is not None:
+            print(
+                f"srun: error: job {raw_of(id)}: {ended_job['reason']}", file=sys.stderr
+            )
+            return ended_job["exit_code"] or 1
         code = attach(id, command(read.rest))
         _until_over(head, id)
         return code

@@ -116,8 +116,8 @@ class SrunStep:
 
     def _output_descriptor(self, task: int, stream: str) -> int:
         """The descriptor: a file, opened once, or srun's own output."""
-        out, err = self._read.get("output"), self._read.get("error")
-        pattern = out if stream == "out" or err is None else err
+        output_pattern, err = self._read.get("output"), self._read.get("error")
+        pattern = output_pattern if stream == "out" or err is None else err
         if pattern is None:
             return 1 if stream == "out" else 2
         if pattern == "none":
@@ -163,10 +163,10 @@ class SrunStep:
     def _node_of(self, task: int) -> int:
         """The place of its node in the step."""
         above = 0
-        for place, size in enumerate(self._sizes):
+        for node_index, size in enumerate(self._sizes):
             above += size
             if task < above:
-                return place
+                return node_index
         return 0
 
     # -- ends
@@ -247,14 +247,16 @@ def _parse_hostlist(read: ParsedOptions, name: str) -> list[str]:
 def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
     """ALL, NONE, NAMES and NAME=VALUE of --export; Slurm's own names always."""
     export_text = read.get("export")
-    parts = export_text.split(",") if export_text else ["ALL"]
+    export_entries = export_text.split(",") if export_text else ["ALL"]
     variables = {
         name: value
         for name, value in own.items()
-        if "ALL" in parts or name.startswith(("SLURM", "CORRAL_")) or name in parts
+        if "ALL" in export_entries
+        or name.startswith(("SLURM", "CORRAL_"))
+        or name in export_entries
     }
-    for part in parts:
-        name, sign, value = part.partition("=")
+    for export_entry in export_entries:
+        name, sign, value = export_entry.partition("=")
         if sign:
             variables[name] = value
     return variables

@@ -94,9 +94,10 @@ class Top(App[None]):
         times of jobs go on."""
         top_state, now = self.feed.known, self.feed.wall()
         answers = (top_state.status, top_state.gpus, top_state.jobs)
-        before = self._made_of.get(self.shown, (None,) * len(answers))
+        previous_answers = self._made_of.get(self.shown, (None,) * len(answers))
         is_new = any(
-            answer is not other for answer, other in zip(answers, before, strict=True)
+            answer is not previous_answer
+            for answer, previous_answer in zip(answers, previous_answers, strict=True)
         )
         self._made_of[self.shown] = answers
         if self.shown in BESIDE:
@@ -140,11 +141,11 @@ class Top(App[None]):
     def _about(self) -> str:
         """Return the title: which table, how much of it, in which order."""
         table, count = self.table, len(self.table.rows)
-        more = "+" if self.shown == "jobs" and self.feed.known.more else ""
+        more_mark = "+" if self.shown == "jobs" and self.feed.known.more else ""
         which = f"{self.feed.wanted.which} " if self.shown == "jobs" else ""
-        place = f"{table.cursor + 1}/" if count else ""
+        cursor_text = f"{table.cursor + 1}/" if count else ""
         text = f" with {table.text!r}" if table.text else ""
-        return f"{place}{count}{more} {which}{TITLES[self.shown]}{text} by {table.by}"
+        return f"{cursor_text}{count}{more_mark} {which}{TITLES[self.shown]}{text} by {table.by}"
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -179,12 +180,12 @@ class Top(App[None]):
     def _moved(self) -> None:
         """Near the end of what is listed of the jobs the head is asked for more of
         them."""
-        wanted = self.feed.wanted
+        jobs_query = self.feed.wanted
         is_near = self.table.cursor >= len(self.table.rows) - NEAR
         if self.shown == "jobs" and self.feed.known.more and is_near:
-            if wanted.count < MOST_JOBS:
-                more = min(MOST_JOBS, len(self.feed.known.jobs) + PAGE)
-                self.feed.want(JobsQuery(wanted.which, wanted.text, more))
+            if jobs_query.count < MOST_JOBS:
+                row_limit = min(MOST_JOBS, len(self.feed.known.jobs) + PAGE)
+                self.feed.want(JobsQuery(jobs_query.which, jobs_query.text, row_limit))
             elif self.table.cursor == len(self.table.rows) - 1:
                 self.tell(
                     f"the first {MOST_JOBS} are listed; others are found with / and f"
@@ -201,9 +202,9 @@ class Top(App[None]):
 
     def action_which(self) -> None:
         names = list(jobs.WHICH)
-        wanted = self.feed.wanted
-        which = names[(names.index(wanted.which) + 1) % len(names)]
-        self.feed.want(JobsQuery(which, wanted.text))
+        jobs_query = self.feed.wanted
+        which = names[(names.index(jobs_query.which) + 1) % len(names)]
+        self.feed.want(JobsQuery(which, jobs_query.text))
         self.action_table("jobs")
 
     def action_filter(self) -> None:
@@ -284,9 +285,9 @@ class Top(App[None]):
 
     def on_click(self, event: events.Click) -> None:
         if event.widget is self.query_one("#table", Canvas):
-            place = self.table.at(event.y)
-            if place is not None:
-                self.action_to(place)
+            row_index = self.table.at(event.y)
+            if row_index is not None:
+                self.action_to(row_index)
 
     def on_mouse_scroll_down(self) -> None:
         self.action_move(3)

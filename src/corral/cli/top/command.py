@@ -74,10 +74,10 @@ async def _print_snapshot(common: Common, rows: int, *, as_json: bool) -> None:
     if as_json:
         print_json(feed.known.as_json())
     else:
-        out = console()
+        output_console = console()
         # a pipe has no width
-        whole = not out.is_terminal and "COLUMNS" not in os.environ
-        show(feed, WIDEST if whole else out.width, rows)
+        is_full_width = not output_console.is_terminal and "COLUMNS" not in os.environ
+        show(feed, WIDEST if is_full_width else output_console.width, rows)
 
 
 async def _run_live_view(common: Common) -> None:

@@ -60,10 +60,12 @@ class PollPace:
     number: int = -1  # of the newest event when it was asked
 
     def is_due(self, now: float, number: int) -> bool:
-        since = now - self.asked_at
-        if since < SHARE * self.took:
+        elapsed_seconds = now - self.asked_at
+        if elapsed_seconds < SHARE * self.took:
             return False
-        return since >= self.most or (number != self.number and since >= self.least)
+        return elapsed_seconds >= self.most or (
+            number != self.number and elapsed_seconds >= self.least
+        )
 
     def asked(self, at: float, took: float, number: int) -> None:
         self.asked_at, self.took, self.number = at, took, number
@@ -131,15 +133,17 @@ class Feed:
     async def step(self) -> None:
         """Ask what is due. What was known stays when the head does not answer."""
         try:
-            newest = await self.source.newest_events(1)
-            number = newest[-1].number if newest else 0
+            latest_events = await self.source.newest_events(1)
+            number = latest_events[-1].number if latest_events else 0
             await self._refresh_state(number)
         except CorralError as error:
             link = self.known.link
-            since = link.since if not link.live else self.wall()
+            silent_since = link.since if not link.live else self.wall()
             self.failures += 1
-            why = HeadLink(live=False, since=since, why=error.message, hint=error.hint)
-            self.known = replace(self.known, link=why)
+            failed_link = HeadLink(
+                live=False, since=silent_since, why=error.message, hint=error.hint
+            )
+            self.known = replace(self.known, link=failed_link)
             return
         if not self.known.link.live:
             self.hurry()  # it may be another head, which knows other things
@@ -155,13 +159,13 @@ class Feed:
             self.known = replace(self.known, gpus=gpus, at=self.wall())
         if self.wanted != self._listed:
             self._paces["jobs"] = PollPace()
-        wanted = self.wanted
-        job_views = await self._if_due("jobs", number, lambda: self._jobs(wanted))
+        jobs_query = self.wanted
+        job_views = await self._if_due("jobs", number, lambda: self._jobs(jobs_query))
         if job_views is not None:
-            self._listed = wanted
-            more = len(job_views) > wanted.count
-            jobs = job_views[: wanted.count]
-            self.known = replace(self.known, jobs=jobs, more=more, at=self.wall())
+            self._listed = jobs_query
+            has_more = len(job_views) > jobs_query.count
+            jobs = job_views[: jobs_query.count]
+            self.known = replace(self.known, jobs=jobs, more=has_more, at=self.wall())
 
     async def _if_due(
         self, name: str, number: int, ask: Callable[[], Awaitable[T]]

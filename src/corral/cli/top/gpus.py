@@ -118,10 +118,18 @@ def _job_cell(row: GpuRow) -> Cell:
         return [TextPart(sign_text, "bad" if row.sign == "lost" else "warn")]
     if not row.holders:
         return [TextPart("free", "dim")]
-    first, _, more = row.holders.partition(",")
-    others = f" and {more.count(',') + 1} more" if more else ""
+    first_holder, _, remaining_holders = row.holders.partition(",")
+    remainder_text = (
+        f" and {remaining_holders.count(',') + 1} more" if remaining_holders else ""
+    )
     return [
-        TextPart(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))
+        TextPart(
+            clean(
+                f"{row.job} "[: len(row.job) + 1].lstrip()
+                + first_holder
+                + remainder_text
+            )
+        )
     ]
 
 

@@ -27,26 +27,26 @@ def _gpu_line(known: TopState) -> list[TextPart]:
         return [TextPart("asking the head", "dim")]
     gpus = status.gpus
     share = gpus.used / gpus.total if gpus.total else 0.0
-    parts = [
+    text_parts = [
         TextPart("GPUs ", "title"),
         TextPart(bar(share, BAR), "good"),
         TextPart(f" {gpus.used:g} of {gpus.total} used, {gpus.free:g} free"),
     ]
     if gpus.taken:
-        parts.append(TextPart(f", {gpus.taken} held by others"))
+        text_parts.append(TextPart(f", {gpus.taken} held by others"))
     if gpus.away:
-        parts.append(TextPart(f", {gpus.away} away", "warn"))
+        text_parts.append(TextPart(f", {gpus.away} away", "warn"))
     if known.held_busy is not None:
-        parts.append(
+        text_parts.append(
             TextPart(
                 f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)
             )
         )
     if known.watts is not None:
-        parts.append(TextPart(f"  {watts_text(known.watts)}"))
+        text_parts.append(TextPart(f"  {watts_text(known.watts)}"))
     if gpus.pretend:
-        parts.append(TextPart("  (pretend)", "dim"))
-    return parts
+        text_parts.append(TextPart("  (pretend)", "dim"))
+    return text_parts
 
 
 def money_text(now: "GpusNow") -> str:
@@ -65,8 +65,8 @@ def _workload_line(known: TopState) -> list[TextPart]:
     alive = sum(node.liveness == "alive" for node in status.nodes)
     queued = status.jobs.get("QUEUED", 0)
     running = status.jobs.get("RUNNING", 0)
-    other = sum(status.jobs.values()) - queued - running
-    parts = [
+    other_count = sum(status.jobs.values()) - queued - running
+    text_parts = [
         TextPart("nodes ", "title"),
         TextPart(
             f"{alive} of {len(status.nodes)} alive",
@@ -74,17 +74,17 @@ def _workload_line(known: TopState) -> list[TextPart]:
         ),
         TextPart("  jobs ", "title"),
         TextPart(f"{running} running, {queued} waiting"),
-        TextPart(f", {other} other" if other else ""),
+        TextPart(f", {other_count} other" if other_count else ""),
     ]
     if known.gpus is not None:
-        parts.append(TextPart(f"  {money_text(known.gpus)}"))
+        text_parts.append(TextPart(f"  {money_text(known.gpus)}"))
         unpriced = known.gpus.unpriced_gpus
-        parts.append(
+        text_parts.append(
             TextPart(
                 f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"
             )
         )
-    return parts
+    return text_parts
 
 
 def _notice_line(known: TopState, now: float, said: str) -> list[TextPart]:
@@ -96,28 +96,30 @@ def _notice_line(known: TopState, now: float, said: str) -> list[TextPart]:
         return [TextPart(clean(said), "warn")]
     warnings = known.status.warnings if known.status is not None else []
     if warnings:
-        more = (
+        remainder_text = (
             f" (and {len(warnings) - 1} more: corral status)"
             if len(warnings) > 1
             else ""
         )
-        return [TextPart(clean(warnings[0].text) + more, "warn")]
-    where = (
+        return [TextPart(clean(warnings[0].text) + remainder_text, "warn")]
+    cluster_text = (
         f"{known.status.cluster.engine}, {known.status.head.url}"
         if known.status
         else ""
     )
-    return [TextPart(f"{where}  {clock_text(now)[11:]}", "dim")]
+    return [TextPart(f"{cluster_text}  {clock_text(now)[11:]}", "dim")]
 
 
 def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
     """Return how old the data is, and what can be done."""
-    since = age_text(now - link.since)
-    shown = f"; shown is {clock_text(at)[11:]}" if at else ""
+    silent_text = age_text(now - link.since)
+    shown_time_text = f"; shown is {clock_text(at)[11:]}" if at else ""
     hint = f"; {link.hint}" if link.hint else ""
     return [
         TextPart(
-            clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"),
+            clean(
+                f"no answer for {silent_text}: {link.why}{shown_time_text}; trying again{hint}"
+            ),
             "bad",
         )
     ]

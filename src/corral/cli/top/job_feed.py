@@ -67,9 +67,13 @@ class JobFeed:
         try:
             await self._refresh_job()
         except CorralError as error:
-            since = self.known.link.since if not self.known.link.live else self.wall()
-            why = HeadLink(live=False, since=since, why=error.message, hint=error.hint)
-            self.known = replace(self.known, link=why)
+            silent_since = (
+                self.known.link.since if not self.known.link.live else self.wall()
+            )
+            failed_link = HeadLink(
+                live=False, since=silent_since, why=error.message, hint=error.hint
+            )
+            self.known = replace(self.known, link=failed_link)
             return
         if not self.known.link.live:
             self.known = replace(self.known, link=HeadLink())
@@ -78,8 +82,8 @@ class JobFeed:
         began = self.clock()
         if self._about.is_due(began, 0):
             job = await self.source.job(self.id)
-            why = await self.source.why(self.id)
-            self.known = replace(self.known, job=job, why=why)
+            explanation = await self.source.why(self.id)
+            self.known = replace(self.known, job=job, why=explanation)
             await self._read_log()
             self._about.asked(began, self.clock() - began, 0)
         began = self.clock()
@@ -102,10 +106,10 @@ class JobFeed:
         )
 
     async def _fetch_curves(self, job: "api.JobDetail") -> Picture:
-        until = job.ended_at if job.ended_at is not None else self.wall()
-        first = job.attempts[0].placed_at if job.attempts else job.submitted_at
-        grid = Grid.over(min(first, until - LEAST_SECONDS), until)
-        asks = job_asks(job, grid.since, grid.until, nodes=MOST_NODES)
+        end_time = job.ended_at if job.ended_at is not None else self.wall()
+        first_time = job.attempts[0].placed_at if job.attempts else job.submitted_at
+        grid = Grid.over(min(first_time, end_time - LEAST_SECONDS), end_time)
+        series_queries = job_asks(job, grid.since, grid.until, nodes=MOST_NODES)
         answers = [
             await self.source.series(
                 ask.key,
@@ -114,6 +118,6 @@ class JobFeed:
                 fields=ask.fields,
                 points=POINTS,
             )
-            for ask in asks
+            for ask in series_queries
         ]
         return job_picture(job, grid, answers, is_over=job.is_over, nodes=MOST_NODES)

@@ -115,8 +115,8 @@ def _reason_lines(
         texts = [why.reason] if why.reason else []
         if why.failed is not None and job.state == "FAILED":
             failed = why.failed
-            at = f", {failed.failed_at}" if failed.failed_at else ""
-            quote = f" ({failed.quote}{at})" if failed.quote else ""
+            failed_at_text = f", {failed.failed_at}" if failed.failed_at else ""
+            quote = f" ({failed.quote}{failed_at_text})" if failed.quote else ""
             texts += [
                 f"{failed.text}: {failed.evidence}{quote}",
                 f"next: {failed.next}",
@@ -127,8 +127,8 @@ def _reason_lines(
         texts += why.suggestions
     why_lines = [line for text in texts for line in wrapped(clean(text), width, 2)]
     return [
-        [TextPart(line, "warn" if at == 0 else "")]
-        for at, line in enumerate(why_lines[:MOST_WHY])
+        [TextPart(line, "warn" if line_index == 0 else "")]
+        for line_index, line in enumerate(why_lines[:MOST_WHY])
     ]
 
 
@@ -144,7 +144,7 @@ def _curve_table(picture: Picture | None, width: int) -> list[Line]:
 
 def _curve_line(row: CurveRow, width: int) -> Line:
     unit_text = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
-    low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
+    lower_bound, upper_bound = (0.0, 1.0) if row.unit == "share" else (None, None)
     numbers = [
         value_text(number, row.unit)
         for number in (row.last, row.low, row.mean, row.high)
@@ -154,7 +154,9 @@ def _curve_line(row: CurveRow, width: int) -> Line:
         *sized([TextPart(row.name + unit_text)], NAMES),
         *(TextPart(text.rjust(NUMBERS)) for text in numbers),
         TextPart("  "),
-        TextPart(sparkline(row.values, wide, low=low, high=high), "good"),
+        TextPart(
+            sparkline(row.values, wide, low=lower_bound, high=upper_bound), "good"
+        ),
     ]
 
 

@@ -86,7 +86,8 @@ class TopJobRow:
 def rows(known: TopState, now: float) -> list[TopJobRow]:
     busy = known.busy_of
     return [
-        TopJobRow(job, busy.get(job.id), now, at) for at, job in enumerate(known.jobs)
+        TopJobRow(job, busy.get(job.id), now, job_index)
+        for job_index, job in enumerate(known.jobs)
     ]
 
 

@@ -65,11 +65,14 @@ JOB: Final = (
 
 def footer(keys: tuple[Key, ...], message: str) -> Line:
     """Return the selection, then the keys."""
-    parts = [TextPart(f"{message}  ", "dim")] if message else []
+    text_parts = [TextPart(f"{message}  ", "dim")] if message else []
     for key in sorted(keys, key=lambda key: key.shown not in ("?", "q")):
         if key.brief:
-            parts += [TextPart(key.shown, "title"), TextPart(f" {key.brief}  ", "dim")]
-    return parts
+            text_parts += [
+                TextPart(key.shown, "title"),
+                TextPart(f" {key.brief}  ", "dim"),
+            ]
+    return text_parts
 
 
 def help_lines() -> list[Line]:

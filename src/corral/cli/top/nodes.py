@@ -112,15 +112,17 @@ class TopNodeRow:
             if node.suspect
             else ""
         )
-        why = node.why if node.liveness != "alive" else ""
+        liveness_reason = node.why if node.liveness != "alive" else ""
         remarks = [
-            remark for remark in (suspect, node.health, why, node.closed) if remark
+            remark
+            for remark in (suspect, node.health, liveness_reason, node.closed)
+            if remark
         ]
-        what = ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
+        gpu_types_text = ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
         labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
         return clean(
             "; ".join(remarks)
-            or " ".join(remark for remark in (what, labels) if remark)
+            or " ".join(remark for remark in (gpu_types_text, labels) if remark)
         )
 
     @property

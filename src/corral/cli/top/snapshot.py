@@ -28,9 +28,11 @@ def show(feed: Feed, width: int, rows: int) -> None:
     warnings = top_state.status.warnings if top_state.status is not None else []
     for warning in warnings:
         note(f"warning: {warning.text}")
-    here: AnyListing = RowTable(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
-    here.take(nodes.rows(top_state))
-    _print_table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
+    node_table: AnyListing = RowTable(
+        nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble"
+    )
+    node_table.take(nodes.rows(top_state))
+    _print_table(node_table, nodes.COLUMNS, width, rows, "nodes: corral node ls")
     work: AnyListing = RowTable(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
     work.take(jobs.rows(top_state, now))
     _print_table(
@@ -50,14 +52,16 @@ def _print_table(
     if not listing.rows:
         return
     say()
-    shown = [listing.cells(row) for row in listing.rows[:rows]]
-    needs = [max(column) for column in zip(*map(lengths, shown), strict=True)]
-    places = fitted(columns, width, needs)
+    shown_cells = [listing.cells(row) for row in listing.rows[:rows]]
+    needed_widths = [
+        max(column) for column in zip(*map(lengths, shown_cells), strict=True)
+    ]
+    places = fitted(columns, width, needed_widths)
     for line in (
         title_line(columns, places),
-        *(row_line(columns, row_texts, places) for row_texts in shown),
+        *(row_line(columns, row_texts, places) for row_texts in shown_cells),
     ):
         say(plain(line))
-    left_out = len(listing.rows) - len(shown)
+    left_out = len(listing.rows) - len(shown_cells)
     if left_out or more:
         note(f"there are {'' if more else f'{left_out} '}more {rest}")

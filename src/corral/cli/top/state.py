@@ -46,13 +46,13 @@ class TopState:
     @cached_property
     def busy_of(self) -> Mapping[str, float]:
         """Return how busy the GPUs of each job are on average, by its id."""
-        seen: dict[str, list[float]] = {}
+        busy_by_job: dict[str, list[float]] = {}
         for node in self.gpus.nodes if self.gpus is not None else ():
             for holders, busy in zip(node.holders, node.utilisation, strict=True):
                 if holders and busy is not None:
                     for job in holders.split(","):
-                        seen.setdefault(job, []).append(busy)
-        return {job: sum(values) / len(values) for job, values in seen.items()}
+                        busy_by_job.setdefault(job, []).append(busy)
+        return {job: sum(values) / len(values) for job, values in busy_by_job.items()}
 
     @cached_property
     def watts(self) -> float | None:

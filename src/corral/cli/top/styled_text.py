@@ -45,31 +45,38 @@ def fitted(
     kept_columns = list(range(len(columns)))
 
     def needed() -> int:
-        return sum(columns[at].width for at in kept_columns) + GAP * (
-            len(kept_columns) - 1
-        )
+        return sum(
+            columns[column_number].width for column_number in kept_columns
+        ) + GAP * (len(kept_columns) - 1)
 
     while len(kept_columns) > 1 and needed() > width:
         kept_columns.remove(max(kept_columns, key=lambda at: (columns[at].goes, at)))
     spare_width = width - needed()
     if spare_width < 0:
         return [(kept_columns[0], max(0, width))]
-    last = max((at for at in kept_columns if columns[at].grows), default=-1)
+    last_growing_index = max(
+        (
+            growing_column
+            for growing_column in kept_columns
+            if columns[growing_column].grows
+        ),
+        default=-1,
+    )
     cell_texts = []
-    for at in kept_columns:
-        text_column = columns[at]
-        most = (
-            min(text_column.most, needs[at])
-            if at < len(needs) and at != last
+    for column_index in kept_columns:
+        text_column = columns[column_index]
+        width_limit = (
+            min(text_column.most, needs[column_index])
+            if column_index < len(needs) and column_index != last_growing_index
             else text_column.most
         )
-        more = (
-            max(0, min(spare_width, most - text_column.width))
+        added_width = (
+            max(0, min(spare_width, width_limit - text_column.width))
             if text_column.grows
             else 0
         )
-        spare_width -= more
-        cell_texts.append((at, text_column.width + more))
+        spare_width -= added_width
+        cell_texts.append((column_index, text_column.width + added_width))
     return cell_texts
 
 
@@ -80,12 +87,14 @@ def row_line(
 ) -> list[TextPart]:
     """One line of a table: each cell cut or filled to its column. `places`: as `fitted`
     says."""
-    parts: list[TextPart] = []
-    for number, (at, wide) in enumerate(places):
+    text_parts: list[TextPart] = []
+    for number, (column_index, wide) in enumerate(places):
         if number:
-            parts.append(TextPart(" " * GAP))
-        parts += sized(cells[at], wide, right=columns[at].right)
-    return parts
+            text_parts.append(TextPart(" " * GAP))
+        text_parts += sized(
+            cells[column_index], wide, right=columns[column_index].right
+        )
+    return text_parts
 
 
 def title_line(
@@ -107,22 +116,22 @@ def title_line(
 
 
 def lengths(cells: Sequence[Cell]) -> list[int]:
-    return [sum(cell_len(part.text) for part in cell) for cell in cells]
+    return [sum(cell_len(text_part.text) for text_part in cell) for cell in cells]
 
 
 def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
     """Exactly so wide: cut with an ellipsis, or filled with blanks."""
-    length = sum(cell_len(part.text) for part in cell)
+    length = sum(cell_len(cell_part.text) for cell_part in cell)
     if length <= width:
         blank = TextPart(" " * (width - length))
         return [blank, *cell] if right else [*cell, blank]
-    parts: list[TextPart] = []
+    cut_parts: list[TextPart] = []
     width_left = max(0, width - 1)
-    for part in cell:
-        wide = min(width_left, cell_len(part.text))
-        parts.append(TextPart(set_cell_size(part.text, wide), part.tone))
+    for text_part in cell:
+        wide = min(width_left, cell_len(text_part.text))
+        cut_parts.append(TextPart(set_cell_size(text_part.text, wide), text_part.tone))
         width_left -= wide
-    return [*parts, TextPart(ELLIPSIS[:width])]
+    return [*cut_parts, TextPart(ELLIPSIS[:width])]
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:
@@ -142,11 +151,11 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
 
 
 def plain(line: Line) -> str:
-    return "".join(part.text for part in line).rstrip()
+    return "".join(text_part.text for text_part in line).rstrip()
 
 
 def bar(part: float, width: int) -> str:
     """A bar of eighths of characters; `part` is from 0 to 1."""
     eighths = round(max(0.0, min(1.0, part)) * width * 8)
-    whole, rest = divmod(eighths, 8)
-    return ("█" * whole + " ▏▎▍▌▋▊▉"[rest] * bool(rest)).ljust(width)
+    full_blocks, rest = divmod(eighths, 8)
+    return ("█" * full_blocks + " ▏▎▍▌▋▊▉"[rest] * bool(rest)).ljust(width)

@@ -70,14 +70,14 @@ class RowTable(Generic[R]):
         self._update_rows()
 
     def _update_rows(self) -> None:
-        text, words = self.text.lower(), self.words
+        text, search_text_of = self.text.lower(), self.words
         kept_rows = (
-            [row for row in self.given if text in words(row)]
-            if text and words is not None
+            [row for row in self.given if text in search_text_of(row)]
+            if text and search_text_of is not None
             else list(self.given)
         )
         self.rows = ordered(kept_rows, self.orders[self.by], turned=self.turned)
-        places = {row.key: at for at, row in enumerate(self.rows)}
+        places = {row.key: row_index for row_index, row in enumerate(self.rows)}
         self._select_row(places.get(self.key, self.cursor))
 
     def move(self, by: int) -> None:
@@ -101,27 +101,33 @@ class RowTable(Generic[R]):
         room = max(1, height - 1)
         self.first = max(0, min(self.first, self.cursor, len(self.rows) - room))
         self.first = max(self.first, self.cursor - room + 1)
-        shown = [self.cells(row) for row in self.rows[self.first : self.first + room]]
+        shown_cells = [
+            self.cells(row) for row in self.rows[self.first : self.first + room]
+        ]
         self.needs = [
             max(column)
             for column in zip(
-                self.needs or [0] * len(self.columns), *map(lengths, shown), strict=True
+                self.needs or [0] * len(self.columns),
+                *map(lengths, shown_cells),
+                strict=True,
             )
         ]
         places = fitted(self.columns, width, self.needs)
         order = self.orders[self.by]
         arrow = "▼" if order.down != self.turned else "▲"
         line_list: list[Line] = [title_line(self.columns, places, order.title, arrow)]
-        for at, cells in enumerate(shown, start=self.first):
+        for row_index, cells in enumerate(shown_cells, start=self.first):
             line = row_line(self.columns, cells, places)
-            chosen = [TextPart(part.text, "chosen") for part in sized(line, width)]
-            line_list.append(chosen if marked and at == self.cursor else line)
+            chosen = [
+                TextPart(text_part.text, "chosen") for text_part in sized(line, width)
+            ]
+            line_list.append(chosen if marked and row_index == self.cursor else line)
         return line_list
 
     def at(self, y: int) -> int | None:
         """The row that is drawn on this line, if there is one."""
-        place = self.first + y - 1
-        return place if y > 0 and place < len(self.rows) else None
+        row_index = self.first + y - 1
+        return row_index if y > 0 and row_index < len(self.rows) else None
 
 
 AnyListing = RowTable[Any]

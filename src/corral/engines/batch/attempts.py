@@ -8,9 +8,10 @@ from typing import Final
 from corral.domain.desired_state import DesiredState, Launch
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node_signal import Signal
-from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen, TroubleKind
+from corral.domain.observed_state import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.pilot import key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.trouble_kind import TroubleKind
 from corral.engines.batch.attempt_state import MISSED_LOOKS
 from corral.engines.batch.interfaces import BatchSnapshot, LentNode, Ticket, TicketState
 from corral.engines.batch.submitted_attempt import (
@@ -79,9 +80,9 @@ class Desk:
             handed.wanted_on.add(wanted.node)
             handed.stop_since = at if handed.stop_since is None else handed.stop_since
         for key in wanted.settled:
-            if (over := self.attempts.get(key)) is not None:
-                over.settled.add(wanted.node)
-                over.settled_at = at
+            if (settled_attempt := self.attempts.get(key)) is not None:
+                settled_attempt.settled.add(wanted.node)
+                settled_attempt.settled_at = at
 
     def look(self, look: BatchSnapshot, at: float) -> None:
         """Take what the batch system says."""
@@ -211,11 +212,13 @@ class Desk:
         for node in self.nodes.values():
             if node.node not in silent:
                 self._spoken_at[node.node] = serving
-        seen: dict[NodeId, list[Seen]] = {}
+        seen_by_node: dict[NodeId, list[Seen]] = {}
         for handed in self.attempts.values():
-            for where in handed.where - handed.settled:
-                attempt_seen = self._seen(handed, where, by_part_alone=where in silent)
-                seen.setdefault(where, []).append(attempt_seen)
+            for node_id in handed.where - handed.settled:
+                attempt_seen = self._seen(
+                    handed, node_id, by_part_alone=node_id in silent
+                )
+                seen_by_node.setdefault(node_id, []).append(attempt_seen)
         return [
             NodeFacts(
                 node=node.node,
@@ -223,7 +226,7 @@ class Desk:
                 heard_at=self._spoken_at.get(node.node, 0.0),
                 inventory=self._offered(node),
                 address=node.address,
-                seen=tuple(seen.get(node.node, ())),
+                seen=tuple(seen_by_node.get(node.node, ())),
                 signals=self._pilot_signals(node.node),
             )
             for node in self.nodes.values()
@@ -239,18 +242,18 @@ class Desk:
         is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
         node_ids: set[NodeId] = set()
         for handed in self.attempts.values():
-            for where in handed.where - handed.settled:
-                node = self.nodes.get(where)
+            for node_id in handed.where - handed.settled:
+                node = self.nodes.get(node_id)
                 if node is None:
                     continue
                 if node.down and is_new and handed.submitted:
-                    node_ids.add(where)
+                    node_ids.add(node_id)
                 if (
                     not node.down
-                    and where not in self._spoken_at
-                    and where in handed.parts
+                    and node_id not in self._spoken_at
+                    and node_id in handed.parts
                 ):
-                    node_ids.add(where)
+                    node_ids.add(node_id)
         return node_ids
 
     def _pilot_signals(self, node: NodeId) -> tuple[Signal, ...]:
@@ -258,8 +261,8 @@ class Desk:
         (0062)."""
         return tuple(
             signal
-            for it in self.attempts.values()
-            for signal in it.signals.get(node, ())
+            for handed_attempt in self.attempts.values()
+            for signal in handed_attempt.signals.get(node, ())
         )
 
     def proofs(self) -> Mapping[NodeId, str]:
@@ -277,35 +280,37 @@ class Desk:
     def part_word(self, part: NodeId) -> DesiredState | None:
         """Return the part of the node's desired state that concerns the pilot; None
         before the node has any."""
-        key, word = key_of(part), self._wanted.get(node_of(part))
-        if word is None or key is None:
+        key, desired_state = key_of(part), self._wanted.get(node_of(part))
+        if desired_state is None or key is None:
             return None
         handed = self.attempts.get(key)
-        over = handed is not None and node_of(part) in handed.settled
+        is_settled = handed is not None and node_of(part) in handed.settled
         return replace(
-            word,
+            desired_state,
             node=part,
             boot=BootId(""),
-            run=tuple(launch for launch in word.run if launch.key == key),
-            stop=tuple(stop for stop in word.stop if stop.key == key),
+            run=tuple(launch for launch in desired_state.run if launch.key == key),
+            stop=tuple(stop for stop in desired_state.stop if stop.key == key),
             # for good: a later word of the node's is silent of it
-            settled=(key,) if over else (),
+            settled=(key,) if is_settled else (),
             committed=tuple(
                 committed_step
-                for committed_step in word.committed
+                for committed_step in desired_state.committed
                 if committed_step[0] == key
             ),
-            notices=tuple(notice for notice in word.notices if notice.key == key),
+            notices=tuple(
+                notice for notice in desired_state.notices if notice.key == key
+            ),
         )
 
     def parts_on(self, node: NodeId) -> list[NodeId]:
         """The parts of a node that may be there."""
-        here = (
+        node_attempts = (
             attempt
             for attempt in self.attempts.values()
             if attempt.submitted and node in attempt.where
         )
-        return [part_of(node, handed.key) for handed in here]
+        return [part_of(node, handed.key) for handed in node_attempts]
 
     def says(self, key: AttemptKey) -> str:
         """Return why the attempt waits in the batch system; "" if it does not."""
@@ -328,7 +333,11 @@ class Desk:
         silent_attempts = (
             (key, self._silence_text(handed)) for key, handed in self.attempts.items()
         )
-        return [f"{key[0]}: {why}" for key, why in silent_attempts if why]
+        return [
+            f"{key[0]}: {silence_text}"
+            for key, silence_text in silent_attempts
+            if silence_text
+        ]
 
     def _silence_text(self, handed: Handed) -> str:
         if (
@@ -341,10 +350,13 @@ class Desk:
         missing = sorted(handed.wanted_on - handed.parts.keys())
         if seconds < UNHEARD_SECONDS or not missing:
             return ""
-        where = ", ".join(missing[:3]) + (
+        nodes_text = ", ".join(missing[:3]) + (
             f" and {len(missing) - 3} more" if missing[3:] else ""
         )
-        return f"it runs on {where}, but its agent has not reached the head for {seconds:.0f} s"
+        return (
+            f"it runs on {nodes_text}, but its agent has not reached the head for "
+            f"{seconds:.0f} s"
+        )
 
     # -- the rules -------------------------------------------------------------------------------
 
@@ -355,15 +367,15 @@ class Desk:
         """Gangs to be handed over, or equipped: each of their nodes has its order, and
         none is to stop."""
         launches_by_attempt: dict[AttemptKey, list[Launch]] = {}
-        for word in self._wanted.values():
-            for launch in word.run:
+        for desired_state in self._wanted.values():
+            for launch in desired_state.run:
                 launches_by_attempt.setdefault(launch.key, []).append(launch)
         for key, launches in launches_by_attempt.items():
             handed = self._get_or_add_attempt(key)
             is_there = handed.is_equipped if self._places else handed.submitted
             is_known = is_there or handed.handing or handed.refusal or handed.is_gone
-            fresh = not is_known and handed.stop_since is None
-            if fresh and len(launches) == len(launches[0].nodes):
+            is_fresh = not is_known and handed.stop_since is None
+            if is_fresh and len(launches) == len(launches[0].nodes):
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
 
     def _seen(
@@ -376,16 +388,22 @@ class Desk:
             by_part_alone: leave out what the batch system says: it has no proof about a
                 node that does not answer.
         """
-        part = handed.parts.get(node)
-        if part is not None and part.phase.is_over:
-            return self._left(handed, part) if _was_asked_to_end(part) else part
+        pilot_report = handed.parts.get(node)
+        if pilot_report is not None and pilot_report.phase.is_over:
+            return (
+                self._left(handed, pilot_report)
+                if _was_asked_to_end(pilot_report)
+                else pilot_report
+            )
         if by_part_alone:
-            return part or Seen(key=handed.key, phase=Phase.STARTING)
+            return pilot_report or Seen(key=handed.key, phase=Phase.STARTING)
         if handed.refusal:
             return refused(handed.key, handed.refusal, handed.refusal_is_infra)
         if handed.is_gone:
             return (
-                ended(handed, part) if not handed.displaced else displaced(handed, node)
+                ended(handed, pilot_report)
+                if not handed.displaced
+                else displaced(handed, node)
             )
         if (
             handed.stop_since is not None
@@ -393,7 +411,7 @@ class Desk:
             and not handed.handing
         ):
             return refused(handed.key, NEVER_CAME, True)
-        return part or Seen(key=handed.key, phase=Phase.STARTING)
+        return pilot_report or Seen(key=handed.key, phase=Phase.STARTING)
 
     def _left(self, handed: Handed, part: Seen) -> Seen:
         """It was made to end. The batch system may say why until nothing of it is left,
@@ -426,8 +444,8 @@ class Desk:
     def _grace_seconds(self, key: AttemptKey) -> float:
         stops = [
             stop_order
-            for word in self._wanted.values()
-            for stop_order in word.stop
+            for desired_state in self._wanted.values()
+            for stop_order in desired_state.stop
             if stop_order.key == key
         ]
         return max((stop.grace_seconds for stop in stops), default=0.0)
@@ -436,18 +454,22 @@ class Desk:
         """Return the node's capacity and what others hold. Where the batch system
         places, only the taken GPUs count, for numbering Corral's own; the room is not
         Corral's to judge."""
-        word, has = self._wanted.get(node.node), node.inventory
+        desired_state, inventory = self._wanted.get(node.node), node.inventory
         gpus = _mark_taken_gpus(
             node,
-            [gpu for launch in (word.run if word else ()) for gpu in launch.seat.gpus],
+            [
+                gpu
+                for launch in (desired_state.run if desired_state else ())
+                for gpu in launch.seat.gpus
+            ],
         )
         if self._places:
-            return replace(has, gpus=gpus)
+            return replace(inventory, gpus=gpus)
         return replace(
-            has,
+            inventory,
             gpus=gpus,
-            taken_cpu_millis=min(node.foreign.cpu_millis, has.cpu_millis),
-            taken_memory_bytes=min(node.foreign.memory_bytes, has.memory_bytes),
+            taken_cpu_millis=min(node.foreign.cpu_millis, inventory.cpu_millis),
+            taken_memory_bytes=min(node.foreign.memory_bytes, inventory.memory_bytes),
             closed=node.closed
             or ("" if node.node in self._spoken_at else NEVER_ANSWERED),
         )
@@ -460,6 +482,10 @@ def _was_asked_to_end(seen: Seen) -> bool:
 def _mark_taken_gpus(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
     """Its GPUs, of which those are called taken that others hold: the last that Corral
     does not."""
-    free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
-    taken = free[len(free) - min(node.foreign.gpus, len(free)) :]
-    return tuple(replace(gpu, taken=gpu.index in taken) for gpu in node.inventory.gpus)
+    free_indices = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
+    taken_indices = free_indices[
+        len(free_indices) - min(node.foreign.gpus, len(free_indices)) :
+    ]
+    return tuple(
+        replace(gpu, taken=gpu.index in taken_indices) for gpu in node.inventory.gpus
+    )

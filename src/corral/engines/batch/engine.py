@@ -149,9 +149,9 @@ class LendingEngine:
             for key in keys:
                 self.desk.begins(key, self.asking.begins(key))
         self.desk.want(wanted, _loop_time())
-        for part in self.desk.parts_on(wanted.node):
-            if word := self.part_word(part):
-                self.links.push(word)
+        for part_id in self.desk.parts_on(wanted.node):
+            if desired_state := self.part_word(part_id):
+                self.links.push(desired_state)
         self._stir.set()
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
@@ -166,7 +166,7 @@ class LendingEngine:
         return self._with_way(reason) if self.desk.is_unheard(key) else reason
 
     def _with_way(self, message: str) -> str:
-        return f"{message}; {way}" if (way := self.way()) else message
+        return f"{message}; {advice}" if (advice := self.way()) else message
 
     def hear_part(self, word: NodeFacts) -> None:
         """Take the word of a part's agent."""
@@ -177,15 +177,17 @@ class LendingEngine:
         """The newest word for a part, its launch as the batch system has fitted it;
         None while that has not reported all that the launch needs. An order is final
         once it was sent."""
-        word = self.desk.part_word(part)
-        if word is None:
+        desired_state = self.desk.part_word(part)
+        if desired_state is None:
             return None
-        run = [self.driver.fitted(launch) for launch in word.run]
+        run = [self.driver.fitted(launch) for launch in desired_state.run]
         if None in run:
             self._unfitted.add(part)
             return None
         self._unfitted.discard(part)
-        return replace(word, run=tuple(launch for launch in run if launch is not None))
+        return replace(
+            desired_state, run=tuple(launch for launch in run if launch is not None)
+        )
 
     def look_soon(self) -> None:
         """Note that the batch system has new reports."""
@@ -270,13 +272,14 @@ class LendingEngine:
     def _note_troubles(self, look: BatchSnapshot) -> None:
         """Keep what cannot be used now for `trouble`; log it when it is new."""
         unheard = self.desk.unheard()
-        more = (
+        unheard_texts = (
             [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")]
             if unheard
             else []
         )
         trouble = "; ".join(
-            f"{self.name}: {complaint}" for complaint in (*look.troubles, *more)
+            f"{self.name}: {complaint}"
+            for complaint in (*look.troubles, *unheard_texts)
         )
         if trouble and trouble != self.trouble:
             log.warning(trouble)
@@ -298,9 +301,9 @@ class LendingEngine:
             kept_keys = tuple(key for key in look.kept if key in begun)
             look = replace(look, tickets=tickets, kept=kept_keys)
         self.desk.look(look, _loop_time())
-        for part in list(self._unfitted):
-            if word := self.part_word(part):
-                self.links.push(word)
+        for part_id in list(self._unfitted):
+            if desired_state := self.part_word(part_id):
+                self.links.push(desired_state)
         known_state = (dict(self.desk.proofs()), dict(self.asking.chosen()))
         if known_state != self._known:
             self._known = known_state
@@ -316,9 +319,9 @@ class LendingEngine:
             await self._try_action(self.driver.cancel, "cancel", key)
         # a look would still show what has just gone
         for key in () if self._looks else due.forget:
-            where = self.desk.attempts[key].where
+            node_ids = self.desk.attempts[key].where
             if await self._try_action(self.driver.forget, "forget", key):
-                for node in where:
+                for node in node_ids:
                     await self.links.forget(part_of(node, key))
                     self._unfitted.discard(part_of(node, key))
                 self.desk.forgotten(key)
@@ -338,31 +341,33 @@ class LendingEngine:
     async def _ask(
         self, driver: PlacingDriver, group: Sequence[ExternalCandidate]
     ) -> None:
-        first = group[0].key
+        first_key = group[0].key
         try:
             async with self._doors:
                 await driver.ask(group)
         except Refusal as refusal:
-            log.warning("%s.%s is refused: %s", *first, refusal.message)
+            log.warning("%s.%s is refused: %s", *first_key, refusal.message)
             self.asking.refused(group, refusal.message)
         except Trouble as trouble:
-            log.warning("%s.%s could not be handed over: %s", *first, trouble.message)
+            log.warning(
+                "%s.%s could not be handed over: %s", *first_key, trouble.message
+            )
         else:
             self.asking.submitted(group)
 
     async def _submit_gang(self, gang: Sequence[Launch]) -> None:
         key = gang[0].key
         try:
-            made = await asyncio.gather(*(self._part(launch) for launch in gang))
+            part_files = await asyncio.gather(*(self._part(launch) for launch in gang))
             async with self._doors:
-                parts = {
-                    launch.seat.node: part
-                    for launch, part in zip(gang, made, strict=True)
+                files_by_node = {
+                    launch.seat.node: node_files
+                    for launch, node_files in zip(gang, part_files, strict=True)
                 }
                 if self.placing_driver is not None:
-                    await self.placing_driver.equip(gang, parts)
+                    await self.placing_driver.equip(gang, files_by_node)
                 else:
-                    await self.driver.submit(gang, parts)
+                    await self.driver.submit(gang, files_by_node)
         except Refusal as refusal:
             log.warning("%s.%s is refused: %s", *key, refusal.message)
             self.desk.refused(key, refusal.message, infra=False)
@@ -374,10 +379,10 @@ class LendingEngine:
             self._stir.set()
 
     async def _part(self, launch: Launch) -> PartFiles:
-        part = part_of(launch.seat.node, launch.key)
+        part_id = part_of(launch.seat.node, launch.key)
         token = secrets.token_urlsafe(32).encode()
-        await self.links.register(part, sha256(token).hexdigest())
-        settings = self.driver.settings_of(part, launch)
+        await self.links.register(part_id, sha256(token).hexdigest())
+        settings = self.driver.settings_of(part_id, launch)
         fitted = self.driver.fitted(launch)
         workdir = None if launch.workdir is None else self.links.workdir(launch.workdir)
         has_workdir = workdir is not None
@@ -416,8 +421,8 @@ class LendingEngine:
         if looked_at is None:
             return
         is_stale = _loop_time() - looked_at > self.look_seconds + STALE_SECONDS
-        for word in self.desk.words(self.links.serving(), is_stale=is_stale):
-            self.links.hear(word)
+        for node_facts in self.desk.words(self.links.serving(), is_stale=is_stale):
+            self.links.hear(node_facts)
 
 
 def _loop_time() -> float:

@@ -122,9 +122,9 @@ class Asking:
         if (
             queued_attempt is not None
             and not queued_attempt.is_withdrawn
-            and (why := _why_over(queued_attempt))
+            and (retry_reason := _why_over(queued_attempt))
         ):
-            self._again[key] = (at + AGAIN_SECONDS, why)
+            self._again[key] = (at + AGAIN_SECONDS, retry_reason)
 
     # -- what follows ----------------------------------------------------------------------------
 
@@ -138,7 +138,9 @@ class Asking:
             for key, queued_attempt in all_asked
             if queued_attempt.is_withdrawn and not queued_attempt.is_over
         ]
-        over = [key for key, queued_attempt in all_asked if queued_attempt.is_over]
+        ended_keys = [
+            key for key, queued_attempt in all_asked if queued_attempt.is_over
+        ]
         never = [
             key
             for key, queued_attempt in all_asked
@@ -149,7 +151,7 @@ class Asking:
             cancel=tuple(
                 key for key in withdrawn if self.asked[key].ticket is not None
             ),
-            forget=tuple(dict.fromkeys([*over, *never])),
+            forget=tuple(dict.fromkeys([*ended_keys, *never])),
         )
 
     def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
@@ -163,7 +165,7 @@ class Asking:
 
     def says(self) -> Mapping[AttemptKey, str]:
         """Return why the others wait, as far as that is known."""
-        reasons = {key: why for key, (_, why) in self._again.items()}
+        reasons = {key: retry_reason for key, (_, retry_reason) in self._again.items()}
         for key, queued_attempt in self.asked.items():
             if queued_attempt.ticket is not None and queued_attempt.ticket.reason:
                 reasons[key] = queued_attempt.ticket.reason
@@ -189,13 +191,13 @@ class Asking:
         room = MOST_WAITING - sum(
             not queued_attempt.chosen for queued_attempt in self.asked.values()
         )
-        fresh = [
+        fresh_candidates = [
             candidate
             for candidate in (self._offered or {}).values()
             if self._is_fresh(candidate.key, at)
         ]
         groups: dict[object, list[ExternalCandidate]] = {}
-        for external_candidate in fresh[: max(room, 0)]:
+        for external_candidate in fresh_candidates[: max(room, 0)]:
             groups.setdefault(_group_key(external_candidate), []).append(
                 external_candidate
             )
@@ -214,13 +216,13 @@ class Asking:
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
         """The limit of an array holds over all its groups: alongside others, this many
         as are left."""
-        first = group[0]
-        limit = first.spec.array_limit
-        if limit is None or first.array is None:
+        first_candidate = group[0]
+        limit = first_candidate.spec.array_limit
+        if limit is None or first_candidate.array is None:
             return len(group)
         offered = self._offered or {}
-        beside = first.running + sum(
-            offered[key].array == first.array and queued_attempt.submitted
+        beside = first_candidate.running + sum(
+            offered[key].array == first_candidate.array and queued_attempt.submitted
             for key, queued_attempt in self.asked.items()
             if key in offered
         )

@@ -93,10 +93,10 @@ def displaced(handed: Handed, node: NodeId) -> Seen:
     """Return the report of an attempt that was given back: only a node without room is
     the cause."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
-    why = (
+    trouble_text = (
         "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
     )
-    return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)
+    return Seen(key=handed.key, phase=Phase.ENDED, trouble=trouble_text)
 
 
 def refused(key: AttemptKey, why: str, infra: bool) -> Seen:

@@ -38,7 +38,7 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
     try:
         config = read_config(settings)
         transport = RenewingTransport(config, lambda: read_config(settings))
-        made = AsyncClient(
+        api_client = AsyncClient(
             config=config, namespace=settings.namespace, transport=transport
         )
     except CONFIG_FAULTS as wrong:
@@ -47,15 +47,17 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
             hint="name a kubeconfig: corral up --engine kubernetes --set kubeconfig=FILE",
         ) from wrong
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for each request
-    return made
+    return api_client
 
 
 def read_config(settings: KubernetesSettings) -> SingleConfig:
     """Return what the kubeconfig says now. Raises: one of CONFIG_FAULTS."""
     try:
-        read = KubeConfig.from_env() if not settings.kubeconfig else None
-        read = read or KubeConfig.from_file(settings.kubeconfig or "~/.kube/config")
-        config = read.get(context_name=settings.context)
+        kubeconfig = KubeConfig.from_env() if not settings.kubeconfig else None
+        kubeconfig = kubeconfig or KubeConfig.from_file(
+            settings.kubeconfig or "~/.kube/config"
+        )
+        config = kubeconfig.get(context_name=settings.context)
     except (AttributeError, TypeError, yaml.YAMLError) as wrong:
         raise ConfigError(f"the kubeconfig does not read: {wrong}") from wrong
     if config is None:
@@ -109,14 +111,14 @@ class Access:
     ) -> None:
         """With all that it owns: Jobs keep their pods unless they are deleted with it.
         Raises: Trouble."""
-        gone = self.client.delete(
+        deletion = self.client.delete(
             kind,
             name,
             namespace=namespace,
             cascade=CascadeType.BACKGROUND,
             grace_period=grace_seconds,
         )
-        await self.ask(_or_none(gone))
+        await self.ask(_or_none(deletion))
 
     async def put(
         self, object: Any, is_same: Callable[[Any], bool], *, namespace: str

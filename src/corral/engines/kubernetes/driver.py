@@ -94,15 +94,15 @@ class KubernetesDriver:
         )
 
         def mirror(kind: Any, **more: Any) -> Any:
-            made: Mirror[Any] = Mirror(
+            new_mirror: Mirror[Any] = Mirror(
                 client=self.access.client, kind=kind, changed=self.stir, **more
             )
-            self._mirrors.append(made)
-            return made
+            self._mirrors.append(new_mirror)
+            return new_mirror
 
         self.nodes = mirror(Node)
-        others = {names.CLUSTER: not_equal(self.cluster)}
-        self.others = mirror(Pod, namespace=ALL_NS, labels=others)
+        foreign_labels = {names.CLUSTER: not_equal(self.cluster)}
+        self.others = mirror(Pod, namespace=ALL_NS, labels=foreign_labels)
         self._tasks = [asyncio.create_task(mirror.run()) for mirror in self._mirrors]
         self.spaces = QueueNamespaces(
             access=self.access,
@@ -128,7 +128,7 @@ class KubernetesDriver:
         await self._watch_others()
         await self._find_claims()
         lent_nodes = self._lent()
-        gone = await self._tell_pods(lent_nodes)
+        gone_nodes = await self._tell_pods(lent_nodes)
         await self._ask_events()
         await self._try_held()
         events = {key: event_list for key, (_, event_list) in self._events.items()}
@@ -140,21 +140,21 @@ class KubernetesDriver:
             for space in spaces
             for secret in spaces.counted(space, space.secrets)
         ]
-        seen = attempt_tickets.tickets_of(jobs, pods, events)
-        ticket_keys = {ticket.key for ticket in seen}
+        seen_tickets = attempt_tickets.tickets_of(jobs, pods, events)
+        ticket_keys = {ticket.key for ticket in seen_tickets}
         handed_over = {
             key: is_handed_over(secret)
             for secret in secrets
             if (key := key_of(secret)) is not None
         }
-        waiting = [
+        waiting_tickets = [
             _waiting_ticket(key, pending_submission.why)
             for key, pending_submission in self.held.items()
             if key not in ticket_keys
         ]
         return BatchSnapshot(
-            nodes=(*lent_nodes, *gone),
-            tickets=(*seen, *waiting),
+            nodes=(*lent_nodes, *gone_nodes),
+            tickets=(*seen_tickets, *waiting_tickets),
             kept=tuple(
                 key
                 for key, is_sent in handed_over.items()
@@ -183,10 +183,10 @@ class KubernetesDriver:
             space.check_tasks()
         if not await self._answered(self._mirrors):
             raise Trouble(NO_ANSWER)
-        if why := next(
+        if mirror_trouble := next(
             (mirror.trouble for mirror in self._mirrors if mirror.trouble), ""
         ):
-            raise Trouble(f"the API server of Kubernetes: {why}")
+            raise Trouble(f"the API server of Kubernetes: {mirror_trouble}")
 
     async def _answered(self, mirrors: Iterable[Mirror[Any]]) -> bool:
         """Wait until each has listed or failed; False when that takes too long."""
@@ -207,8 +207,10 @@ class KubernetesDriver:
         await self.head_map.read()
         if not is_first:
             return
-        made = self.spaces.watch_others()
-        await self._answered(mirror for space in made for mirror in space.mirrors)
+        other_spaces = self.spaces.watch_others()
+        await self._answered(
+            mirror for space in other_spaces for mirror in space.mirrors
+        )
 
     async def _find_claims(self) -> None:
         """A claim that is missing holds up the namespace; all, where there is no other.
@@ -240,24 +242,30 @@ class KubernetesDriver:
 
         Raises: Trouble.
         """
-        here = {place[1] for place in self.nodes.objects}
-        gone = {
-            node: boot for node, boot in self.head_map.boots.items() if node not in here
+        present_nodes = {object_key[1] for object_key in self.nodes.objects}
+        gone_boots = {
+            node: boot
+            for node, boot in self.head_map.boots.items()
+            if node not in present_nodes
         }
-        gone = dict(list(gone.items())[-MOST_GONE:])
+        gone_boots = dict(list(gone_boots.items())[-MOST_GONE:])
         address = self.head()
         await self.spaces.drop_unused()
         await self.head_map.write(
-            address, gone | {lent_node.node: lent_node.boot for lent_node in lent}
+            address, gone_boots | {lent_node.node: lent_node.boot for lent_node in lent}
         )
         claims = [claim for claim, _ in self.settings.mounted_claims]
-        others = [space for space in self.spaces if space is not self.spaces.own]
+        other_spaces = [space for space in self.spaces if space is not self.spaces.own]
         checks = [
-            task for space in others if (task := space.start_check(address, claims))
+            task
+            for space in other_spaces
+            if (task := space.start_check(address, claims))
         ]
         if checks:
             await asyncio.wait(checks, timeout=CHECK_WAIT_SECONDS)
-        return [nodes.gone_node(NodeId(node), boot) for node, boot in gone.items()]
+        return [
+            nodes.gone_node(NodeId(node), boot) for node, boot in gone_boots.items()
+        ]
 
     async def _ask_events(self) -> None:
         """Read the events of a Job: only they say why there are no pods. Raises:
@@ -419,8 +427,8 @@ def head_files(
     """Return the files by which pods find and verify the head. Raises: Trouble if it is
     not known yet."""
     try:
-        where = url or str(json.loads(head_json.read_text())["url"])
-        files = {manifests.HEAD_JSON: json.dumps({"url": where})}
+        head_url = url or str(json.loads(head_json.read_text())["url"])
+        files = {manifests.HEAD_JSON: json.dumps({"url": head_url})}
         if certificate is not None:
             files[manifests.CERTIFICATE] = Path(certificate).read_text()
     except (OSError, ValueError, KeyError) as absent:

@@ -70,9 +70,9 @@ class HeadMap:
         async with self._lock:
             queues = self.used.get(namespace, frozenset())
             if queue not in queues:
-                used = {**self.used, namespace: queues | {queue}}
-                await self._put_config_map(used)
-                self.used = used
+                updated_use = {**self.used, namespace: queues | {queue}}
+                await self._put_config_map(updated_use)
+                self.used = updated_use
 
     async def _put_config_map(self, used: Mapping[str, frozenset[QueueName]]) -> None:
         files = {**self._address, KEPT_NODES: json.dumps(self.boots)}
@@ -82,9 +82,9 @@ class HeadMap:
             }
             files[USED_NAMESPACES] = json.dumps(queues_by_namespace)
         if files != self._written:
-            wanted = manifests.head_map_of(self.cluster, files)
+            config_map = manifests.head_map_of(self.cluster, files)
             await self.access.put(
-                wanted, lambda there: there.data == files, namespace=self.namespace
+                config_map, lambda there: there.data == files, namespace=self.namespace
             )
             self._written = files
 

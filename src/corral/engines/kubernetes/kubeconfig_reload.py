@@ -52,14 +52,17 @@ class RenewingTransport(httpx2.AsyncBaseTransport):
     async def _is_renewed(self) -> bool:
         """Read the kubeconfig. Returns: whether it says something else than before."""
         try:
-            fresh = self._read()
-            if (fresh.user, fresh.cluster) == (self._config.user, self._config.cluster):
+            new_config = self._read()
+            if (new_config.user, new_config.cluster) == (
+                self._config.user,
+                self._config.cluster,
+            ):
                 return False
-            inner = _transport_of(fresh)
+            inner = _transport_of(new_config)
         except CONFIG_FAULTS:
             return False  # what was read before is still the best that is known
-        old, self._inner, self._config = self._inner, inner, fresh
-        await old.aclose()
+        old_transport, self._inner, self._config = self._inner, inner, new_config
+        await old_transport.aclose()
         return True
 
 

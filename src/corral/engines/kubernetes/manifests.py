@@ -95,8 +95,11 @@ def secret_of(
 ) -> Secret:
     """The folders of all parts of an attempt; a pod sees its own alone."""
     files: dict[str, bytes] = {}
-    for node, part in parts.items():
-        files |= {f"{node}.json": part.settings, f"{node}.token": part.token}
+    for node, part_files in parts.items():
+        files |= {
+            f"{node}.json": part_files.settings,
+            f"{node}.token": part_files.token,
+        }
     key = gang[0].key
     return Secret(
         metadata=ObjectMeta(name=name_of(cluster, key), labels=labels_of(cluster, key)),
@@ -124,14 +127,18 @@ def job_of(
 
     Raises: NoImage; Trouble when a node is not known any more as it was.
     """
-    first = gang[0]
+    first_launch = gang[0]
     nodes = [launch.seat.node for launch in gang]
-    labels = labels_of(cluster, first.key)
+    labels = labels_of(cluster, first_launch.key)
     queue = {QUEUE: settings.queue} if settings.queue else {}
-    annotations = {NAME: first.job_name, OWNER: first.owner, NODES: json.dumps(nodes)}
+    annotations = {
+        NAME: first_launch.job_name,
+        OWNER: first_launch.owner,
+        NODES: json.dumps(nodes),
+    }
     return Job(
         metadata=ObjectMeta(
-            name=name_of(cluster, first.key),
+            name=name_of(cluster, first_launch.key),
             labels=labels | queue,
             annotations=annotations,
         ),
@@ -155,7 +162,7 @@ def _pod_spec(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> PodSpec:
-    first = gang[0]
+    first_launch = gang[0]
     pull = (
         [LocalObjectReference(name=settings.pull_secret)]
         if settings.pull_secret
@@ -173,7 +180,8 @@ def _pod_spec(
         priorityClassName=settings.priority_class,
         runtimeClassName=settings.runtime_class,
         schedulerName=settings.scheduler,
-        terminationGracePeriodSeconds=math.ceil(first.grace_seconds) + LATE_SECONDS,
+        terminationGracePeriodSeconds=math.ceil(first_launch.grace_seconds)
+        + LATE_SECONDS,
         affinity=_build_affinity(cluster, gang),
         tolerations=[
             Toleration(key=key, operator="Exists") for key in settings.tolerated
@@ -209,9 +217,11 @@ def _pod_security(settings: KubernetesSettings) -> PodSecurityContext | None:
 def _container_security(settings: KubernetesSettings) -> SecurityContext:
     if settings.security == PRIVILEGED:
         return SecurityContext(privileged=True)
-    none = Capabilities(drop=["ALL"]) if settings.security == RESTRICTED else None
+    capabilities = (
+        Capabilities(drop=["ALL"]) if settings.security == RESTRICTED else None
+    )
     return SecurityContext(
-        allowPrivilegeEscalation=False, privileged=False, capabilities=none
+        allowPrivilegeEscalation=False, privileged=False, capabilities=capabilities
     )
 
 
@@ -278,8 +288,10 @@ def _container(
     for kind, mounted in _mounted_sources(settings):
         read_only = True if kind == "secret" else None
         mounts += [
-            VolumeMount(name=f"{kind}-{at}", mountPath=path, readOnly=read_only)
-            for at, (_, path) in enumerate(mounted)
+            VolumeMount(
+                name=f"{kind}-{source_index}", mountPath=path, readOnly=read_only
+            )
+            for source_index, (_, path) in enumerate(mounted)
         ]
     own_node = ObjectFieldSelector(fieldPath="spec.nodeName")
     return Container(
@@ -326,7 +338,7 @@ def _resources(
     """Return the resources of each pod: the same on every node, since one template
     makes them all."""
     gpu_counts = [_gpus_of(launch, gpu_resources) for launch in gang]
-    if any(other != gpu_counts[0] for other in gpu_counts):
+    if any(node_counts != gpu_counts[0] for node_counts in gpu_counts):
         raise Trouble(
             f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names"
         )
@@ -376,14 +388,15 @@ def _pod_volumes(
     if settings.security == RESTRICTED:
         volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
     for kind, mounted in _mounted_sources(settings):
-        for at, (source, _) in enumerate(mounted):
+        for source_index, (source, _) in enumerate(mounted):
             volume = (
                 Volume(
-                    name=f"secret-{at}", secret=SecretVolumeSource(secretName=source)
+                    name=f"secret-{source_index}",
+                    secret=SecretVolumeSource(secretName=source),
                 )
                 if kind == "secret"
                 else Volume(
-                    name=f"claim-{at}",
+                    name=f"claim-{source_index}",
                     persistentVolumeClaim=PersistentVolumeClaimVolumeSource(
                         claimName=source
                     ),

@@ -145,10 +145,10 @@ class Namespace:
 
         The result is `refusal`.
         """
-        wanted = manifests.head_map_of(self.cluster, files)
+        config_map = manifests.head_map_of(self.cluster, files)
         try:
             await self.access.put(
-                wanted, lambda there: there.data == files, namespace=self.name
+                config_map, lambda there: there.data == files, namespace=self.name
             )
             await self.find_claims(claims)
         except (Trouble, NotTaken) as wrong:
@@ -212,12 +212,12 @@ class Namespace:
                 secret, lambda there: there.data == secret.data, namespace=self.name
             )
         try:
-            made = await self.access.create(job, namespace=self.name)
+            created_job = await self.access.create(job, namespace=self.name)
         except NotTaken:
             await self.access.delete(Secret, name, namespace=self.name)
             raise
-        if made is not None:
-            self.jobs.put(made)
+        if created_job is not None:
+            self.jobs.put(created_job)
         # the Job is there, which says the same while it is
         with suppress(Trouble, NotTaken):
             await self._note_handed_over(

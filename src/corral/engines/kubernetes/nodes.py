@@ -66,12 +66,14 @@ def unhealthy_gpus(node: Node) -> int:
 
 def _gpu_counts(node: Node) -> dict[str, int]:
     """GPUs of each resource, those that are not offered now too."""
-    offered, has = (
+    offered, capacity = (
         _allocatable(node),
         (node.status.capacity if node.status else None) or {},
     )
-    names = {name for name in (*offered, *has) if name in WHOLE or MIG.fullmatch(name)}
-    return {name: max(whole(offered, name), whole(has, name)) for name in names}
+    names = {
+        name for name in (*offered, *capacity) if name in WHOLE or MIG.fullmatch(name)
+    }
+    return {name: max(whole(offered, name), whole(capacity, name)) for name in names}
 
 
 def gpu_types(node: Node) -> list[str]:
@@ -140,8 +142,10 @@ def _account_text(settings: KubernetesSettings) -> str:
 def is_lent(node: Node, settings: KubernetesSettings) -> bool:
     """Whether the node is one of those that Corral is configured to use."""
     labels = _label_map(node)
-    wanted = all(labels.get(label) == value for label, value in settings.node_labels)
-    return wanted and is_name(_node_name(node))
+    has_labels = all(
+        labels.get(label) == value for label, value in settings.node_labels
+    )
+    return has_labels and is_name(_node_name(node))
 
 
 def closed(node: Node, settings: KubernetesSettings) -> str:
@@ -183,16 +187,18 @@ def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
     foreigns_by_node: dict[NodeId, Foreign] = {}
     for pod in pods:
         status = pod.status or PodStatus()
-        where = (pod.spec.nodeName if pod.spec else None) or status.nominatedNodeName
-        if not where or status.phase in OVER:
+        node_name = (
+            pod.spec.nodeName if pod.spec else None
+        ) or status.nominatedNodeName
+        if not node_name or status.phase in OVER:
             continue
         requested = asked_by(pod)
-        old = foreigns_by_node.get(node := NodeId(where), Foreign())
+        previous_use = foreigns_by_node.get(node := NodeId(node_name), Foreign())
         gpus = [name for name in requested if name in WHOLE or MIG.fullmatch(name)]
         foreigns_by_node[node] = Foreign(
-            gpus=old.gpus + sum(whole(requested, name) for name in gpus),
-            cpu_millis=old.cpu_millis + millis(requested, "cpu"),
-            memory_bytes=old.memory_bytes + whole(requested, "memory"),
+            gpus=previous_use.gpus + sum(whole(requested, name) for name in gpus),
+            cpu_millis=previous_use.cpu_millis + millis(requested, "cpu"),
+            memory_bytes=previous_use.memory_bytes + whole(requested, "memory"),
         )
     return foreigns_by_node
 

@@ -66,33 +66,33 @@ class QueueNamespaces:
     def watch_others(self) -> list[Namespace]:
         """Watch the namespaces of queues, and those in which attempts of before may
         be."""
-        wanted = {*self.by_queue.values(), *self.head_map.used}
-        return [self.watch(name) for name in sorted(wanted - {self.own_name})]
+        space_names = {*self.by_queue.values(), *self.head_map.used}
+        return [self.watch(name) for name in sorted(space_names - {self.own_name})]
 
     async def drop_unused(self) -> None:
         """Forget which queues have used a namespace in which nothing is left. Watch it
         no more where no queue has it by the settings."""
-        wanted = {*self.by_queue.values(), self.own_name}
+        configured_names = {*self.by_queue.values(), self.own_name}
         chosen = set(self.placed_in.values())
         for space in self:
             if space.is_listed and space.is_empty and space.name not in chosen:
                 self.head_map.used.pop(space.name, None)
-                if space.name not in wanted:
+                if space.name not in configured_names:
                     del self.by_name[space.name]
                     await space.close()
 
     def troubles(self) -> Iterator[str]:
         """A sentence for each namespace that cannot be used."""
         for space in self:
-            why = space.refusal if space is self.own else space.trouble
-            if why:
+            reason = space.refusal if space is self.own else space.trouble
+            if reason:
                 by_queue = self.by_queue.items()
                 queues = {
                     queue for queue, namespace in by_queue if namespace == space.name
                 }
                 queues |= self.head_map.used.get(space.name, frozenset())
                 of = f" of {', '.join(sorted(queues)[:MOST_NAMED])}" if queues else ""
-                yield f"{_unusable_text(space.name, why)}; jobs{of} wait for it"
+                yield f"{_unusable_text(space.name, reason)}; jobs{of} wait for it"
 
     async def choose(self, key: AttemptKey) -> Namespace:
         """Choose the namespace of an attempt of which nothing was seen, once and for
@@ -108,11 +108,11 @@ class QueueNamespaces:
         if not path and len(self.by_name) > 1:
             raise Trouble(f"the queue of {key[0]} is not known")
         name = namespace_of(path, self.by_queue, self.own_name)
-        for other in self:
-            if other.name != name and self._may_hold(other, key):
+        for other_space in self:
+            if other_space.name != name and self._may_hold(other_space, key):
                 raise Trouble(
-                    f"it may run in namespace {other.name} already, which cannot be read: "
-                    f"{other.trouble}"
+                    f"it may run in namespace {other_space.name} already, which cannot be read: "
+                    f"{other_space.trouble}"
                 )
         space = self.by_name[name]
         self._check_usable(space)
@@ -124,8 +124,10 @@ class QueueNamespaces:
     def _check_usable(self, space: Namespace) -> None:
         """Raises: Trouble. What stops the cluster's own namespace has stopped the
         look."""
-        if why := space.refusal if space is self.own else space.trouble:
-            raise Trouble(f"it waits in Kubernetes: {_unusable_text(space.name, why)}")
+        if reason := space.refusal if space is self.own else space.trouble:
+            raise Trouble(
+                f"it waits in Kubernetes: {_unusable_text(space.name, reason)}"
+            )
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
         """Whether the head can have made the attempt there. Teams may be able to make
@@ -135,9 +137,9 @@ class QueueNamespaces:
             return space.name == chosen
         if space is self.own:
             return True
-        used = self.head_map.used.get(space.name, frozenset())
+        used_queues = self.head_map.used.get(space.name, frozenset())
         path = self.queues(key[0])
-        return bool(used) and (not path or path[0] in used)
+        return bool(used_queues) and (not path or path[0] in used_queues)
 
     def _may_hold(self, space: Namespace, key: AttemptKey) -> bool:
         """Whether the attempt may be there and was not seen, for the namespace cannot

@@ -57,15 +57,15 @@ def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> 
     """A sentence for `corral why`."""
     queue = _queue_of(job)
     if job is not None and job.spec is not None and job.spec.suspend:
-        by = (
+        suspension_text = (
             f"Kueue has not let it in yet, by its queue {queue}"
             if queue
             else "it is suspended"
         )
-        return f"it waits in Kubernetes: {by}"
+        return f"it waits in Kubernetes: {suspension_text}"
     for pod in pods:
-        if why := _why_pod_waits(pod):
-            return f"it waits in Kubernetes: {why}"
+        if pod_reason := _why_pod_waits(pod):
+            return f"it waits in Kubernetes: {pod_reason}"
     refused = [
         event.message or "" for event in events if event.reason == "FailedCreate"
     ]
@@ -92,11 +92,13 @@ def _why_pod_waits(pod: Pod) -> str:
                 f"({condition.reason or 'Unschedulable'})"
             )
     for container in _containers(status):
-        waiting = container.state.waiting if container.state else None
-        if waiting is not None and waiting.reason:
-            what = _WAITS.get(waiting.reason, "its container waits")
-            more = f", {waiting.message}" if waiting.message else ""
-            return f"{what} ({waiting.reason}{more})"
+        waiting_state = container.state.waiting if container.state else None
+        if waiting_state is not None and waiting_state.reason:
+            wait_text = _WAITS.get(waiting_state.reason, "its container waits")
+            message_suffix = (
+                f", {waiting_state.message}" if waiting_state.message else ""
+            )
+            return f"{wait_text} ({waiting_state.reason}{message_suffix})"
     return ""
 
 
@@ -109,7 +111,7 @@ def lacks_room(pods: Iterable[Pod]) -> str:
             is_refused = (
                 condition.type == "PodScheduled" and condition.status == "False"
             )
-            if is_refused and any(word in condition_text for word in _NO_ROOM):
+            if is_refused and any(phrase in condition_text for phrase in _NO_ROOM):
                 return condition_text
     return ""
 
@@ -136,39 +138,46 @@ def _why_pod_ended(pod: Pod) -> PodEnd | None:
     status = pod.status or PodStatus()
     if status.reason == "Evicted":
         pod_message = status.message or "no reason given"
-        is_own = any(words in pod_message for words in _OVER_ITS_LIMIT)
-        who = (
+        is_own = any(phrase in pod_message for phrase in _OVER_ITS_LIMIT)
+        eviction_text = (
             "it was evicted for what it used of its own"
             if is_own
             else "its node evicted it"
         )
-        return PodEnd(text=f"{who} (Evicted): {pod_message}", infra=not is_own)
+        return PodEnd(
+            text=f"{eviction_text} (Evicted): {pod_message}", infra=not is_own
+        )
     for container in _containers(status):
-        ended = container.state.terminated if container.state else None
-        if ended is not None and ended.reason == "OOMKilled":
+        terminated_state = container.state.terminated if container.state else None
+        if terminated_state is not None and terminated_state.reason == "OOMKilled":
             return PodEnd(
                 text="it took more memory than it asked for (OOMKilled)", infra=False
             )
     for condition in status.conditions or []:
         if condition.type == "DisruptionTarget" and condition.status == "True":
-            what = _DISRUPTED.get(
+            disruption_text = _DISRUPTED.get(
                 condition.reason or "", "Kubernetes has ended its pod"
             )
             return PodEnd(
-                text=f"{what} ({condition.reason}): {condition.message or ''}".rstrip(
+                text=f"{disruption_text} ({condition.reason}): {condition.message or ''}".rstrip(
                     ": "
                 )
             )
     for container in _containers(status):
-        ended = container.state.terminated if container.state else None
-        if ended is not None and ended.reason in ("StartError", "ContainerCannotRun"):
+        terminated_state = container.state.terminated if container.state else None
+        if terminated_state is not None and terminated_state.reason in (
+            "StartError",
+            "ContainerCannotRun",
+        ):
             pod_message = (
-                f"its container could not be started ({ended.reason}): "
-                f"{ended.message or ''}"
+                f"its container could not be started ({terminated_state.reason}): "
+                f"{terminated_state.message or ''}"
             )
             return PodEnd(text=pod_message.rstrip(": "), infra=False)
-        if ended is not None and ended.exitCode:
-            return PodEnd(text=f"its container ended with code {ended.exitCode}")
+        if terminated_state is not None and terminated_state.exitCode:
+            return PodEnd(
+                text=f"its container ended with code {terminated_state.exitCode}"
+            )
     return None
 
 
@@ -178,7 +187,7 @@ def _containers(status: PodStatus) -> list[ContainerStatus]:
 
 def _ended_at(pod: Pod) -> str:
     for container in _containers(pod.status or PodStatus()):
-        ended = container.state.terminated if container.state else None
-        if ended is not None and ended.finishedAt is not None:
-            return str(ended.finishedAt)
+        terminated_state = container.state.terminated if container.state else None
+        if terminated_state is not None and terminated_state.finishedAt is not None:
+            return str(terminated_state.finishedAt)
     return "~"  # after all that have an end

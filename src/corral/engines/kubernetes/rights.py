@@ -62,18 +62,23 @@ async def missing_rights(access: Access, namespace: str) -> str:
         (right, "") for right in IN_CLUSTER
     ]
     allowed = await asyncio.gather(
-        *(_has_right(access, right, where) for right, where in kubernetes_rights)
+        *(_has_right(access, right, scope) for right, scope in kubernetes_rights)
     )
     lacks = [
         pair for pair, may in zip(kubernetes_rights, allowed, strict=True) if not may
     ]
-    missing_text = ", ".join(str(right) for right, where in lacks if where)
-    everywhere = ", ".join(str(right) for right, where in lacks if not where)
-    parts = [f"{missing_text} in namespace {namespace}"] if missing_text else []
-    parts += [f"{everywhere} in the whole cluster"] if everywhere else []
-    if not parts:
+    missing_text = ", ".join(str(right) for right, scope in lacks if scope)
+    everywhere = ", ".join(str(right) for right, scope in lacks if not scope)
+    missing_phrases = (
+        [f"{missing_text} in namespace {namespace}"] if missing_text else []
+    )
+    missing_phrases += [f"{everywhere} in the whole cluster"] if everywhere else []
+    if not missing_phrases:
         return ""
-    return f"its account may not {' nor '.join(parts)}; deploy/kubernetes/roles.yaml grants that"
+    return (
+        f"its account may not {' nor '.join(missing_phrases)}; deploy/kubernetes/roles.yaml "
+        "grants that"
+    )
 
 
 async def _has_right(access: Access, right: KubernetesRight, namespace: str) -> bool:

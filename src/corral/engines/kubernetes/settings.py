@@ -121,22 +121,25 @@ class KubernetesSettings:
                 not path.startswith("/")
                 for _, path in _parse_pairs(getattr(self, name), ":")
             ):
-                what = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
-                raise wrong(KubernetesSettings, name, what)
+                fault_text = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
+                raise wrong(KubernetesSettings, name, fault_text)
         for name in ("nodes", "extra"):
             if any(not value for _, value in _parse_pairs(getattr(self, name), "=")):
-                what = f"{name}={getattr(self, name)}: each is NAME=VALUE"
-                raise wrong(KubernetesSettings, name, what)
+                fault_text = f"{name}={getattr(self, name)}: each is NAME=VALUE"
+                raise wrong(KubernetesSettings, name, fault_text)
         self._check_queue_namespaces()
         if self.security not in (RESTRICTED, BASELINE, PRIVILEGED):
-            what = f"security={self.security}: it is {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
-            raise wrong(KubernetesSettings, "security", what)
+            fault_text = f"security={self.security}: it is {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
+            raise wrong(KubernetesSettings, "security", fault_text)
         if _RUN_AS.fullmatch(self.run_as) is None:
-            what = f"run_as={self.run_as}: it is UID:GID, and neither is 0"
-            raise wrong(KubernetesSettings, "run_as", what)
+            fault_text = f"run_as={self.run_as}: it is UID:GID, and neither is 0"
+            raise wrong(KubernetesSettings, "run_as", fault_text)
         if not 1.0 <= self.call_seconds <= 60.0:
-            what = f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 to 60"
-            raise wrong(KubernetesSettings, "call_seconds", what)
+            fault_text = (
+                f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 "
+                "to 60"
+            )
+            raise wrong(KubernetesSettings, "call_seconds", fault_text)
 
     def _check_queue_namespaces(self) -> None:
         """Raises: SpecInvalid."""
@@ -156,8 +159,8 @@ class KubernetesSettings:
             elif queues.count(queue) > 1:
                 fault = f"queue {queue} is named twice"
         if fault:
-            what = f"queue_namespaces={self.queue_namespaces}: {fault}"
-            raise wrong(KubernetesSettings, "queue_namespaces", what)
+            fault_text = f"queue_namespaces={self.queue_namespaces}: {fault}"
+            raise wrong(KubernetesSettings, "queue_namespaces", fault_text)
 
     @property
     def namespace_by_queue(self) -> Mapping[QueueName, str]:
@@ -209,5 +212,9 @@ class KubernetesSettings:
 
 def _parse_pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
     """NAME:/PATH,NAME:/PATH, or NAME=VALUE,NAME=VALUE."""
-    parts = (part.strip().partition(mark) for part in text.split(",") if part.strip())
-    return tuple((name, value) for name, _, value in parts)
+    split_pairs = (
+        pair_text.strip().partition(mark)
+        for pair_text in text.split(",")
+        if pair_text.strip()
+    )
+    return tuple((name, value) for name, _, value in split_pairs)

@@ -75,10 +75,10 @@ class Mirror(Generic[T]):
                 if _status_code(wrong) == GONE:
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
-                why = error_text(wrong)
-                if why != self.trouble:  # it may last for days
-                    log.warning("%s cannot be watched: %s", self.kind.__name__, why)
-                self.trouble = why
+                reason = error_text(wrong)
+                if reason != self.trouble:  # it may last for days
+                    log.warning("%s cannot be watched: %s", self.kind.__name__, reason)
+                self.trouble = reason
                 self.answered.set()
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)

@@ -57,14 +57,14 @@ class LocalEngine:
         """Adopt the agents that live, start the others. A node whose folder cannot be
         written stays down until it can be; the others do not wait for it. Raises:
         OSError."""
-        shared = self.cluster_dir / "shared"
-        shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared_dir = self.cluster_dir / "shared"
+        shared_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            shared.chmod(0o1777)  # ranks run as their owners
+            shared_dir.chmod(0o1777)  # ranks run as their owners
         (self.cluster_dir / "nodes").mkdir(mode=0o700, exist_ok=True)
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        waiting = list(self.settings.of_nodes(self.cluster_dir, memory_bytes))
-        for settings in waiting:
+        settings_list = list(self.settings.of_nodes(self.cluster_dir, memory_bytes))
+        for settings in settings_list:
             self.nodes[settings.node] = LocalNode(
                 id=settings.node,
                 dir=self.cluster_dir / "nodes" / settings.node,
@@ -78,7 +78,7 @@ class LocalEngine:
                 self.former[id] = LocalNode(
                     id=id, dir=folder, reboot_seconds=0.0, on_death=self.on_death
                 )
-        if node_settings := await self._start_nodes(waiting):
+        if node_settings := await self._start_nodes(settings_list):
             self._later = asyncio.create_task(self._begin_later(node_settings))
 
     async def _start_nodes(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
@@ -109,8 +109,10 @@ class LocalEngine:
             remaining = await self._start_nodes(remaining)
 
     def observe(self) -> Mapping[NodeId, str]:
-        gone = dict.fromkeys(self.gone(), FORMER)
-        return gone | {id: node.proof for id, node in self.nodes.items() if node.proof}
+        former_proofs = dict.fromkeys(self.gone(), FORMER)
+        return former_proofs | {
+            id: node.proof for id, node in self.nodes.items() if node.proof
+        }
 
     def gone(self) -> Set[NodeId]:
         return {id for id, node in self.former.items() if not node.is_there()}

@@ -27,8 +27,8 @@ def labels_of_nodes(
     """
     labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]
     for label, count in _parse_topology(nodes, topology).items():
-        for at, node_labels in enumerate(labels_list):
-            node_labels[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
+        for node_index, node_labels in enumerate(labels_list):
+            node_labels[label] = f"{_FIRST[label]}{node_index * count // nodes + 1}"
     for text in texts:
         node_number, label, value = _parse_label(text, nodes)
         for node_labels in (
@@ -43,18 +43,20 @@ def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
     does not have."""
     matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
     return tuple(
-        text for text, at in matches if not (at and at[1]) or int(at[1][1:]) <= nodes
+        text
+        for text, label_match in matches
+        if not (label_match and label_match[1]) or int(label_match[1][1:]) <= nodes
     )
 
 
 def _parse_topology(nodes: int, topology: str | None) -> Mapping[str, int]:
     counts: dict[str, int] = {}
-    for part in topology.split(",") if topology else ():
-        match = _DOMAINS.fullmatch(part.strip())
+    for domain_text in topology.split(",") if topology else ():
+        match = _DOMAINS.fullmatch(domain_text.strip())
         count = int(match.group(2)) if match else 0
         if match is None or not 1 <= count <= nodes:
             raise SpecInvalid(
-                f"--topology {topology}: {part!r} does not divide {nodes} nodes",
+                f"--topology {topology}: {domain_text!r} does not divide {nodes} nodes",
                 hint="write: --topology racks=2, or racks=4,pods=2 or nvlink=2",
             )
         counts[match.group(1)] = count

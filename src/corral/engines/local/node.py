@@ -154,11 +154,11 @@ class LocalNode:
 
     async def kill(self) -> None:
         """End all of the node at once, as a loss of power would; until it reboots."""
-        words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.dir)]
+        command = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.dir)]
         # nothing is restarted while it is killed
         kept_down, self.kept_down = self.kept_down, True
         try:
-            helper = await asyncio.create_subprocess_exec(*words)
+            helper = await asyncio.create_subprocess_exec(*command)
             await helper.wait()
         finally:
             self.kept_down = kept_down
@@ -204,13 +204,13 @@ class LocalNode:
     def _start(self) -> None:
         self.proof = ""
         output = self.dir / "agent.log"
-        words = [sys.executable, "-P", "-m", "corral.agent", str(self.dir)]
+        command = [sys.executable, "-P", "-m", "corral.agent", str(self.dir)]
         try:
             with suppress(FileNotFoundError):
                 if output.stat().st_size > LOG_BYTES:
                     output.replace(output.with_suffix(".log.1"))
             pid = self.start(
-                words, os.environ if self.env is None else self.env, output
+                command, os.environ if self.env is None else self.env, output
             )
         except OSError as error:
             # such as a full disk: that ends neither the head nor other nodes
@@ -268,11 +268,11 @@ def _has_content(file: Path, content: bytes) -> bool:
 
 def _write_private(file: Path, content: bytes) -> None:
     """Replace the file as a whole, readable by its owner alone."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    staged_file = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+        os.open(staged_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
     ) as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
-    fresh.rename(file)
+    staged_file.rename(file)

@@ -29,7 +29,9 @@ class LocalProcess:
         """The process that is recorded as "PID STARTED" in the file, if it still
         lives."""
         try:
-            pid, started = (int(word) for word in file.read_text().split())
+            pid, started = (
+                int(number_text) for number_text in file.read_text().split()
+            )
         except (OSError, ValueError):
             return None
         local_process = cls.find(pid)
@@ -37,9 +39,9 @@ class LocalProcess:
 
     def record(self, file: Path) -> None:
         """Write "PID STARTED" to the file, as a whole."""
-        fresh = file.with_name(f".{file.name}.{self.pid}")
-        fresh.write_text(f"{self.pid} {self.started}\n")
-        fresh.rename(file)
+        staged_file = file.with_name(f".{file.name}.{self.pid}")
+        staged_file.write_text(f"{self.pid} {self.started}\n")
+        staged_file.rename(file)
 
     @property
     def lives(self) -> bool:

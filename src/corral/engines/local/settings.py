@@ -60,7 +60,7 @@ class LocalSettings:
         several = self.nodes > 1
         isolation: Isolation = "disk" if several and self.own_disks else "hide"
         memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)
-        shared = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
+        shared_paths = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
         labels = labels_of_nodes(self.nodes, self.labels, self.topology)
         names = tuple(f"{self.prefix}n{index + 1}" for index in range(self.nodes))
         for index in range(self.nodes):
@@ -76,7 +76,7 @@ class LocalSettings:
                 gpu_shares=self.gpu_shares,
                 cpu_millis=self.cpu_millis,
                 memory_bytes=memory_bytes,
-                shared=shared,
+                shared=shared_paths,
                 gpu_slices=self.gpu_slices,
                 labels=labels[index],
                 own_machine=self.nodes == 1,

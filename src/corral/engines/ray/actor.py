@@ -52,10 +52,10 @@ class AgentActor:
         self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
             (self._dir / name).mkdir(mode=0o700, exist_ok=True)
-        fresh = {name: files[name] for name in files if not self._is_kept(name)}
+        new_files = {name: files[name] for name in files if not self._is_kept(name)}
         changed = [
             name
-            for name, content in fresh.items()
+            for name, content in new_files.items()
             if _replace_file(self._dir / name, content)
         ]
         if self._local is None:
@@ -153,12 +153,12 @@ def _replace_file(file: Path, content: bytes) -> bool:
     """Let the file hold this, as a whole and 0600; False when it does already."""
     if file.exists() and file.read_bytes() == content:
         return False
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    staged_file = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+        os.open(staged_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
     ) as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
-    fresh.rename(file)
+    staged_file.rename(file)
     return True

@@ -31,13 +31,13 @@ def bundles(
 def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
     """One node's part of a gang, in Ray's words. A part that asks for nothing still
     needs a node with a CPU. GPUs are whole: Corral holds them so."""
-    needs = shape.resources
+    resources = shape.resources
     bundle_resources = {
-        "GPU": float(-(-needs.gpu_millis // MILLIS_PER_GPU)),
-        "CPU": needs.cpu_millis / MILLIS_PER_CPU,
+        "GPU": float(-(-resources.gpu_millis // MILLIS_PER_GPU)),
+        "CPU": resources.cpu_millis / MILLIS_PER_CPU,
     }
-    if needs.gpu_type is not None and needs.gpu_type in types:
-        bundle_resources[types[needs.gpu_type]] = OF_TYPE
+    if resources.gpu_type is not None and resources.gpu_type in types:
+        bundle_resources[types[resources.gpu_type]] = OF_TYPE
     return {name: amount for name, amount in bundle_resources.items() if amount} or {
         "CPU": 1.0
     }
@@ -68,7 +68,7 @@ class Sleepers:
             self._idle_since.clear()
             return []
         self._asleep = {
-            id: since for id, since in self._asleep.items() if id not in busy
+            id: ray_node for id, ray_node in self._asleep.items() if id not in busy
         }
         idle = [
             id
@@ -76,14 +76,14 @@ class Sleepers:
             if row.alive and not row.is_head and id not in busy
         ]
         self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
-        fresh = [
+        sleep_candidates = [
             id
             for id in idle
             if not self.sleeps(nodes[id])
             and now - self._idle_since[id] >= self.idle_seconds
         ]
-        self._asleep |= {id: nodes[id].ray_node for id in fresh}
-        return fresh
+        self._asleep |= {id: nodes[id].ray_node for id in sleep_candidates}
+        return sleep_candidates
 
     def sleeps(self, row: RayNode) -> bool:
         """Whether it does, or did when it ended."""

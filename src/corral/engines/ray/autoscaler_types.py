@@ -25,12 +25,12 @@ def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...
 
     Raises: ValueError, TypeError, AttributeError for what is no such file.
     """
-    most = int(config.get("max_workers", DEFAULT_WORKERS))
+    max_workers = int(config.get("max_workers", DEFAULT_WORKERS))
     kinds = [
         NodeKind(
             name=name,
             inventory=_inventory(name, kind, gpu_type),
-            most=min(int(kind.get("max_workers", most)), most),
+            most=min(int(kind.get("max_workers", max_workers)), max_workers),
         )
         for name, kind in config.get("available_node_types", {}).items()
         if kind.get("resources") and name != config.get("head_node_type")

@@ -253,8 +253,10 @@ def is_used(folder: Path) -> bool:
     inside = f"{folder}/"
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (process / "cmdline").read_bytes().decode(errors="replace") + "\0"
-            if inside in words or f"{folder}\0" in words:
+            command_line = (process / "cmdline").read_bytes().decode(
+                errors="replace"
+            ) + "\0"
+            if inside in command_line or f"{folder}\0" in command_line:
                 return True
             if any(
                 _read_link(link).startswith(inside)
@@ -288,11 +290,11 @@ def _read_or_create(file: Path, content: bytes) -> bytes:
     """Return the content of a file. If it does not exist, create it with this content,
     mode 0600, durably."""
     if not file.exists():
-        fresh = file.with_name(f".{file.name}.new")
+        staged_file = file.with_name(f".{file.name}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as opened:
+        with os.fdopen(os.open(staged_file, flags, 0o600), "wb") as opened:
             opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())
-        fresh.rename(file)
+        staged_file.rename(file)
     return file.read_bytes()

@@ -169,11 +169,11 @@ class RayDriver:
             return self._process
 
     async def _start(self) -> asyncio.subprocess.Process:
-        words = [sys.executable, "-P", "-m", "corral.engines.ray.helper"]
+        command = [sys.executable, "-P", "-m", "corral.engines.ray.helper"]
         env = {**os.environ, **start_options.environment(self.token_file)}
         with self.log_file.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *words,
+                *command,
                 self.address,
                 start_options.namespace(self.cluster),
                 stdin=asyncio.subprocess.PIPE,
@@ -206,17 +206,17 @@ class RayDriver:
         waiting_calls = self._waiting
         while line := await process.stdout.readline():
             answer = json.loads(line)
-            waiting = waiting_calls.get(answer["id"])
-            if waiting is None or waiting.done():
+            pending_call = waiting_calls.get(answer["id"])
+            if pending_call is None or pending_call.done():
                 continue
             if "trouble" in answer:
-                waiting.set_exception(RayTrouble(answer["trouble"]))
+                pending_call.set_exception(RayTrouble(answer["trouble"]))
             else:
-                waiting.set_result(answer["found"])
+                pending_call.set_result(answer["found"])
         await process.wait()
-        for waiting in waiting_calls.values():
-            if not waiting.done():
-                waiting.set_exception(
+        for pending_call in waiting_calls.values():
+            if not pending_call.done():
+                pending_call.set_exception(
                     RayTrouble("the helper that speaks with Ray has died")
                 )
 

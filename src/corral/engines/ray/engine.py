@@ -142,12 +142,12 @@ class RayEngine:
         """Return the nodes that the autoscaler removed, except those that still report.
         Without a file of what it could add there are none: only earlier nodes tell
         that."""
-        taken = (
+        removed_nodes = (
             self._deaths.taken
             if self._deaths is not None and self._kinds
             else frozenset()
         )
-        return {node for node in taken if not self.links.hears(node)}
+        return {node for node in removed_nodes if not self.links.hears(node)}
 
     def apply(self, wanted: DesiredState) -> None:
         (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(
@@ -203,11 +203,11 @@ class RayEngine:
         await self._stop_looking()
         if self._driver is not None:
             living = [node for node in self.nodes.values() if node.row.alive]
-            ends = [
+            end_calls = [
                 self._driver.end(ray_node_state.row.ray_node, kill=kill)
                 for ray_node_state in living
             ]
-            for outcome in await asyncio.gather(*ends, return_exceptions=True):
+            for outcome in await asyncio.gather(*end_calls, return_exceptions=True):
                 if isinstance(outcome, Exception):
                     log.warning("an agent was not ended: %s", outcome)
         if kill:
@@ -286,15 +286,19 @@ class RayEngine:
         if self._sleepers is None:
             return
         assert self._driver is not None
-        waiting = self.links.waiting()
+        waiting_jobs = self.links.waiting()
         busy = {id for id in rows if id in self._busy or id in self._wanted}
         run = [rows[id] for id in sorted(busy)]
-        bundle_list = autoscaler.bundles(run, waiting, self._types) if waiting else []
+        bundle_list = (
+            autoscaler.bundles(run, waiting_jobs, self._types) if waiting_jobs else []
+        )
         if bundle_list != self._asked:
             await self._driver.ask_for(bundle_list)
             self._asked = bundle_list
         now = asyncio.get_running_loop().time()
-        for id in self._sleepers.tired(rows, busy=busy, waits=bool(waiting), now=now):
+        for id in self._sleepers.tired(
+            rows, busy=busy, waits=bool(waiting_jobs), now=now
+        ):
             await self._put_to_sleep(rows[id])
 
     async def _put_to_sleep(self, row: RayNode) -> None:
@@ -413,10 +417,10 @@ class RayEngine:
 
     async def _leave_ray(self) -> None:
         """Nothing of this cluster is left in Ray; a Ray of the head's own ends."""
-        here, self._here = self._here, None
-        if here is not None:
+        own_ray, self._here = self._here, None
+        if own_ray is not None:
             await self._close_driver()  # it is a program of this Ray
-            await here.down()
+            await own_ray.down()
         elif self._holds is not None:
             with suppress(Trouble):
                 await self._holds.let_all_go()

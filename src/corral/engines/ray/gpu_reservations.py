@@ -117,8 +117,8 @@ class Holds:
         }
 
     async def _reserve_gpu(self, node: _Node, row: RayNode) -> None:
-        used = {held_gpu.number for held_gpu in node.held.values()}
-        number = next(number for number in count() if number not in used)
+        used_numbers = {held_gpu.number for held_gpu in node.held.values()}
+        number = next(number for number in count() if number not in used_numbers)
         node.held[await self.driver.hold(row.ray_node, number)] = HeldGpu(number=number)
 
 

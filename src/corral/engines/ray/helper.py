@@ -60,7 +60,7 @@ class RayCalls:
         room."""
         status = get_cluster_status(self._address, ANSWER_SECONDS)
         living = [*status.active_nodes, *status.idle_nodes]
-        used = {
+        used_by_node = {
             node.node_id: {
                 resource_usage.resource_name: resource_usage.used
                 for resource_usage in node.resource_usage.usage
@@ -73,7 +73,7 @@ class RayCalls:
             {node["NodeID"] for node in nodes if node["Alive"]}
         )
         demands = status.resource_demands
-        waiting = [
+        pending_bundles = [
             {
                 "resources": dict(request_by_count.bundle),
                 "count": request_by_count.count,
@@ -84,7 +84,12 @@ class RayCalls:
             ]
             for request_by_count in demand.bundles_by_count
         ]
-        return {"nodes": nodes, "used": used, "waiting": waiting, "own": own_count}
+        return {
+            "nodes": nodes,
+            "used": used_by_node,
+            "waiting": pending_bundles,
+            "own": own_count,
+        }
 
     def _pending_gpu_count(self, living: set[str]) -> int:
         """Return how many GPUs are about to be reserved. Reservations on a dead node
@@ -106,8 +111,8 @@ class RayCalls:
         """The actor of this node with these files (base64), created if it does not
         exist."""
         actor = self._create_actor(name, ray_node, node, folder)
-        read = {file: base64.b64decode(text) for file, text in files.items()}
-        return _get_result(actor.outfit.remote(read))
+        decoded_files = {file: base64.b64decode(text) for file, text in files.items()}
+        return _get_result(actor.outfit.remote(decoded_files))
 
     def look_at(self, name: str) -> Any:
         return _get_result(self._known(name).look.remote())
@@ -209,23 +214,23 @@ def _execute_call(
         tell({"id": call_request["id"], "found": result})
     except Exception as trouble:
         # whatever Ray raises is a fault of Ray, and reported as such
-        words = str(trouble).strip().splitlines() or [""]
+        message_lines = str(trouble).strip().splitlines() or [""]
         tell(
             {
                 "id": call_request["id"],
-                "trouble": f"{type(trouble).__name__}: {words[0]}",
+                "trouble": f"{type(trouble).__name__}: {message_lines[0]}",
             }
         )
 
 
 def main() -> None:
-    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    output_pipe = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what Ray prints is for the log
     lock = threading.Lock()
 
     def tell(answer: Mapping[str, Any]) -> None:
         with lock:
-            out.write(json.dumps(answer).encode() + b"\n")
+            output_pipe.write(json.dumps(answer).encode() + b"\n")
 
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_enqueue_lines, args=[lines], daemon=True).start()

@@ -82,8 +82,8 @@ async def end(folder: Path) -> None:
 
 def main() -> int:
     folder = Path(sys.argv[1])
-    ends = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    end_signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, end_signals)
     if keeper_of(folder) is not None:
         return 0
     me = LocalProcess.find(os.getpid())
@@ -91,7 +91,7 @@ def main() -> int:
     me.record(folder / "keeper.pid")
     ray = RayMember.load(folder).ray(folder)
     ray.begin()
-    while signal.sigtimedwait(ends, LOOK_SECONDS) is None:
+    while signal.sigtimedwait(end_signals, LOOK_SECONDS) is None:
         ray.look_after()
     asyncio.run(ray.down())
     return 0

@@ -75,25 +75,27 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapsh
     """The helper's answer to `look`, read. `names`: what nodes of Ray were called
     before."""
     rows = newest_of_each(answer["nodes"], names)
-    used = answer["used"]
+    used_by_node = answer["used"]
     beside: Counter[str] = Counter()
     nodes = []
     for name, row in sorted(rows.items()):
         address = str(row["NodeManagerAddress"])
         nodes.append(
-            _node_from_row(name, row, used.get(row["NodeID"], {}), beside[address])
+            _node_from_row(
+                name, row, used_by_node.get(row["NodeID"], {}), beside[address]
+            )
         )
         beside[address] += 1
-    waiting = [
+    waiting_gpus = [
         gpus
         for waiting_entry in answer["waiting"]
         if (gpus := _whole_gpu_count(waiting_entry["resources"]))
         for _ in range(min(int(waiting_entry["count"]), MOST_WAITING))
     ]
     for _ in range(int(answer["own"])):  # they are Corral's, about to be held
-        if 1 in waiting:
-            waiting.remove(1)
-    return RaySnapshot(nodes=tuple(nodes), waiting_gpus=tuple(waiting))
+        if 1 in waiting_gpus:
+            waiting_gpus.remove(1)
+    return RaySnapshot(nodes=tuple(nodes), waiting_gpus=tuple(waiting_gpus))
 
 
 def newest_of_each(
@@ -105,13 +107,13 @@ def newest_of_each(
     by their ports; who has the plain name keeps it, and of new ones Ray's own head is
     the first to have it.
     """
-    newest: dict[NodeId, Mapping[str, Any]] = {}
+    newest_by_name: dict[NodeId, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _naming_order(row, names)):
         name = names.get(str(row["NodeID"])) or _name_of(row)
-        if row["Alive"] and name in newest and newest[name]["Alive"]:
+        if row["Alive"] and name in newest_by_name and newest_by_name[name]["Alive"]:
             name = NodeId(f"{name}-{row['NodeManagerPort']}")
-        newest[name] = row
-    return newest
+        newest_by_name[name] = row
+    return newest_by_name
 
 
 def _naming_order(

@@ -60,10 +60,12 @@ class RaySettings:
     idle_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name, what in (("address", "a Ray cluster"), ("redis", "a Redis")):
+        for name, description in (("address", "a Ray cluster"), ("redis", "a Redis")):
             if not _is_address(address := getattr(self, name)):
                 raise wrong(
-                    RaySettings, name, f"{name}={address} is no address of {what}"
+                    RaySettings,
+                    name,
+                    f"{name}={address} is no address of {description}",
                 )
         for name in ("num_cpus", "num_gpus"):
             if (count := getattr(self, name)) is not None and count < 0:
@@ -73,16 +75,19 @@ class RaySettings:
                     f"{name}={count}: a Ray node has no less than none",
                 )
         if not 0 <= self.idle_seconds < inf:
-            what = (
+            description = (
                 f"idle_seconds={self.idle_seconds:g} is no time that a node can be idle"
             )
-            raise wrong(RaySettings, "idle_seconds", what)
+            raise wrong(RaySettings, "idle_seconds", description)
         if not self.node_dir.startswith("/"):
-            what = f"node_dir={self.node_dir} is not the same on every node: it is a whole path"
-            raise wrong(RaySettings, "node_dir", what)
+            description = (
+                f"node_dir={self.node_dir} is not the same on every node: it is a whole "
+                "path"
+            )
+            raise wrong(RaySettings, "node_dir", description)
         if self.token_file and not self.address:
-            what = "a token of a Ray cluster to join, but no address of it"
-            raise wrong(RaySettings, "token_file", what, "address")
+            description = "a token of a Ray cluster to join, but no address of it"
+            raise wrong(RaySettings, "token_file", description, "address")
 
     @property
     def scales(self) -> bool:

@@ -51,9 +51,9 @@ class GpuUsers:
         self._drop_stale_seats()
 
     def see(self, word: NodeFacts) -> None:
-        over = (Phase.ENDED, Phase.REFUSED)
+        final_phases = (Phase.ENDED, Phase.REFUSED)
         self._seen = frozenset(
-            attempt.key for attempt in word.seen if attempt.phase not in over
+            attempt.key for attempt in word.seen if attempt.phase not in final_phases
         )
         self._drop_stale_seats()
 
@@ -87,31 +87,37 @@ def moves(
     goes after LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
     """
     idle = {index for index in held if index not in busy}
-    wanted = sum(_served_requests(waiting, free + len(idle))) - free
+    wanted_gpus = sum(_served_requests(waiting, free + len(idle))) - free
     leaving = [index for index in held if held[index].leaving_since is not None]
-    if wanted <= 0:
+    if wanted_gpus <= 0:
         kept_gpus = {
             index: replace(held_gpu, leaving_since=None)
             for index, held_gpu in held.items()
         }
         served = bool(_served_requests(waiting, free))
         return HoldChanges(held=kept_gpus, take=0 if served else free)
-    chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[:wanted]
-    after = {
+    chosen = sorted(idle, key=lambda index: (index not in leaving, -index))[
+        :wanted_gpus
+    ]
+    updated_gpus = {
         index: replace(
             held_gpu,
             leaving_since=_release_start(held_gpu, now) if index in chosen else None,
         )
         for index, held_gpu in held.items()
     }
-    gone = tuple(
+    released_gpus = tuple(
         index
         for index in chosen
         if now - _release_start(held[index], now) >= LEAVE_SECONDS
     )
     return HoldChanges(
-        held={i: held_gpu for i, held_gpu in after.items() if i not in gone},
-        let_go=gone,
+        held={
+            i: held_gpu
+            for i, held_gpu in updated_gpus.items()
+            if i not in released_gpus
+        },
+        let_go=released_gpus,
     )
 
 

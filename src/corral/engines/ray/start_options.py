@@ -88,8 +88,14 @@ def join_words(
     """The command that makes this machine a node of a Ray cluster, until it is
     ended."""
     label_text = ",".join(f"{name}={value}" for name, value in labels.items())
-    here = _node_words(settings)
-    return [*_START, f"--address={address}", *_LEAN, *here, f"--labels={label_text}"]
+    node_options = _node_words(settings)
+    return [
+        *_START,
+        f"--address={address}",
+        *_LEAN,
+        *node_options,
+        f"--labels={label_text}",
+    ]
 
 
 def _node_words(settings: RaySettings) -> list[str]:

@@ -43,15 +43,15 @@ def script_of(
     place: AttemptPaths,
 ) -> str:
     """Return the script for sbatch. `gang` is by node rank; it contains no secret."""
-    first = gang[0]
+    first_launch = gang[0]
     options = [
         *common(
-            job_name(cluster, first.key),
-            about=f"{first.key[0]} {first.job_name}",
+            job_name(cluster, first_launch.key),
+            about=f"{first_launch.key[0]} {first_launch.job_name}",
             log=place.folder.replace("%", "%%"),  # %j is a number
             settings=settings,
         ),
-        *time_of(first.limit_seconds, first.grace_seconds),
+        *time_of(first_launch.limit_seconds, first_launch.grace_seconds),
         *_resource_options(gang, place),
         *settings.lines,
     ]
@@ -69,7 +69,7 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
     """Return the options of every batch job. `log`: the folder of its output, as sbatch
     takes it."""
     chosen = ("partition", "account", "qos", "reservation")
-    named = [(option, getattr(settings, option)) for option in chosen]
+    option_values = [(option, getattr(settings, option)) for option in chosen]
     return [
         f"--job-name={name}",
         f"--comment={quote(f'corral {about}')}",
@@ -77,7 +77,7 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
         "--open-mode=append",
         "--chdir=/",
         "--no-requeue",  # Corral tries again by itself, from the newest save
-        *(f"--{option}={quote(value)}" for option, value in named if value),
+        *(f"--{option}={quote(value)}" for option, value in option_values if value),
     ]
 
 
@@ -94,12 +94,14 @@ def _resource_options(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     are alike."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
-    most = min(place.memory_bytes.get(launch.seat.node, 0) for launch in gang)
+    max_memory_bytes = min(
+        place.memory_bytes.get(launch.seat.node, 0) for launch in gang
+    )
     return shape + shape_of(
         len(gang),
         cpu_millis=seat.cpu_millis,
         memory_bytes=seat.memory_bytes,
-        most_memory_bytes=most,
+        most_memory_bytes=max_memory_bytes,
         exclusive=seat.exclusive,
         gres=_format_gres(gang, place) if seat.gpus else "",
     )

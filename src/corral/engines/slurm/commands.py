@@ -58,24 +58,24 @@ class Commands:
         return nodes_of(await self.text("scontrol", "-d", "-o", "show", "nodes"))
 
     async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
-        named = (f"--name={name}",) if name else ()
-        words = (
+        name_option = (f"--name={name}",) if name else ()
+        arguments = (
             "--noheader",
             "--array",
             "--states=all",
             "--me",
-            *named,
+            *name_option,
             "-O",
             SQUEUE_FORMAT,
         )
-        return queued_jobs(await self.text("squeue", *words))
+        return queued_jobs(await self.text("squeue", *arguments))
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
         if not self.keeps_book:
             return ()
-        words = ("-n", "-P", "-X", "-S", BOOK_SINCE, f"--name={','.join(names)}")
+        arguments = ("-n", "-P", "-X", "-S", BOOK_SINCE, f"--name={','.join(names)}")
         try:
-            return past_jobs(await self.text("sacct", *words, "-o", SACCT_FORMAT))
+            return past_jobs(await self.text("sacct", *arguments, "-o", SACCT_FORMAT))
         except SlurmTrouble as trouble:
             if "disabled" not in trouble.message:
                 raise
@@ -93,10 +93,10 @@ class Commands:
 
     async def text(self, *words: str) -> str:
         """Return the output of the command. Raises: SlurmTrouble."""
-        code, out, errors = await self._run_command(words)
+        code, output, errors = await self._run_command(words)
         if code != 0:
             raise SlurmTrouble(f"{words[0]} failed: {errors}", hint=f"run: {words[0]}")
-        return out
+        return output
 
     async def submit(self, script: Path) -> str:
         """Hand the batch script in. Returns: Slurm's number of the job.
@@ -104,12 +104,12 @@ class Commands:
         Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
         now.
         """
-        code, out, errors = await self._run_command(
+        code, output, errors = await self._run_command(
             ("sbatch", "--parsable", str(script))
         )
         if code == 0:
-            return out.strip().partition(";")[0]
-        if any(word in errors for word in NEVER):
+            return output.strip().partition(";")[0]
+        if any(phrase in errors for phrase in NEVER):
             raise Unsupported(
                 f"Slurm does not take it: {errors}", hint=f"run: less {script}; sinfo"
             )
@@ -134,7 +134,7 @@ class Commands:
             ) from error
         try:
             async with asyncio.timeout(self.seconds):
-                out, errors = await running.communicate()
+                output, errors = await running.communicate()
         except TimeoutError:
             raise SlurmTrouble(
                 f"{words[0]} did not answer within {self.seconds:g} s",
@@ -147,7 +147,7 @@ class Commands:
                 # `wait` alone hangs where a stream is paused
                 await running.communicate()
         assert running.returncode is not None
-        return running.returncode, out.decode(errors="replace"), _last_line(errors)
+        return running.returncode, output.decode(errors="replace"), _last_line(errors)
 
 
 def _last_line(said: bytes) -> str:

@@ -71,8 +71,8 @@ class SlurmDriver:
         self.nodes = {node.name: node for node in nodes if self._is_ours(node)}
         return BatchSnapshot(
             nodes=tuple(
-                self._lent(node, place, jobs)
-                for place, node in enumerate(self.nodes.values())
+                self._lent(node, node_index, jobs)
+                for node_index, node in enumerate(self.nodes.values())
             ),
             tickets=tickets_of(
                 jobs, self.short, slurm_places=self.settings.slurm_places
@@ -87,7 +87,7 @@ class SlurmDriver:
         key = gang[0].key
         name = self.name_of(key)
         folder = self.folders.of(key)
-        place = AttemptPaths(
+        attempt_paths = AttemptPaths(
             folder=str(folder),
             python=self.settings.python or sys.executable,
             gpu_types={NodeId(node.name): node.gpus for node in self.nodes.values()},
@@ -96,16 +96,16 @@ class SlurmDriver:
             },
         )
         script = script_of(
-            gang, cluster=self.short, settings=self.settings, place=place
+            gang, cluster=self.short, settings=self.settings, place=attempt_paths
         )
         try:
-            again = folder.exists()
+            has_folder = folder.exists()
             await asyncio.to_thread(self.folders.make, key, parts, script)
         except OSError as error:
             raise SlurmTrouble(
                 f"{folder} cannot be made: {error}", hint="run: df -h"
             ) from error
-        if again and await self.queue(name):
+        if has_folder and await self.queue(name):
             return
         await self.calls.submit(folder / SCRIPT)
 
@@ -236,8 +236,10 @@ class SlurmDriver:
     ) -> tuple[SlurmJob, ...]:
         """Return what Slurm's accounting has about attempts that are no longer in the
         queue."""
-        shown = {job.key(self.short) for job in queued}
-        names = dict.fromkeys(name for key, name in kept.items() if key not in shown)
+        queued_keys = {job.key(self.short) for job in queued}
+        names = dict.fromkeys(
+            name for key, name in kept.items() if key not in queued_keys
+        )
         slurm_jobs = await self.calls.past([*names][:MOST_NAMES]) if names else ()
         keys = ((job, job.key(self.short)) for job in slurm_jobs)
         return tuple(

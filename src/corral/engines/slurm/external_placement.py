@@ -23,15 +23,15 @@ class SlurmPlacingDriver(SlurmDriver):
 
     async def ask(self, group: Sequence[ExternalCandidate]) -> None:
         """Raises: Unsupported, SlurmTrouble."""
-        fresh = await self._not_there(group)
-        if not fresh:
+        new_candidates = await self._not_there(group)
+        if not new_candidates:
             return
-        name = batch_name(fresh, self.short, secrets.token_hex(2))
+        name = batch_name(new_candidates, self.short, secrets.token_hex(2))
         script = asking_script_of(
-            fresh, name=name, settings=self.settings, grounds=self._grounds()
+            new_candidates, name=name, settings=self.settings, grounds=self._grounds()
         )
         try:
-            for external_candidate in fresh:
+            for external_candidate in new_candidates:
                 await asyncio.to_thread(
                     self.folders.make, external_candidate.key, {}, script, name=name
                 )
@@ -39,7 +39,7 @@ class SlurmPlacingDriver(SlurmDriver):
             raise SlurmTrouble(
                 f"a folder cannot be made: {error}", hint="run: df -h"
             ) from error
-        await self.calls.submit(self.folders.of(fresh[0].key) / SCRIPT)
+        await self.calls.submit(self.folders.of(new_candidates[0].key) / SCRIPT)
 
     async def equip(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]

@@ -69,15 +69,15 @@ class Folders:
         if folder.exists():
             return folder
         self._names.pop(key, None)
-        fresh = self.root / f".{folder.name}{_FRESH}"
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(mode=0o700)
-        _write_private(fresh / SCRIPT, script.encode())
+        staged_dir = self.root / f".{folder.name}{_FRESH}"
+        shutil.rmtree(staged_dir, ignore_errors=True)
+        staged_dir.mkdir(mode=0o700)
+        _write_private(staged_dir / SCRIPT, script.encode())
         if name:
-            _write_private(fresh / NAME, name.encode())
+            _write_private(staged_dir / NAME, name.encode())
         for node, files in parts.items():
-            _make_part(fresh / node, files)
-        fresh.rename(folder)
+            _make_part(staged_dir / node, files)
+        staged_dir.rename(folder)
         return folder
 
     def equip(self, key: AttemptKey, parts: Mapping[NodeId, PartFiles]) -> None:
@@ -86,10 +86,10 @@ class Folders:
         folder = self.of(key)
         for node, files in parts.items():
             if not (folder / node).exists():
-                fresh = folder / f".{node}{_FRESH}"
-                shutil.rmtree(fresh, ignore_errors=True)
-                _make_part(fresh, files)
-                fresh.rename(folder / node)
+                staged_dir = folder / f".{node}{_FRESH}"
+                shutil.rmtree(staged_dir, ignore_errors=True)
+                _make_part(staged_dir, files)
+                staged_dir.rename(folder / node)
         _write_private(folder / GO, b"")
 
     def name_of(self, key: AttemptKey) -> str:
@@ -110,10 +110,10 @@ class Folders:
         """Raises: OSError."""
         self._names.pop(key, None)
         folder = self.of(key)
-        gone = self.root / f".{folder.name}.gone"
+        removed_dir = self.root / f".{folder.name}.gone"
         with suppress(FileNotFoundError):
-            folder.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+            folder.rename(removed_dir)
+        shutil.rmtree(removed_dir, ignore_errors=True)
 
     def tell_head(self) -> None:
         """Copy where the head is, when that has changed. Raises: OSError."""
@@ -121,9 +121,9 @@ class Folders:
             text = self.head_file.read_bytes()
             if text != self._copied or not self.head_json.exists():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fresh = self.root / f".head.json.{os.getpid()}"
-                _write_private(fresh, text)
-                fresh.rename(self.head_json)
+                staged_file = self.root / f".head.json.{os.getpid()}"
+                _write_private(staged_file, text)
+                staged_file.rename(self.head_json)
                 self._copied = text
 
 

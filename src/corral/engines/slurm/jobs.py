@@ -90,9 +90,9 @@ def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
     """
     lines = (line.split("|") for line in text.splitlines())
     return tuple(
-        _parse_queued_job(words)
-        for words in lines
-        if words[1:] and words[1].startswith(PREFIX)
+        _parse_queued_job(squeue_columns)
+        for squeue_columns in lines
+        if squeue_columns[1:] and squeue_columns[1].startswith(PREFIX)
     )
 
 
@@ -100,10 +100,10 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
     """The lines of `sacct -n -P -X`. Raises: ValueError."""
     past = []
     for line in text.splitlines():
-        words = line.split("|")
-        if len(words) != len(SACCT_FORMAT.split(",")):
+        sacct_fields = line.split("|")
+        if len(sacct_fields) != len(SACCT_FORMAT.split(",")):
             raise ValueError(f"sacct printed {line!r}")
-        id, name, state, nodes = words
+        id, name, state, nodes = sacct_fields
         number, _, task = id.partition("_")
         if task.startswith("["):
             continue  # tasks that have not begun: the queue shows them one by one
@@ -122,24 +122,26 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
 def _parse_queued_job(words: Sequence[str]) -> SlurmJob:
     if len(words) != len(FIELDS) + 1:
         raise ValueError(f"squeue printed {'|'.join(words)!r}")
-    stripped = (word.strip() for word in words[:-1])
+    stripped = (field_text.strip() for field_text in words[:-1])
     (
         id,
         name,
         state,
-        where,
+        node_list,
         reason,
         starts,
         restarts,
         holds,
-        each,
+        tres_per_node,
         array,
         task,
         preempted,
     ) = stripped
-    nodes = names_of(where)
+    nodes = names_of(node_list)
     held_amounts = dict(
-        part.partition("=")[::2] for part in holds.split(",") if "=" in part
+        tres_entry.partition("=")[::2]
+        for tres_entry in holds.split(",")
+        if "=" in tres_entry
     )
     count = max(len(nodes), 1)
     return SlurmJob(
@@ -152,7 +154,7 @@ def _parse_queued_job(words: Sequence[str]) -> SlurmJob:
         starts_at=float(starts) if starts.isdigit() else None,
         restarts=int(restarts or 0),
         is_preempted=preempted.isdigit(),
-        gpus_each=gpus_in(each),
+        gpus_each=gpus_in(tres_per_node),
         cpus_each=int(held_amounts.get("cpu", 0)) // count,
         memory_bytes_each=memory_bytes_of(held_amounts.get("mem", "0")) // count,
     )
@@ -173,12 +175,12 @@ def tickets_of(
 ) -> tuple[Ticket, ...]:
     """Return Slurm's report about each attempt of this cluster. Of several batch jobs
     with one name, which only a lost answer can cause, the most advanced one counts."""
-    newest: dict[AttemptKey, SlurmJob] = {}
+    jobs_by_key: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
-            newest[key] = job
+            jobs_by_key[key] = job
     return tuple(
-        _ticket_from_job(key, job, slurm_places) for key, job in newest.items()
+        _ticket_from_job(key, job, slurm_places) for key, job in jobs_by_key.items()
     )
 
 
@@ -190,15 +192,18 @@ def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
         if (key := job.key(cluster)) is not None:
             by_key[key].append(job)
     return tuple(
-        job.handle for same in by_key.values() for job in same[:-1] if not job.is_over
+        job.handle
+        for same_name_jobs in by_key.values()
+        for job in same_name_jobs[:-1]
+        if not job.is_over
     )
 
 
 def _progress_sort_key(job: SlurmJob) -> tuple[int, int]:
     """Running goes before over, and over before waiting; of two alike the first
     submitted."""
-    come = 2 if not job.waits and not job.is_over else 1 if job.is_over else 0
-    return come, -job.id
+    progress_rank = 2 if not job.waits and not job.is_over else 1 if job.is_over else 0
+    return progress_rank, -job.id
 
 
 def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
@@ -208,8 +213,8 @@ def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Tick
         state = TicketState.ENDED
     elif job.waits:
         state = TicketState.WAITING
-    ends = "PREEMPTED" if job.is_preempted and not restarted else job.state
-    blame, infra = how_ended(ends, restarted=restarted)
+    end_state = "PREEMPTED" if job.is_preempted and not restarted else job.state
+    blame, infra = how_ended(end_state, restarted=restarted)
     reason = ""
     if state == TicketState.WAITING:
         reason = why_waits(job.reason, job.starts_at, slurm_places=slurm_places)
@@ -221,7 +226,7 @@ def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Tick
         reason=reason,
         blame=blame if state == TicketState.ENDED or job.is_preempted else "",
         blame_is_infra=infra,
-        blame_on=whose_doing(ends, restarted=restarted),
+        blame_on=whose_doing(end_state, restarted=restarted),
     )
 
 
@@ -250,8 +255,8 @@ def merged(
     queued: Sequence[SlurmJob], past: Iterable[SlurmJob]
 ) -> tuple[SlurmJob, ...]:
     """Return the queue's jobs, and those that only the accounting still has."""
-    shown = {(job.name, job.task) for job in queued}
-    return (*queued, *(job for job in past if (job.name, job.task) not in shown))
+    queued_keys = {(job.name, job.task) for job in queued}
+    return (*queued, *(job for job in past if (job.name, job.task) not in queued_keys))
 
 
 def without_strays(

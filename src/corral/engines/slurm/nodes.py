@@ -101,8 +101,11 @@ def nodes_of(text: str) -> tuple[SlurmNode, ...]:
 def _split_fields(line: str) -> Iterator[tuple[str, str]]:
     """NAME=VALUE, where a value may hold spaces."""
     marks = list(_FIELD.finditer(line))
-    for mark, after in zip(marks, [*marks[1:], None], strict=True):
-        yield mark.group(1), line[mark.end() : after.start() if after else None].strip()
+    for mark, next_mark in zip(marks, [*marks[1:], None], strict=True):
+        yield (
+            mark.group(1),
+            line[mark.end() : next_mark.start() if next_mark else None].strip(),
+        )
 
 
 def _node_from_fields(said: dict[str, str]) -> SlurmNode:
@@ -132,7 +135,11 @@ def _node_from_fields(said: dict[str, str]) -> SlurmNode:
 
 
 def _split_list(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word and word != "(null)")
+    return tuple(
+        list_entry
+        for list_entry in text.split(",")
+        if list_entry and list_entry != "(null)"
+    )
 
 
 def gpus_of(gres: str) -> tuple[str, ...]:

@@ -57,14 +57,14 @@ def asking_script_of(
 ) -> str:
     """Return the script for sbatch. The group is one job, or equal indices of one
     array."""
-    first = group[0]
+    first_candidate = group[0]
     log = f"{grounds.root}/{_key_of(group)[0]}".replace("%", "%%")
-    log += f"{'_%a' if _is_array(group) else ''}.{first.key[1]}"
-    about = f"{_key_of(group)[0]} {first.spec.kin}"
+    log += f"{'_%a' if _is_array(group) else ''}.{first_candidate.key[1]}"
+    about = f"{_key_of(group)[0]} {first_candidate.spec.kin}"
     options = [
         *common(name, about=about, log=log, settings=settings),
         *_array_options(group),
-        *_resource_options(first, grounds),
+        *_resource_options(first_candidate, grounds),
         *settings.lines,
     ]
     return text_of(options, _script_body(group, name, grounds))
@@ -75,9 +75,11 @@ def _is_array(group: Sequence[ExternalCandidate]) -> bool:
 
 
 def _key_of(group: Sequence[ExternalCandidate]) -> AttemptKey:
-    first = group[0]
+    first_candidate = group[0]
     return (
-        (first.array, first.key[1]) if _is_array(group) and first.array else first.key
+        (first_candidate.array, first_candidate.key[1])
+        if _is_array(group) and first_candidate.array
+        else first_candidate.key
     )
 
 
@@ -115,15 +117,15 @@ def _script_body(
 ) -> list[str]:
     """It waits until the head has recorded where it is, and has brought what its agents
     need. One that was asked for again, or has begun, begins nothing."""
-    first = group[0]
+    first_candidate = group[0]
     root = quote(f"{grounds.root}/{_key_of(group)[0]}")
     task = '"_$SLURM_ARRAY_TASK_ID"' if _is_array(group) else ""
     looks = round(WAIT_SECONDS / LOOK_SECONDS)
     return [
-        f"export CORRAL_PLACE={root}{task}.{first.key[1]}",
+        f"export CORRAL_PLACE={root}{task}.{first_candidate.key[1]}",
         f'for (( i = 0; i < {looks}; i++ )); do [ -d "$CORRAL_PLACE" ] || exit 0; '
         f'[ -e "$CORRAL_PLACE"/{GO} ] && break; sleep {LOOK_SECONDS:g}; done',
         f'[ "$(cat "$CORRAL_PLACE"/{NAME})" = {name} ] || exit 0',
         f'[ -e "$CORRAL_PLACE"/{GO} ] && mkdir "$CORRAL_PLACE"/{BEGUN} || exit 0',
-        agents_of(first.shape.nodes, '"$CORRAL_PLACE"', grounds.python),
+        agents_of(first_candidate.shape.nodes, '"$CORRAL_PLACE"', grounds.python),
     ]

@@ -77,19 +77,19 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
     """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall
     clock. `slurm_places`: it chooses the nodes, which else Corral has given."""
     code = reason.partition(",")[0]
-    words = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
-    known_text = words.get(reason) or words.get(code.strip())
+    wait_texts = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
+    known_text = wait_texts.get(reason) or wait_texts.get(code.strip())
     limit = next((text for mark, text in _LIMITS if code.startswith(mark)), "")
-    what = known_text or (
+    explanation = known_text or (
         f"{limit} is reached" if limit else "Slurm names no reason that Corral knows"
     )
-    named = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
+    reason_suffix = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
     when = (
         ""
         if starts_at is None
         else f"; Slurm expects it to start at {_format_utc_time(starts_at)}"
     )
-    return f"it waits in Slurm: {what}{named}{when}"
+    return f"it waits in Slurm: {explanation}{reason_suffix}{when}"
 
 
 def whose_doing(state: str, *, restarted: bool) -> str:

@@ -65,10 +65,10 @@ class SlurmSettings:
 
     def __post_init__(self) -> None:
         match = _SPAN.fullmatch(self.ports)
-        first, last = (int(match[1]), int(match[2])) if match else (0, 0)
-        if not 1024 <= first <= last - PORTS_EACH + 1 or last > 65_535:
-            what = f"ports={self.ports} is no range of at least {PORTS_EACH} ports"
-            raise wrong(SlurmSettings, "ports", what)
+        first_port, last_port = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not 1024 <= first_port <= last_port - PORTS_EACH + 1 or last_port > 65_535:
+            complaint = f"ports={self.ports} is no range of at least {PORTS_EACH} ports"
+            raise wrong(SlurmSettings, "ports", complaint)
         for name in (
             "partition",
             "account",
@@ -83,22 +83,28 @@ class SlurmSettings:
         for name in ("folder", "images"):
             path = getattr(self, name)
             if path is not None and not path.startswith("/"):
-                what = (
+                complaint = (
                     f"{name}={path} is not the same on every node: it is a whole path"
                 )
-                raise wrong(SlurmSettings, name, what)
+                raise wrong(SlurmSettings, name, complaint)
         if self.rest is not None and not _REST.fullmatch(self.rest):
-            what = f"rest={self.rest} is no address of slurmrestd, http://HOST:PORT or unix:/PATH"
-            raise wrong(SlurmSettings, "rest", what)
+            complaint = (
+                f"rest={self.rest} is no address of slurmrestd, http://HOST:PORT or "
+                "unix:/PATH"
+            )
+            raise wrong(SlurmSettings, "rest", complaint)
         if self.rest is None and self.rest_token_file is not None:
-            what = "a token for slurmrestd, but no address of it"
-            raise wrong(SlurmSettings, "rest_token_file", what, "rest")
+            complaint = "a token for slurmrestd, but no address of it"
+            raise wrong(SlurmSettings, "rest_token_file", complaint, "rest")
         if self.places not in (CORRAL, ENGINE):
-            what = f"places={self.places}: either {CORRAL} places jobs, or the {ENGINE} does"
-            raise wrong(SlurmSettings, "places", what)
+            complaint = f"places={self.places}: either {CORRAL} places jobs, or the {ENGINE} does"
+            raise wrong(SlurmSettings, "places", complaint)
         if not 1.0 <= self.command_seconds <= 600.0:
-            what = f"a command of Slurm's cannot be given {self.command_seconds:g} s, but 1 to 600"
-            raise wrong(SlurmSettings, "command_seconds", what)
+            complaint = (
+                f"a command of Slurm's cannot be given {self.command_seconds:g} s, but 1 to "
+                "600"
+            )
+            raise wrong(SlurmSettings, "command_seconds", complaint)
 
     @property
     def slurm_places(self) -> bool:
@@ -112,9 +118,9 @@ class SlurmSettings:
     def ports_of(self, place: int) -> tuple[int, ...]:
         """Return the ports of the node at this place among all; far more nodes than
         ports share them."""
-        first, last = (int(word) for word in self.ports.split("-"))
-        blocks = (last - first + 1) // PORTS_EACH
-        begin = first + place % blocks * PORTS_EACH
+        first_port, last_port = (int(port_text) for port_text in self.ports.split("-"))
+        blocks = (last_port - first_port + 1) // PORTS_EACH
+        begin = first_port + place % blocks * PORTS_EACH
         return tuple(range(begin, begin + PORTS_EACH))
 
     @classmethod

@@ -180,9 +180,9 @@ class Rest:
             )
             for error in errors
         )
-        if any(word in complaint for word in NEVER):
+        if any(never_phrase in complaint for never_phrase in NEVER):
             raise Unsupported(f"Slurm does not take it: {complaint}", hint="run: sinfo")
-        if any(word in complaint for word in _NO_WORD):
+        if any(auth_phrase in complaint for auth_phrase in _NO_WORD):
             raise self._no_word()
         raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
 
@@ -212,11 +212,9 @@ def until_of(token: str) -> str:
     """Until when the JWT is good, as it says itself."""
     try:
         payload = token.split(".")[1]
-        until = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[
+        expires_at = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[
             "exp"
         ]
-        return (
-            f" (good until {datetime.fromtimestamp(until, UTC).strftime(MOMENT_FORM)})"
-        )
+        return f" (good until {datetime.fromtimestamp(expires_at, UTC).strftime(MOMENT_FORM)})"
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
         return " (which is not a valid token)"

@@ -62,8 +62,8 @@ def _property_of_option(option: str, value: str) -> dict[str, object]:
     if option in _TEXT:
         return {_TEXT[option]: value}
     if option in _FIXED:
-        name, fixed = _FIXED[option]
-        return {name: fixed}
+        name, fixed_value = _FIXED[option]
+        return {name: fixed_value}
     if option in _NUMBERS and value.isdigit():
         return {_NUMBERS[option]: int(value)}
     if option == "nodes" and value.isdigit():
@@ -90,7 +90,9 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
             flags=flags,
             partitions=frozenset(row["partitions"]),
             features=tuple(
-                word for word in (row["active_features"] or "").split(",") if word
+                feature
+                for feature in (row["active_features"] or "").split(",")
+                if feature
             ),
             gpus=gpus_of(row["gres"] or ""),
             cpus=int(row["cpus"]),
@@ -118,8 +120,8 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
         tasks = [task] if task is not None else tasks_of(row["array_task_string"] or "")
         nodes = names_of(row["nodes"] or "")
         held_amounts = dict(
-            part.partition("=")[::2]
-            for part in (row["tres_alloc_str"] or "").split(",")
+            tres_entry.partition("=")[::2]
+            for tres_entry in (row["tres_alloc_str"] or "").split(",")
         )
         count, starts = max(len(nodes), 1), row["start_time"] or 0
         for array_task in tasks or [None]:
@@ -149,12 +151,14 @@ def tasks_of(text: str) -> list[int]:
     cut short."""
     task_numbers: list[int] = []
     listed, _, _ = text.partition("%")
-    for part in filter(None, listed.split(",")):
-        match = _RANGE.fullmatch(part)
+    for index_range in filter(None, listed.split(",")):
+        match = _RANGE.fullmatch(index_range)
         if match is None:
             raise ValueError(
                 f"the tasks {text!r} cannot be read: start slurmrestd with SLURM_BITSTR_LEN=0"
             )
-        first, last, step = match.groups()
-        task_numbers += range(int(first), int(last or first) + 1, int(step or 1))
+        first_task, last_task, step = match.groups()
+        task_numbers += range(
+            int(first_task), int(last_task or first_task) + 1, int(step or 1)
+        )
     return task_numbers

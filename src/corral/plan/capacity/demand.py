@@ -21,26 +21,29 @@ def loads(work: Workload, step_seconds: float) -> list[float]:
     later jobs are not known.
     """
     steps = int(work.submits[-1] // step_seconds) if work.submits else 0
-    changes, parts = [0.0] * (steps + 1), [0.0] * (steps + 1)
+    changes, partial_loads = [0.0] * (steps + 1), [0.0] * (steps + 1)
     for begun, seconds, gpus in zip(
         work.submits, work.durations, work.gpus, strict=True
     ):
-        end = begun + seconds
-        first, last = int(begun // step_seconds), int(end // step_seconds)
-        if first >= steps:
+        ended_at = begun + seconds
+        first_step, last_step = (
+            int(begun // step_seconds),
+            int(ended_at // step_seconds),
+        )
+        if first_step >= steps:
             continue
-        if first == last:
-            parts[first] += gpus * seconds / step_seconds
+        if first_step == last_step:
+            partial_loads[first_step] += gpus * seconds / step_seconds
             continue
-        parts[first] += gpus * ((first + 1) - begun / step_seconds)
-        changes[first + 1] += gpus
-        if last < steps:
-            changes[last] -= gpus
-            parts[last] += gpus * (end / step_seconds - last)
-    gpu_loads, whole = [], 0.0
+        partial_loads[first_step] += gpus * ((first_step + 1) - begun / step_seconds)
+        changes[first_step + 1] += gpus
+        if last_step < steps:
+            changes[last_step] -= gpus
+            partial_loads[last_step] += gpus * (ended_at / step_seconds - last_step)
+    gpu_loads, full_load = [], 0.0
     for step in range(steps):
-        whole += changes[step]
-        gpu_loads.append(whole + parts[step])
+        full_load += changes[step]
+        gpu_loads.append(full_load + partial_loads[step])
     return gpu_loads
 
 
@@ -55,22 +58,27 @@ def grown(work: Workload, factor: float) -> Workload:
         raise ValueError(f"{factor:g} times the jobs")
     if not work.submits:
         return work
-    last = work.submits[-1]
-    shift = WEEK_SECONDS if last >= 2 * WEEK_SECONDS else 86_400.0
+    last_submit = work.submits[-1]
+    shift = WEEK_SECONDS if last_submit >= 2 * WEEK_SECONDS else 86_400.0
     rows: list[tuple[float, int]] = []
-    for row, at in enumerate(work.submits):
+    for row, submitted_at in enumerate(work.submits):
         lot = row * GOLDEN % 1.0
         copies = floor(factor) + (lot < factor % 1.0)
         if copies:
-            rows.append((at, row))
+            rows.append((submitted_at, row))
         rows += [
-            ((at + copy * shift) % last if last else at, row)
+            (
+                (submitted_at + copy * shift) % last_submit
+                if last_submit
+                else submitted_at,
+                row,
+            )
             for copy in range(1, copies)
         ]
     rows.sort()
     names = [field.name for field in fields(work) if field.name != "submits"]
     columns = {name: _select_rows(getattr(work, name), rows) for name in names}
-    return Workload(submits=[at for at, _ in rows], **columns)
+    return Workload(submits=[submit_time for submit_time, _ in rows], **columns)
 
 
 def _select_rows(

@@ -90,13 +90,15 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
     recent = list(past[-PERIODS * season :])
     profile = _seasonal_profile(recent, season)
     level = [
-        value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)
+        value - profile[(step_index - len(recent)) % season]
+        for step_index, value in enumerate(recent)
     ]
     mean = fsum(level) / len(level)
     off = [value - mean for value in level]
     spread = fsum(deviation * deviation for deviation in off[:-1])
     together = fsum(
-        deviation * before for before, deviation in zip(off, off[1:], strict=False)
+        deviation * previous_deviation
+        for previous_deviation, deviation in zip(off, off[1:], strict=False)
     )
     kept_share = min(MOST_RETURN, max(0.0, together / spread)) if spread else 0.0
     return [
@@ -108,22 +110,25 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
 def _seasonal_profile(recent: Sequence[float], season: int) -> list[float]:
     """Return the deviation of each step of a season from its mean, the next one
     first."""
-    whole = len(recent) // season
-    if whole < 2:
+    season_count = len(recent) // season
+    if season_count < 2:
         return [0.0] * season
-    tail = recent[len(recent) - whole * season :]
-    rows = [tail[at * season : (at + 1) * season] for at in range(whole)]
+    tail = recent[len(recent) - season_count * season :]
+    rows = [
+        tail[season_index * season : (season_index + 1) * season]
+        for season_index in range(season_count)
+    ]
     means = [fsum(row) / season for row in rows]
     off = [
-        [row[at] - mean for row, mean in zip(rows, means, strict=True)]
-        for at in range(season)
+        [row[step_index] - mean for row, mean in zip(rows, means, strict=True)]
+        for step_index in range(season)
     ]
-    profile = [fsum(column) / whole for column in off]
+    profile = [fsum(column) / season_count for column in off]
     chance = fsum(
         (deviation - mean) ** 2
         for column, mean in zip(off, profile, strict=True)
         for deviation in column
-    ) / ((whole - 1) * max(1, season - 1) * whole)
+    ) / ((season_count - 1) * max(1, season - 1) * season_count)
     between = fsum(level * level for level in profile) / max(1, season - 1)
     trust = max(0.0, 1 - chance / between) if between else 0.0
     return [level * trust for level in profile]
@@ -141,11 +146,11 @@ def forecast(
     Raises: SpecInvalid where the history is too short: four seasons, and twice the
     horizon after the first two, are needed.
     """
-    least = least_steps(season, horizon)
-    if horizon < 1 or len(history) < least:
+    min_steps = least_steps(season, horizon)
+    if horizon < 1 or len(history) < min_steps:
         raise SpecInvalid(
             f"{len(history)} steps of {step_hours:g} h are too few to forecast {horizon}",
-            hint=f"{least} are needed; or look ahead for fewer --horizon-days",
+            hint=f"{min_steps} are needed; or look ahead for fewer --horizon-days",
         )
     played = {
         name: _Played(method, history, season, horizon)
@@ -169,7 +174,7 @@ def least_steps(season: int, horizon: int) -> int:
 
 def _seasonal_change(history: Sequence[float], season: int) -> float:
     pairs = zip(history, history[season:], strict=False)
-    return fsum(abs(later - before) for before, later in pairs) / (
+    return fsum(abs(later - earlier_load) for earlier_load, later in pairs) / (
         len(history) - season
     )
 
@@ -183,21 +188,27 @@ class _Played:
     ) -> None:
         self._history = history
         self._season, self._horizon = season, horizon
-        first = max(2 * season, len(history) - horizon - ORIGINS)
-        self._origins = range(first, len(history))
+        first_origin = max(2 * season, len(history) - horizon - ORIGINS)
+        self._origins = range(first_origin, len(history))
         moments = (*self._origins, len(history))
-        self._made = {at: method(history[:at], horizon, season) for at in moments}
+        self._made = {
+            origin: method(history[:origin], horizon, season) for origin in moments
+        }
 
     def _signed_error(self, at: int, ahead: int) -> float:
         return self._history[at + ahead] - self._made[at][ahead]
 
     def tried(self, name: str, change: float) -> MethodBacktest:
         season, horizon = self._season, self._horizon
-        last = len(self._history) - horizon
-        tested = [at for at in self._origins if LEAST_PERIODS * season <= at <= last]
+        last_origin = len(self._history) - horizon
+        tested = [
+            past_origin
+            for past_origin in self._origins
+            if LEAST_PERIODS * season <= past_origin <= last_origin
+        ]
         errors = [
-            abs(self._signed_error(at, ahead))
-            for at in tested
+            abs(self._signed_error(tested_origin, ahead))
+            for tested_origin in tested
             for ahead in range(horizon)
         ]
         mae = fsum(errors) / len(errors)
@@ -205,17 +216,25 @@ class _Played:
         within_band: list[bool] = []
         for ahead in range(horizon):
             error_by_step = self._errors_by_step(ahead)
-            for at in (at for at in tested if at in error_by_step):
-                forecast_errors, actual = error_by_step[at], self._history[at + ahead]
+            for origin in (
+                known_origin for known_origin in tested if known_origin in error_by_step
+            ):
+                forecast_errors, actual = (
+                    error_by_step[origin],
+                    self._history[origin + ahead],
+                )
                 within_band.append(
                     forecast_errors.low <= actual <= forecast_errors.high
                 )
-                ends = (
+                quantiles = (
                     (forecast_errors.low, MISS / 2),
                     (forecast_errors.value, 0.5),
                     (forecast_errors.high, 1 - MISS / 2),
                 )
-                losses += [_pinball_loss(actual, end, share) for end, share in ends]
+                losses += [
+                    _pinball_loss(actual, quantile, share)
+                    for quantile, share in quantiles
+                ]
         return MethodBacktest(
             method=name,
             origins=len(tested),
@@ -235,25 +254,25 @@ class _Played:
         ranked: list[float] = []
         error_by_step: dict[int, ForecastErrors] = {}
         now, known_until, miss = len(self._history), self._origins.start, MISS
-        for at in (*self._origins, now):
-            for old in range(
-                known_until, at - ahead
+        for origin in (*self._origins, now):
+            for past_origin in range(
+                known_until, origin - ahead
             ):  # a forecast's error is known once its step is over
-                off = self._signed_error(old, ahead)
-                if old in error_by_step:
+                off = self._signed_error(past_origin, ahead)
+                if past_origin in error_by_step:
                     missed = (
-                        not error_by_step[old].low
-                        <= self._history[old + ahead]
-                        <= error_by_step[old].high
+                        not error_by_step[past_origin].low
+                        <= self._history[past_origin + ahead]
+                        <= error_by_step[past_origin].high
                     )
                     miss = min(
                         MOST_MISS, max(LEAST_MISS, miss + PACE * (MISS - missed))
                     )
                 insort(ranked, off)
-            known_until = max(known_until, at - ahead)
-            if len(ranked) >= FEW or at == now:
-                error_by_step[at] = _conformal_interval(
-                    self._made[at][ahead], ranked, miss
+            known_until = max(known_until, origin - ahead)
+            if len(ranked) >= FEW or origin == now:
+                error_by_step[origin] = _conformal_interval(
+                    self._made[origin][ahead], ranked, miss
                 )
         return error_by_step
 
@@ -261,16 +280,19 @@ class _Played:
         self, step_hours: float, tried: tuple[MethodBacktest, ...]
     ) -> DemandForecast:
         history, horizon = self._history, self._horizon
-        made = self._made[len(history)]
+        predictions = self._made[len(history)]
         steps = tuple(
             self._errors_by_step(ahead)[len(history)] for ahead in range(horizon)
         )
-        whole = sorted(
-            fsum(self._signed_error(old, at) for at in range(horizon))
-            for old in self._origins
-            if old + horizon <= len(history)
+        total_errors = sorted(
+            fsum(
+                self._signed_error(past_origin, steps_ahead)
+                for steps_ahead in range(horizon)
+            )
+            for past_origin in self._origins
+            if past_origin + horizon <= len(history)
         )
-        total = _conformal_interval(fsum(made), whole)
+        total = _conformal_interval(fsum(predictions), total_errors)
         return DemandForecast(
             history=tuple(history),
             step_hours=step_hours,
@@ -295,9 +317,9 @@ def _conformal_interval(
     Candes 2019).
     """
     rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - miss / 2)))
-    low = min(value, max(0.0, value + ranked[len(ranked) - rank]))
+    lower_bound = min(value, max(0.0, value + ranked[len(ranked) - rank]))
     return ForecastErrors(
-        value=value, low=low, high=max(value, value + ranked[rank - 1])
+        value=value, low=lower_bound, high=max(value, value + ranked[rank - 1])
     )
 
 

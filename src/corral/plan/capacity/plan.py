@@ -91,7 +91,7 @@ class Capacity:
 def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
     """GPU-hours a month = hours x runs x GPUs a run, and a buffer on top."""
     hours = need.run_hours * need.runs * need.run_gpus
-    low, high = (hours * (1 + buffer) for buffer in need.buffers)
+    lower_hours, upper_hours = (hours * (1 + buffer) for buffer in need.buffers)
 
     def gpus(of: float) -> int:
         exact = of / (MONTH_HOURS * need.usable) / need.node_gpus
@@ -100,10 +100,10 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
     return SimpleCapacity(
         need=need,
         gpu_hours=hours,
-        low_gpu_hours=low,
-        high_gpu_hours=high,
-        low_gpus=gpus(low),
-        high_gpus=gpus(high),
+        low_gpu_hours=lower_hours,
+        high_gpu_hours=upper_hours,
+        low_gpus=gpus(lower_hours),
+        high_gpus=gpus(upper_hours),
     )
 
 
@@ -115,7 +115,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     if not work.submits:
         raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
     remarks: list[str] = []
-    made, why = _forecast_demand(request, remarks)
+    demand_forecast, missing_reason = _forecast_demand(request, remarks)
     sized = None
     if request.target is not None and request.play is not None:
         remarks.append("each job runs as long as it did, and is submitted when it was")
@@ -135,8 +135,8 @@ def capacity(request: CapacityRequest) -> Capacity:
     return Capacity(
         request=request,
         gpu_hours_month=hours / days * MONTH_HOURS / 24,
-        forecast=made,
-        why_none=why,
+        forecast=demand_forecast,
+        why_none=missing_reason,
         sized=sized,
         demand=duration_curve([float(ceil(load)) for load in loads(work, HOUR)]),
         remarks=tuple(remarks),
@@ -150,11 +150,11 @@ def _forecast_demand(
     horizon_days = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)
-        wanted = max(1, round((horizon_days or HORIZON_DAYS) * 24 / hours))
+        requested_steps = max(1, round((horizon_days or HORIZON_DAYS) * 24 / hours))
         horizon = (
-            wanted
+            requested_steps
             if horizon_days is not None
-            else min(wanted, (len(series) - 2 * season) // 2)
+            else min(requested_steps, (len(series) - 2 * season) // 2)
         )
         if horizon < 1 or len(series) < least_steps(season, horizon):
             continue

@@ -22,7 +22,7 @@ from corral.plan.report import (
 
 def simple_report(found: SimpleCapacity) -> PlannerReport:
     need = found.need
-    low, high = (share_text(buffer) for buffer in need.buffers)
+    low_text, high_text = (share_text(buffer) for buffer in need.buffers)
     use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
     gpus = " to ".join(
         f"{gpu_count:,}" for gpu_count in sorted({found.low_gpus, found.high_gpus})
@@ -30,17 +30,18 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
     return PlannerReport(
         title="Capacity",
         verdict=(
-            f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low} to {high}, "
+            f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low_text} to "
+            f"{high_text}, "
             f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {gpus} GPUs around the "
             f"clock. Own or rent: corral plan cost --gpus {found.high_gpus} --utilisation {use:.2f}"
         ),
         answers=(
             ReportFigure(name="need", value=found.gpu_hours, unit="GPU h a month"),
             ReportFigure(
-                name=f"with a buffer of {low}", value=found.low_gpus, unit="GPUs"
+                name=f"with a buffer of {low_text}", value=found.low_gpus, unit="GPUs"
             ),
             ReportFigure(
-                name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"
+                name=f"with a buffer of {high_text}", value=found.high_gpus, unit="GPUs"
             ),
         ),
         assumed=(
@@ -73,22 +74,24 @@ def report(found: Capacity) -> PlannerReport:
 
 
 def _verdict_text(found: Capacity) -> str:
-    parts = []
+    sentences = []
     if found.forecast is not None:
         total, days = found.forecast.total, _forecast_days(found.forecast)
-        parts.append(
+        sentences.append(
             f"The next {counted(days, 'day')} will ask for {total.value:,.0f} GPU-hours "
             f"({total.low:,.0f} to {total.high:,.0f}, four times of five)."
         )
     if found.sized is not None:
         size, target = found.sized.found, found.sized.target
-        parts.append(
+        sentences.append(
             f"{counted(size.gpus, 'GPU')} ({counted(size.nodes, 'node')}) keep "
             f"{share_text(target.share)} of the jobs waiting "
             f"no longer than {duration_text(target.seconds)}; they are {share_text(size.used)} "
             "used."
         )
-    return " ".join(parts) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
+    return (
+        " ".join(sentences) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
+    )
 
 
 def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
@@ -96,10 +99,13 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
         name="demand so far", value=found.gpu_hours_month, unit="GPU h a month"
     )
     if found.forecast is not None:
-        made = found.forecast
-        total, busiest = made.total, max(made.steps, key=lambda step: step.high)
+        demand_forecast = found.forecast
+        total, busiest = (
+            demand_forecast.total,
+            max(demand_forecast.steps, key=lambda step: step.high),
+        )
         yield ReportFigure(
-            name=f"next {counted(_forecast_days(made), 'day')}",
+            name=f"next {counted(_forecast_days(demand_forecast), 'day')}",
             value=total.value,
             unit="GPU h",
             low=total.low,
@@ -112,14 +118,17 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
             unit="GPUs",
             low=busiest.low,
             high=busiest.high,
-            note=f"on the average of {made.step_hours:g} h, four times of five",
+            note=f"on the average of {demand_forecast.step_hours:g} h, four times of five",
         )
-        best = made.tried[0]
-        if best.held is not None:
-            note = f"of {best.origins} forecasts of the past, by {best.method}; 80 % is aimed at"
+        best_backtest = demand_forecast.tried[0]
+        if best_backtest.held is not None:
+            note = (
+                f"of {best_backtest.origins} forecasts of the past, by "
+                f"{best_backtest.method}; 80 % is aimed at"
+            )
             yield ReportFigure(
                 name="intervals that held what came",
-                value=100 * best.held,
+                value=100 * best_backtest.held,
                 unit="%",
                 note=note,
             )
@@ -130,8 +139,10 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
             name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note
         )
         if found.request.gpus_now is not None:
-            more = size.gpus - found.request.gpus_now
-            yield ReportFigure(name="more than there are", value=more, unit="GPUs")
+            extra_gpus = size.gpus - found.request.gpus_now
+            yield ReportFigure(
+                name="more than there are", value=extra_gpus, unit="GPUs"
+            )
 
 
 def _forecast_days(made: DemandForecast) -> float:
@@ -203,13 +214,16 @@ def _forecast_figure(made: DemandForecast) -> Figure:
         series=(
             FigureSeries(
                 name="so far",
-                points=tuple((at * day, load) for at, load in enumerate(made.history)),
+                points=tuple(
+                    (step_index * day, load)
+                    for step_index, load in enumerate(made.history)
+                ),
             ),
             FigureSeries(
                 name="ahead",
                 points=tuple(
-                    ((past + at) * day, forecast_errors.value)
-                    for at, forecast_errors in enumerate(made.steps)
+                    ((past + step_index) * day, forecast_errors.value)
+                    for step_index, forecast_errors in enumerate(made.steps)
                 ),
                 low=tuple(step.low for step in made.steps),
                 high=tuple(step.high for step in made.steps),

@@ -60,7 +60,10 @@ class Sized:
     def is_steady(self) -> bool:
         """Whether no number of nodes made the wait longer than fewer did."""
         pairs = pairwise(self.tried)
-        return all(more.wait_seconds <= fewer.wait_seconds for fewer, more in pairs)
+        return all(
+            larger_size.wait_seconds <= fewer.wait_seconds
+            for fewer, larger_size in pairs
+        )
 
 
 def nodes_for_wait(
@@ -84,10 +87,10 @@ def nodes_for_wait(
         raise SpecInvalid(
             "no job, or no GPU in a node", hint="give a log with jobs that ended"
         )
-    least = ceil(max(work.gpus) / node_gpus)
-    if least > most:
+    min_nodes = ceil(max(work.gpus) / node_gpus)
+    if min_nodes > most:
         raise Conflict(
-            f"the largest job asks for {max(work.gpus)} GPUs: {least} nodes of {node_gpus}",
+            f"the largest job asks for {max(work.gpus)} GPUs: {min_nodes} nodes of {node_gpus}",
             hint=f"{most} nodes are the most here",
         )
     tried: dict[int, SizeTried] = {}
@@ -96,18 +99,23 @@ def nodes_for_wait(
         tried[nodes] = _simulate_size(work, target, nodes, node_gpus, play)
         return tried[nodes].wait_seconds <= target.seconds
 
-    low, high = least - 1, min(most, max(least, ceil(_mean_load(work) / node_gpus)))
-    while not meets(high):
-        if high == most:
-            raise _target_missed_error(target, tried[high])
-        low, high = high, min(most, 2 * high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if meets(middle) else (middle, high)
+    lower_bound, upper_bound = (
+        min_nodes - 1,
+        min(most, max(min_nodes, ceil(_mean_load(work) / node_gpus))),
+    )
+    while not meets(upper_bound):
+        if upper_bound == most:
+            raise _target_missed_error(target, tried[upper_bound])
+        lower_bound, upper_bound = upper_bound, min(most, 2 * upper_bound)
+    while upper_bound - lower_bound > 1:
+        middle = (lower_bound + upper_bound) // 2
+        lower_bound, upper_bound = (
+            (lower_bound, middle) if meets(middle) else (middle, upper_bound)
+        )
     return Sized(
         target=target,
         node_gpus=node_gpus,
-        found=tried[high],
+        found=tried[upper_bound],
         tried=tuple(tried[nodes] for nodes in sorted(tried)),
     )
 

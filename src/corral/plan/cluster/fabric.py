@@ -78,11 +78,13 @@ def fat_tree(
     too small for all of them.
     Raises: SpecInvalid where three tiers do not suffice for one rail.
     """
-    ends = nodes * rails
-    if nodes <= 1 or ends == 0:
+    adapter_count = nodes * rails
+    if nodes <= 1 or adapter_count == 0:
         return Fabric(tiers=0, radix=radix)
-    if ends <= radix:
-        return Fabric(tiers=1, radix=radix, leaves=1, down=radix, node_links=ends)
+    if adapter_count <= radix:
+        return Fabric(
+            tiers=1, radix=radix, leaves=1, down=radix, node_links=adapter_count
+        )
     if rail_only:
         return _build_rail_fabric(nodes, rails, radix)
     down = int(radix * oversubscription / (1 + oversubscription))
@@ -98,7 +100,7 @@ def fat_tree(
         fabric = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
         return _multiply_fabric(fabric, rails)
     return _three_tiers(
-        _leaf_count(nodes, rails, down), ends, radix, down, oversubscription
+        _leaf_count(nodes, rails, down), adapter_count, radix, down, oversubscription
     )
 
 
@@ -166,10 +168,10 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
     half = radix // 2
     pods = _pod_count(leaves, radix)
     if pods > radix:
-        most = radix * half * down
+        max_adapters = radix * half * down
         raise SpecInvalid(
             f"{ends:,} adapters do not fit under three tiers of switches with {radix} ports",
-            hint=f"plan {most:,} adapters or fewer, or name a --switch with more ports",
+            hint=f"plan {max_adapters:,} adapters or fewer, or name a --switch with more ports",
         )
     each_plane = _smallest_divisor(half, least=pods * half / radix)
     return Fabric(
@@ -191,5 +193,7 @@ def _smallest_divisor(whole: int, *, least: float) -> int:
     """The least number that divides it and is not below `least`: links spread
     evenly."""
     return next(
-        part for part in range(1, whole + 1) if whole % part == 0 and part >= least
+        divisor
+        for divisor in range(1, whole + 1)
+        if whole % divisor == 0 and divisor >= least
     )

@@ -71,8 +71,8 @@ def usual(said: float | None, value: float, remarks: list[str], words: str) -> f
 def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
     """Modules on switches hold links of a port's own rate, and so more of slower
     ones."""
-    each = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
-    modules = ceil(fabric.switch_ports / each)
+    module_links = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
+    modules = ceil(fabric.switch_ports / module_links)
     watts = fabric.switches * kind.watts + modules * kind.module_watts
     return Net(name=name, switch=kind, fabric=fabric, modules=modules, watts=watts)
 
@@ -91,27 +91,27 @@ def nets_of(
     nets = [net_of("GPUs", kind, gbps, compute)]
     if nodes == 1:
         return tuple(nets)
-    ends = nodes + storage.servers + heads_of(nodes)
-    nets.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
+    attached_nodes = nodes + storage.servers + heads_of(nodes)
+    nets.append(net_of("storage", kind, gbps, _files_on(compute, attached_nodes)))
     ethernet, slow = switch("sn4600c"), switch("sn2201")
     band = fat_tree(
-        ends,
+        attached_nodes,
         round(rule("node-ports", "in_band")),
         ethernet.ports_of(100),
         oversubscription=3,
     )
     nets.append(net_of("in band", ethernet, 100, band))
     switches = sum(net.fabric.switches for net in nets)
-    managed = ends * round(rule("node-ports", "out_of_band")) + switches
+    managed = attached_nodes * round(rule("node-ports", "out_of_band")) + switches
     leaves = ceil(managed / slow.ports)
-    out = Fabric(
+    out_of_band = Fabric(
         tiers=1, radix=slow.ports, leaves=leaves, down=slow.ports, node_links=managed
     )
     nets.append(
         Net(
             name="out of band",
             switch=slow,
-            fabric=out,
+            fabric=out_of_band,
             modules=0,
             watts=leaves * slow.watts,
         )
@@ -227,31 +227,34 @@ def racks_of(
     bought: tuple[MaterialLine, ...],
     remarks: list[str],
 ) -> Racks:
-    units, empty = round(rule("rack", "units")), rule("rack", "weight")
-    others = bought[1:]
+    units, empty_weight_kg = round(rule("rack", "units")), rule("rack", "weight")
+    other_lines = bought[1:]
     if built.units > units:  # the server is a rack, of its own power
-        watts, each, heaviest = built.watts, 1, built.weight_kg
+        watts, servers_per_rack, heaviest = built.watts, 1, built.weight_kg
     else:
-        words = "a rack may draw {:g} kW: --rack-kw says another power"
+        power_remark = "a rack may draw {:g} kW: --rack-kw says another power"
         watts = (
-            usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, words) * 1e3
+            usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, power_remark)
+            * 1e3
         )
-        each = min(units // built.units, int(watts // built.watts))
-        heaviest = each * built.weight_kg + empty
-    if each < 1:
+        servers_per_rack = min(units // built.units, int(watts // built.watts))
+        heaviest = servers_per_rack * built.weight_kg + empty_weight_kg
+    if servers_per_rack < 1:
         raise SpecInvalid(
             f"one server draws {built.watts / 1e3:.1f} kW, a rack has {watts / 1e3:g}",
             hint=f"give --rack-kw {ceil(built.watts / 1e3)}",
         )
     rest = max(
-        ceil(sum(line.units for line in others) / units),
-        ceil(sum(line.watts for line in others if line.units) / watts),
+        ceil(sum(line.units for line in other_lines) / units),
+        ceil(sum(line.watts for line in other_lines if line.units) / watts),
     )
-    filled = min(each, servers)
+    filled = min(servers_per_rack, servers)
     return Racks(
-        servers=ceil(servers / each),
+        servers=ceil(servers / servers_per_rack),
         others=rest,
-        each=each,
-        heaviest_kg=heaviest if filled == each else filled * built.weight_kg + empty,
+        each=servers_per_rack,
+        heaviest_kg=heaviest
+        if filled == servers_per_rack
+        else filled * built.weight_kg + empty_weight_kg,
         most_watts=filled * built.watts,
     )

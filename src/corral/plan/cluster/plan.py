@@ -210,7 +210,7 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         )
     bought = bill_of(built, servers, nets, net, nodes * rails, storage, nodes)
     racks = racks_of(request, built, servers, bought, remarks)
-    most = sum(line.watts for line in bought)
+    max_watts = sum(line.watts for line in bought)
     return ClusterPlan(
         request=request,
         gpu=gpu,
@@ -225,7 +225,7 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         bought=bought,
         racks=racks,
         gpu_watts=gpus * gpu.tdp_watts,
-        most_watts=most,
+        most_watts=max_watts,
         liquid_watts=servers * built.watts * built.liquid_share,
         load=usual(request.load, known_assumptions["busy_draw"].value, remarks, LOAD),
         pue=usual(request.pue, known_assumptions["pue"].value, remarks, _pue_remark()),
@@ -257,10 +257,10 @@ def _carbon_intensity(request: ClusterRequest, remarks: list[str]) -> float:
         return request.carbon
     carbon_region = region(request.region or WORLD)
     if not request.region:
-        words = (
+        carbon_remark = (
             f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
         )
-        remarks.append(f"{words}: --region says where, --carbon how many kg")
+        remarks.append(f"{carbon_remark}: --region says where, --carbon how many kg")
     return carbon_region.carbon_g_per_kwh / 1e3
 
 
@@ -270,8 +270,10 @@ def _select_network(
     link_kind = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
     name = link_kind.name
     if link_kind.bytes_per_s != link(name).bytes_per_s:
-        what = f"no adapter has {link_kind.bytes_per_s * 8e-9:g} Gb/s"
-        raise SpecInvalid(what, hint=f"give as --fabric one of {', '.join(networks())}")
+        complaint = f"no adapter has {link_kind.bytes_per_s * 8e-9:g} Gb/s"
+        raise SpecInvalid(
+            complaint, hint=f"give as --fabric one of {', '.join(networks())}"
+        )
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:
@@ -285,15 +287,17 @@ def _select_network(
         raise SpecInvalid(f"{name} is the network of a cloud", hint=hint) from unknown
     if not request.switch:
         return network_kit
-    other = switch(request.switch)
-    if not other.ports_of(network_kit.adapter_gbps):
-        what = f"{other.title} has no port of {network_kit.adapter_gbps:g} Gb/s"
+    chosen_switch = switch(request.switch)
+    if not chosen_switch.ports_of(network_kit.adapter_gbps):
+        complaint = (
+            f"{chosen_switch.title} has no port of {network_kit.adapter_gbps:g} Gb/s"
+        )
         raise SpecInvalid(
-            what, hint=f"leave out --switch for {network_kit.switch.name}"
+            complaint, hint=f"leave out --switch for {network_kit.switch.name}"
         )
     return NetworkKit(
         name=network_kit.name,
         adapter_gbps=network_kit.adapter_gbps,
         adapter_module_watts=network_kit.adapter_module_watts,
-        switch=other,
+        switch=chosen_switch,
     )

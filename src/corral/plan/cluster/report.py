@@ -163,12 +163,13 @@ def _figure_with_range(
     high."""
     if all(assumption.is_known for assumption in of):
         return ReportFigure(name=name, value=value, unit=unit, note=note)
-    low, high = (
-        value * prod(getattr(assumption, end) / assumption.value for assumption in of)
-        for end in ("low", "high")
+    low_value, high_value = (
+        value
+        * prod(getattr(assumption, bound_name) / assumption.value for assumption in of)
+        for bound_name in ("low", "high")
     )
     return ReportFigure(
-        name=name, value=value, unit=unit, low=low, high=high, note=note
+        name=name, value=value, unit=unit, low=low_value, high=high_value, note=note
     )
 
 
@@ -281,13 +282,13 @@ def _fabric_row(
 
 def _storage_table(plan: ClusterPlan) -> ReportTable:
     storage = plan.storage
-    every = storage.interval_seconds / 60
+    interval_minutes = storage.interval_seconds / 60
     return ReportTable(
         title="Storage",
         columns=columns("what", "value", "unit"),
         rows=(
             ("a checkpoint", storage.checkpoint_bytes / 1e9, "GB"),
-            ("saved every", every, "min"),
+            ("saved every", interval_minutes, "min"),
             ("to write one", storage.save_seconds, "s"),
             ("to read one back", storage.load_seconds, "s"),
             ("data that all GPUs read", storage.data_gb_per_s, "GB/s"),

@@ -98,11 +98,11 @@ def plan_storage(
         remarks.append(
             f"checkpoints are of {parameters / 1e9:.3g} billion parameters: --parameters"
         )
-    each = asked.data_mb_per_gpu_s
-    if each is None:
-        each = rule("storage-need", "read") * 1e3
+    mb_per_gpu_s = asked.data_mb_per_gpu_s
+    if mb_per_gpu_s is None:
+        mb_per_gpu_s = rule("storage-need", "read") * 1e3
         remarks.append(
-            f"a GPU reads {each:g} MB/s of data: --data-mb-per-gpu-s says another rate"
+            f"a GPU reads {mb_per_gpu_s:g} MB/s of data: --data-mb-per-gpu-s says another rate"
         )
     interval = asked.save_minutes * 60
     saved = parameters * rule("checkpoint", "bytes")
@@ -110,11 +110,11 @@ def plan_storage(
         interval if asked.async_saves else interval * asked.idle / (1 - asked.idle)
     )
     need_write = max(saved / 1e9 / longest, gpus * rule("storage-need", "write"))
-    need_read = gpus * each / 1e3
-    read = asked.read_gb_per_s or need_read
+    need_read = gpus * mb_per_gpu_s / 1e3
+    read_gb_per_s = asked.read_gb_per_s or need_read
     write = asked.write_gb_per_s or need_write
     appliances = max(
-        ceil(read / rule("storage-server", "read")),
+        ceil(read_gb_per_s / rule("storage-server", "read")),
         ceil(write / rule("storage-server", "write")),
     )
     return Storage(
@@ -124,7 +124,7 @@ def plan_storage(
         data_gb_per_s=need_read,
         need_read=need_read,
         need_write=need_write,
-        read=read,
+        read=read_gb_per_s,
         write=write,
         servers=0 if nodes == 1 else appliances,
     )

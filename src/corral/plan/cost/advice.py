@@ -29,20 +29,23 @@ def advice(found: Costs) -> str:
     certainty; and spot."""
     is_sold = not rented_only(device(found.request.gpu))
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
-    ways = sorted(able, key=lambda way: way.bill.usd)
-    best, next_best = (
-        ways[0],
-        next((way for way in ways[1:] if way.name == OWN), ways[1]),
+    sorted_options = sorted(able, key=lambda way: way.bill.usd)
+    best_option, next_best = (
+        sorted_options[0],
+        next(
+            (option for option in sorted_options[1:] if option.name == OWN),
+            sorted_options[1],
+        ),
     )
     sentences = (
         _of_budget(found),
         "" if found.hybrid is None else _of_demand(found.hybrid),
-        _what_to_do(found, best, next_best),
-        _from_when(found, best),
+        _what_to_do(found, best_option, next_best),
+        _from_when(found, best_option),
         *term_words(found.terms),
         _from_which_bill(found),
-        _how_sure(found, best, next_best),
-        _on_spot(found, best),
+        _how_sure(found, best_option, next_best),
+        _on_spot(found, best_option),
     )
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -105,10 +108,10 @@ def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
     wins = _own_win_share(best, next_best)
     if wins is None or _is_sure(best, next_best):
         return ""
-    first = " and ".join(swing.name for swing in found.swings[:2])
+    top_swings = " and ".join(swing.name for swing in found.swings[:2])
     return (
         f"Owning wins in {share_text(wins)} of the draws of what is assumed: ask for offers first; "
-        f"most hangs on {first}."
+        f"most hangs on {top_swings}."
     )
 
 
@@ -163,14 +166,15 @@ def rented_text(found: Costs, own: AffordableGpus) -> str:
 
 
 def _of_demand(mix: Hybrid) -> str:
-    best = mix.best
-    others = min(mix.all_own.usd, mix.all_rent.usd)
+    optimal_mix = mix.best
+    unmixed_usd = min(mix.all_own.usd, mix.all_rent.usd)
     cheaper_way = "owning all" if mix.all_own.usd < mix.all_rent.usd else "renting all"
-    if best.usd >= others:
-        return f"For the demand {cheaper_way} is cheapest: {usd_text(best.usd)}."
+    if optimal_mix.usd >= unmixed_usd:
+        return f"For the demand {cheaper_way} is cheapest: {usd_text(optimal_mix.usd)}."
     return (
-        f"For the demand own {counted(best.owned, 'GPU')} and rent the peaks on demand: "
-        f"{usd_text(best.usd)}, {share_text(1 - best.usd / others)} less than {cheaper_way}."
+        f"For the demand own {counted(optimal_mix.owned, 'GPU')} and rent the peaks on demand: "
+        f"{usd_text(optimal_mix.usd)}, {share_text(1 - optimal_mix.usd / unmixed_usd)} "
+        f"less than {cheaper_way}."
     )
 
 

@@ -171,10 +171,10 @@ class PriceAssumptions:
             self._monthly_line("insurance and line", hardware * of["other_share"] / 12),
         ]
         residual = hardware * of["yearly_value"] ** (self.months / 12)
-        back = BillLine(
+        residual_line = BillLine(
             name="residual value", usd=-residual * self.discount(self.months)
         )
-        return Bill(lines=(*lines, back))
+        return Bill(lines=(*lines, residual_line))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
         """Return the bill of rented GPUs for that share of the hours; reserved ones are
@@ -188,8 +188,10 @@ class PriceAssumptions:
         else:
             if kind == "spot":
                 price *= (1 - of["spot_discount"]) / (1 - of["spot_lost"])
-            first = hours * used * price
-            rent = BillLine(name="rent", monthly=first, usd=first * self.falling)
+            first_month_usd = hours * used * price
+            rent = BillLine(
+                name="rent", monthly=first_month_usd, usd=first_month_usd * self.falling
+            )
         storage = gpus * self.storage_tb_per_gpu * of["cloud_storage"]
         return Bill(
             lines=(
@@ -213,13 +215,13 @@ class PriceAssumptions:
         rented = work - own_work  # on the average
         bill = self.own(owned, own_work / owned if owned else 0.0)
         rent = self.rent(rented, 1.0, kind)
-        part = rented / work if work else 0.0
+        rented_share = rented / work if work else 0.0
         people = of["engineers_per_gpu"] * (owned + of["cloud_people"] * rented)
         people += of["engineers_least"] * (1.0 if owned else of["cloud_people"])
         lines = [line for line in bill.lines if line.name != "people"]
         peak = max(0.0, max(gpus for gpus, _ in demand) - owned)
         stored_cost = peak * self.storage_tb_per_gpu * of["cloud_storage"]
-        sent = self.egress_tb_month * of["egress"] * part
+        egress_usd = self.egress_tb_month * of["egress"] * rented_share
         lines += [
             *(
                 replace(line, name="rented GPUs")
@@ -227,7 +229,7 @@ class PriceAssumptions:
                 if line.name == "rent"
             ),
             self._monthly_line("rented storage", stored_cost),
-            self._monthly_line("egress", sent),
+            self._monthly_line("egress", egress_usd),
         ]
         lines.append(self._monthly_line("people", people * of["engineer"] / 12))
         return Bill(lines=tuple(lines))
@@ -252,13 +254,13 @@ class PriceAssumptions:
     def even_use(self, gpus: float, kind: str) -> float | None:
         """The share of the hours from which on, up to all, owning costs no more than
         renting; None: not even at all hours. Both are straight lines in it."""
-        idle, full = (
-            self.own(gpus, used).usd - self.rent(gpus, used, kind).usd
-            for used in (0.0, 1.0)
+        idle, full_use_usd = (
+            self.own(gpus, use_share).usd - self.rent(gpus, use_share, kind).usd
+            for use_share in (0.0, 1.0)
         )
-        if full > 0:
+        if full_use_usd > 0:
             return None
-        return 0.0 if idle <= 0 else idle / (idle - full)
+        return 0.0 if idle <= 0 else idle / (idle - full_use_usd)
 
     def even_month(self, gpus: float, used: float, kind: str) -> int | None:
         """The first month by whose end as much has been paid for rent as for the owned
@@ -270,8 +272,8 @@ class PriceAssumptions:
         fall = 0.0 if kind == "reserved" else self.of["price_fall"]
         for month in range(1, self.months + 1):
             paid_own += running
-            first = rent["rent"] * (1 - fall) ** ((month - 1) / 12)
-            paid_rent += first + sum(
+            month_rent_usd = rent["rent"] * (1 - fall) ** ((month - 1) / 12)
+            paid_rent += month_rent_usd + sum(
                 usd for name, usd in rent.items() if name != "rent"
             )
             if paid_rent >= paid_own:

@@ -47,15 +47,17 @@ def bought(
     node = prices.node_gpus
 
     def most(cost: Callable[[Bill], float]) -> int:
-        low, high = (
+        lower_nodes, upper_nodes = (
             0,
             ceil(budget_usd / max(1.0, prices.of["server_per_gpu"] * node)) + 1,
         )
-        while high - low > 1:
-            middle = (low + high) // 2
+        while upper_nodes - lower_nodes > 1:
+            middle = (lower_nodes + upper_nodes) // 2
             fits = cost(prices.own(middle * node, used)) <= budget_usd
-            low, high = (middle, high) if fits else (low, middle)
-        return low * node
+            lower_nodes, upper_nodes = (
+                (middle, upper_nodes) if fits else (lower_nodes, middle)
+            )
+        return lower_nodes * node
 
     hours = budget_usd / prices.of["on_demand"] if prices.of["on_demand"] else inf
     by_capital = most(lambda bill: bill.once)

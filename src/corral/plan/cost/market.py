@@ -41,9 +41,9 @@ def of_market(
     known_assumptions, about = assumptions(), device(gpu)
     offers = [rent.usd_per_gpu_hour for rent in market.current(about.name, cloud=cloud)]
     if cloud and not offers:
-        others = [rent.cloud for rent in market.rent(about.name)]
+        known_clouds = [rent.cloud for rent in market.rent(about.name)]
         raise NotFound(
-            f"price of {about.name} at", cloud, others, see="corral plan prices"
+            f"price of {about.name} at", cloud, known_clouds, see="corral plan prices"
         )
     market_terms: dict[str, Assumption] = {}
     if offers:
@@ -57,9 +57,9 @@ def of_market(
     for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
         off = next(
             (
-                seen
+                discounts
                 for kind in kinds
-                if (seen := _discounts(about, market, kind, cloud))
+                if (discounts := _discounts(about, market, kind, cloud))
             ),
             [],
         )
@@ -98,8 +98,10 @@ def electricity(region: str) -> Assumption:
     """Return the price of a kWh for a large customer there; contracts differ. Raises:
     NotFound, SpecInvalid for a region without a price."""
     usd, source = electricity_usd_per_kwh(region)
-    low, high = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
-    return replace(assumptions()["kwh"], value=usd, low=low, high=high, source=source)
+    low_usd, high_usd = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
+    return replace(
+        assumptions()["kwh"], value=usd, low=low_usd, high=high_usd, source=source
+    )
 
 
 def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
@@ -112,15 +114,15 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
     """Return the discount of each cloud against its price on demand; surcharges do not
     count."""
-    full = {
+    full_prices = {
         rent.cloud: rent.usd_per_gpu_hour
         for rent in market.current(about.name, cloud=cloud)
     }
     offers = market.current(about.name, kind, cloud)
     off = [
-        1 - offer.usd_per_gpu_hour / full[offer.cloud]
+        1 - offer.usd_per_gpu_hour / full_prices[offer.cloud]
         for offer in offers
-        if offer.cloud in full
+        if offer.cloud in full_prices
     ]
     return [share for share in off if 0 <= share < 1]
 
@@ -129,9 +131,9 @@ def _server_assumptions(
     about: Device, market: PriceList, known: Mapping[str, Assumption]
 ) -> Iterator[Assumption]:
     usual = known["server_per_gpu"]
-    each = _per_gpu(about, market)
-    if each is not None:
-        usd, source = each
+    server_price = _per_gpu(about, market)
+    if server_price is not None:
+        usd, source = server_price
         factor = usd / usual.value
         yield replace(
             usual,
@@ -145,17 +147,17 @@ def _server_assumptions(
 def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
     """Return a server's price in USD per GPU, and its source. None if no price is
     known."""
-    if (whole := market.sale(about.name, "server")) is not None:
-        return whole.usd / about.node_gpus, whole.source
+    if (server_sale := market.sale(about.name, "server")) is not None:
+        return server_sale.usd / about.node_gpus, server_sale.source
     sale = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
     server, alone = market.sale(PRICED, "server"), market.sale(PRICED, "gpu")
     if sale is None or server is None or alone is None:
         return None
-    more = server.usd / device(PRICED).node_gpus / alone.usd
-    used = ", used" if sale.what == "used_gpu" else ""
+    price_ratio = server.usd / device(PRICED).node_gpus / alone.usd
+    used_suffix = ", used" if sale.what == "used_gpu" else ""
     return (
-        sale.usd * more,
-        f"{sale.source}; {sale.usd:,.0f} for one{used}, times {more:.2f}",
+        sale.usd * price_ratio,
+        f"{sale.source}; {sale.usd:,.0f} for one{used_suffix}, times {price_ratio:.2f}",
     )
 
 
@@ -165,9 +167,14 @@ def _assumption_from_prices(
     """The middle of what was seen; with few seen, as wide as the usual one is."""
     value = median(seen)
     spread = (usual.low / usual.value, usual.high / usual.value)
-    low, high = min(*seen, value * spread[0]), max(*seen, value * spread[1])
+    lower_bound, upper_bound = (
+        min(*seen, value * spread[0]),
+        max(*seen, value * spread[1]),
+    )
     if len(seen) > 2:
-        low, high = min(seen), max(seen)
+        lower_bound, upper_bound = min(seen), max(seen)
     if usual.unit.startswith("share"):
-        high = min(high, 0.95)
-    return replace(usual, value=value, low=low, high=max(high, value), source=source)
+        upper_bound = min(upper_bound, 0.95)
+    return replace(
+        usual, value=value, low=lower_bound, high=max(upper_bound, value), source=source
+    )

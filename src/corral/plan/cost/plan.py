@@ -87,7 +87,7 @@ class Costs:
     remarks: tuple[str, ...]
 
     def way(self, name: str) -> OwnOrRent:
-        return next(way for way in self.ways if way.name == name)
+        return next(option for option in self.ways if option.name == name)
 
 
 def cost(request: CostRequest, market: Market | None = None) -> Costs:
@@ -98,24 +98,27 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
     """
     known_terms = assumed(request, market)
     prices = prices_of(request, values_of(known_terms))
-    gpus, used = request.gpus, request.utilisation
+    gpus, utilisation = request.gpus, request.utilisation
     drawn = [prices_of(request, values) for values in draws(known_terms)]
     costs = {
         name: [
-            bill_of(price_assumptions, name, gpus, used).usd
+            bill_of(price_assumptions, name, gpus, utilisation).usd
             for price_assumptions in drawn
         ]
         for name in (OWN, *RENTS)
     }
-    hours = [price_assumptions.hours(gpus, used) for price_assumptions in drawn]
+    hours = [price_assumptions.hours(gpus, utilisation) for price_assumptions in drawn]
     saved = [
         rent - own_usd
         for rent, own_usd in zip(costs["on demand"], costs[OWN], strict=True)
     ]
 
     def saving(values: Values) -> float:
-        at = prices_of(request, values)
-        return at.rent(gpus, used, "on demand").usd - at.own(gpus, used).usd
+        price_set = prices_of(request, values)
+        return (
+            price_set.rent(gpus, utilisation, "on demand").usd
+            - price_set.own(gpus, utilisation).usd
+        )
 
     even = [
         price_assumptions.even_use(gpus, "on demand") for price_assumptions in drawn
@@ -137,8 +140,8 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         if request.cloud
         else cloud_kinds(request, prices, market or listed()),
         year=tuple(year_lines(request, known_terms, prices.of)),
-        even_bill=even_bill(prices, gpus, used),
-        bought=bought(prices, request.budget_usd, used, gpus)
+        even_bill=even_bill(prices, gpus, utilisation),
+        bought=bought(prices, request.budget_usd, utilisation, gpus)
         if request.budget_usd
         else None,
         hybrid=best_mix(prices, _extend_to_full_year(request.demand))
@@ -160,9 +163,13 @@ def _build_way(
     costs: Mapping[str, list[float]],
     hours: list[float],
 ) -> OwnOrRent:
-    gpus, used = request.gpus, request.utilisation
-    bill = bill_of(prices, name, gpus, used)
-    spread = [usd / each for usd, each in zip(costs[name], hours, strict=True) if each]
+    gpus, utilisation = request.gpus, request.utilisation
+    bill = bill_of(prices, name, gpus, utilisation)
+    spread = [
+        usd / gpu_hours
+        for usd, gpu_hours in zip(costs[name], hours, strict=True)
+        if gpu_hours
+    ]
     wins = [
         own_usd < rent for own_usd, rent in zip(costs[OWN], costs[name], strict=True)
     ]
@@ -170,10 +177,10 @@ def _build_way(
     return OwnOrRent(
         name=name,
         bill=bill,
-        per_hour=bill.usd / prices.hours(gpus, used) if used else None,
+        per_hour=bill.usd / prices.hours(gpus, utilisation) if utilisation else None,
         band=band(spread) if spread else None,
         even_use=prices.even_use(gpus, name) if is_rent else None,
-        even_month=prices.even_month(gpus, used, name) if is_rent else None,
+        even_month=prices.even_month(gpus, utilisation, name) if is_rent else None,
         own_wins=sum(wins) / len(wins) if is_rent else None,
     )
 
@@ -184,8 +191,14 @@ def _by_use(
     """The bills, own first, by the share of the hours that are used."""
     shares = [step / 20 for step in range(21)]
     return tuple(
-        (used, tuple(bill_of(prices, way, gpus, used).usd for way in (OWN, *RENTS)))
-        for used in shares
+        (
+            use_share,
+            tuple(
+                bill_of(prices, option_name, gpus, use_share).usd
+                for option_name in (OWN, *RENTS)
+            ),
+        )
+        for use_share in shares
     )
 
 

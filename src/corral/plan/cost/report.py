@@ -61,16 +61,18 @@ def report(found: Costs) -> PlannerReport:
 
 
 def _answer_figures(found: Costs) -> Iterator[ReportFigure]:
-    for way in found.ways:
-        low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
-        name = f"{way.name}, a used GPU-hour"
+    for option in found.ways:
+        lower_bound, upper_bound = (
+            (None, None) if option.band is None else (option.band.low, option.band.high)
+        )
+        name = f"{option.name}, a used GPU-hour"
         yield ReportFigure(
             name=name,
-            value=way.per_hour,
+            value=option.per_hour,
             unit="USD",
-            band=_relative_band(way),
-            low=low,
-            high=high,
+            band=_relative_band(option),
+            low=lower_bound,
+            high=upper_bound,
         )
     rent = found.way("on demand")
     spread = found.even_use_band
@@ -105,13 +107,14 @@ def _answer_figures(found: Costs) -> Iterator[ReportFigure]:
     if found.bought is not None:
         yield from _of_budget(found, found.bought)
     if found.hybrid is not None:
-        best = found.hybrid.best
+        optimal_mix = found.hybrid.best
         yield ReportFigure(
             name="GPUs to own",
-            value=best.owned,
-            note=f"{share_text(best.owned_share)} of the GPU-hours; the rest is rented on demand",
+            value=optimal_mix.owned,
+            note=f"{share_text(optimal_mix.owned_share)} of the GPU-hours; the rest is "
+            "rented on demand",
         )
-        yield ReportFigure(name="cost of that mix", value=best.usd, unit="USD")
+        yield ReportFigure(name="cost of that mix", value=optimal_mix.usd, unit="USD")
 
 
 def _of_budget(found: Costs, own: AffordableGpus) -> Iterator[ReportFigure]:
@@ -175,16 +178,16 @@ def _own_or_rent_table(found: Costs) -> ReportTable:
         ),
         rows=tuple(
             (
-                way.name,
-                way.bill.once,
-                sum(line.monthly for line in way.bill.lines),
-                way.bill.usd,
-                way.per_hour,
-                None if way.even_use is None else 100 * way.even_use,
-                way.even_month,
-                None if way.own_wins is None else 100 * way.own_wins,
+                option.name,
+                option.bill.once,
+                sum(line.monthly for line in option.bill.lines),
+                option.bill.usd,
+                option.per_hour,
+                None if option.even_use is None else 100 * option.even_use,
+                option.even_month,
+                None if option.own_wins is None else 100 * option.own_wins,
             )
-            for way in found.ways
+            for option in found.ways
         ),
         note="Rents by the hour are those of the first month; later they fall.",
     )
@@ -192,9 +195,9 @@ def _own_or_rent_table(found: Costs) -> ReportTable:
 
 def _bill_table(found: Costs) -> ReportTable:
     rows = [
-        (way.name, line.name, line.once or None, line.monthly or None, line.usd)
-        for way in (found.way(OWN), found.way("on demand"))
-        for line in way.bill.lines
+        (option.name, line.name, line.once or None, line.monthly or None, line.usd)
+        for option in (found.way(OWN), found.way("on demand"))
+        for line in option.bill.lines
         if line.usd
     ]
     return ReportTable(
@@ -211,7 +214,7 @@ def _bill_table(found: Costs) -> ReportTable:
 
 
 def _hybrid_table(found: Hybrid) -> ReportTable:
-    named = (
+    labelled_mixes = (
         (found.best, "best"),
         (found.all_own, "all own"),
         (found.all_rent, "all rented"),
@@ -222,7 +225,8 @@ def _hybrid_table(found: Hybrid) -> ReportTable:
             "mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")
         ),
         rows=tuple(
-            (name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named
+            (name, mix.owned, 100 * mix.owned_share, mix.usd)
+            for mix, name in labelled_mixes
         ),
     )
 
@@ -245,9 +249,12 @@ def _use_figure(found: Costs) -> Figure:
         series=tuple(
             FigureSeries(
                 name=name,
-                points=tuple((100 * used, usd[at]) for used, usd in found.by_use),
+                points=tuple(
+                    (100 * use_share, usd[series_index])
+                    for use_share, usd in found.by_use
+                ),
             )
-            for at, name in enumerate((OWN, *RENTS))
+            for series_index, name in enumerate((OWN, *RENTS))
         ),
     )
 
@@ -308,7 +315,10 @@ def _costs_as_dict(found: Costs) -> dict[str, Any]:
         "assumptions": {
             name: asdict(assumption) for name, assumption in found.known.items()
         },
-        "ways": {way.name: asdict(way) | {"usd": way.bill.usd} for way in found.ways},
+        "ways": {
+            option.name: asdict(option) | {"usd": option.bill.usd}
+            for option in found.ways
+        },
         "saving_usd": found.saving,
         "saving_usd_band": asdict(found.saving_band),
         "swings": [asdict(swing) for swing in found.swings],

@@ -46,7 +46,7 @@ class CostTerm:
     def cheapest(self) -> str:
         """The cheapest way that is not taken away at any moment."""
         return min(
-            (way for way in self.bills if way != "spot"),
+            (option_name for option_name in self.bills if option_name != "spot"),
             key=lambda way: self.bills[way].usd,
         )
 
@@ -87,11 +87,11 @@ def terms(request: CostRequest, market: Market, own: str) -> tuple[CostTerm, ...
 
 def _build_term(request: CostRequest, market: Market, own: str) -> CostTerm:
     prices = prices_of(request, values_of(assumed(request, market)))
-    gpus, used = request.gpus, request.utilisation
-    rents = {kind: prices.rent(gpus, used, kind) for kind in RENTS}
+    gpus, utilisation = request.gpus, request.utilisation
+    rents = {kind: prices.rent(gpus, utilisation, kind) for kind in RENTS}
     return CostTerm(
         years=request.years,
-        bills={own: prices.own(gpus, used), **rents},
+        bills={own: prices.own(gpus, utilisation), **rents},
         even_use=prices.even_use(gpus, "on demand"),
     )
 
@@ -101,11 +101,11 @@ def cloud_kinds(
 ) -> tuple[CloudKind, ...]:
     """Return neo-clouds and hyperscalers apart, as far as they rent out this GPU."""
     name = device(request.gpu).name
-    current, every = market.current(name), market.rent(name)
+    current, all_rents = market.current(name), market.rent(name)
     kinds = []
     for title, large in (("neo-clouds", False), ("hyperscalers", True)):
         offers = tuple(rent for rent in current if is_hyperscaler(rent.cloud) is large)
-        listed = [rent for rent in every if is_hyperscaler(rent.cloud) is large]
+        listed = [rent for rent in all_rents if is_hyperscaler(rent.cloud) is large]
         if offers:
             kinds.append(
                 _cloud_kind(title, offers, len(listed) - len(offers), request, prices)
@@ -160,21 +160,21 @@ def year_lines(
     request: CostRequest, known: Mapping[str, Assumption], values: Mapping[str, float]
 ) -> Iterator[YearLine]:
     """Yield the lines of a year of owning."""
-    gpus, used = request.gpus, request.utilisation
+    gpus, utilisation = request.gpus, request.utilisation
 
     def yearly(name: str, of: Mapping[str, float]) -> float:
-        bill = prices_of(request, of).own(gpus, used)
+        bill = prices_of(request, of).own(gpus, utilisation)
         return 12 * next(
             (line.monthly for line in bill.lines if line.name == name), 0.0
         )
 
     for name, rising in RUNNING.items():
-        low = dict(values) | {term: known[term].low for term in rising}
-        high = dict(values) | {term: known[term].high for term in rising}
+        low_values = dict(values) | {term: known[term].low for term in rising}
+        high_values = dict(values) | {term: known[term].high for term in rising}
         yield YearLine(
             name=name,
             usual=yearly(name, values),
-            low=yearly(name, low),
-            high=yearly(name, high),
+            low=yearly(name, low_values),
+            high=yearly(name, high_values),
             source=known[rising[0]].source,
         )

@@ -8,19 +8,19 @@ from corral.plan.report import ReportTable, columns, counted
 
 def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
     """Each term with all ways, and the cheapest of those that last."""
-    ways = list(terms[0].bills)
+    option_names = list(terms[0].bills)
     return ReportTable(
         title="One year, three years",
         columns=columns(
             "for",
-            *((way, "USD") for way in ways),
+            *((option_name, "USD") for option_name in option_names),
             "cheapest",
             ("owning is no dearer from", "% of the hours"),
         ),
         rows=tuple(
             (
                 counted(term.years, "year"),
-                *(term.bills[way].usd for way in ways),
+                *(term.bills[option_name].usd for option_name in option_names),
                 term.cheapest,
                 None if term.even_use is None else 100 * term.even_use,
             )
@@ -65,7 +65,7 @@ def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
 
 def year_table(lines: Sequence[YearLine]) -> ReportTable:
     """The running costs of owning, from low to high, with their sources."""
-    shown = [line for line in lines if line.high]
+    nonzero_lines = [line for line in lines if line.high]
     return ReportTable(
         title="A year of owning, from low to high",
         columns=columns(
@@ -74,13 +74,13 @@ def year_table(lines: Sequence[YearLine]) -> ReportTable:
         rows=(
             *(
                 (line.name, line.usual, line.low, line.high, line.source)
-                for line in shown
+                for line in nonzero_lines
             ),
             (
                 "in all",
-                sum(line.usual for line in shown),
-                sum(line.low for line in shown),
-                sum(line.high for line in shown),
+                sum(line.usual for line in nonzero_lines),
+                sum(line.low for line in nonzero_lines),
+                sum(line.high for line in nonzero_lines),
                 "",
             ),
         ),
@@ -89,9 +89,10 @@ def year_table(lines: Sequence[YearLine]) -> ReportTable:
 
 def assumption_lines(terms: Sequence[CostTerm]) -> Iterator[str]:
     """Say where the term decides between owning and renting."""
-    short, long = terms[0], terms[-1]
-    if short.cheapest != long.cheapest:
+    shortest_term, long = terms[0], terms[-1]
+    if shortest_term.cheapest != long.cheapest:
         yield (
-            f"For {counted(short.years, 'year')} the cheapest way is {short.cheapest}, for "
+            f"For {counted(shortest_term.years, 'year')} the cheapest way is "
+            f"{shortest_term.cheapest}, for "
             f"{counted(long.years, 'year')} {long.cheapest}."
         )

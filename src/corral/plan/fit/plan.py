@@ -126,12 +126,12 @@ def fitting(ask: FitUse) -> Fitting:
     """In how many GPUs a model fits for each purpose, with what is nearest where it
     does not."""
     fits = tuple(_find_fit(ask, purpose) for purpose in Purpose)
-    best = fits[0].best
+    best_candidate = fits[0].best
     return Fitting(
         ask=ask,
         fits=fits,
-        longest=longest_context(ask, best.gpus),
-        most=largest_batch(ask, best.gpus),
+        longest=longest_context(ask, best_candidate.gpus),
+        most=largest_batch(ask, best_candidate.gpus),
     )
 
 
@@ -161,14 +161,16 @@ def _fits_on_gpus(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
 def _largest_that_holds(holds: Callable[[int], bool], most: int) -> int:
     """The largest number up to `most` for which it holds, given that it holds for all
     smaller."""
-    low, high = 0, 1
-    while high <= most and holds(high):
-        low, high = high, 2 * high
-    high = min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    lower_bound, upper_bound = 0, 1
+    while upper_bound <= most and holds(upper_bound):
+        lower_bound, upper_bound = upper_bound, 2 * upper_bound
+    upper_bound = min(upper_bound, most + 1)
+    while upper_bound - lower_bound > 1:
+        middle = (lower_bound + upper_bound) // 2
+        lower_bound, upper_bound = (
+            (middle, upper_bound) if holds(middle) else (lower_bound, middle)
+        )
+    return lower_bound
 
 
 def _find_fit(ask: FitUse, purpose: Purpose) -> Fit:
@@ -213,9 +215,11 @@ def _intermediate_candidate(
 
 def _gpu_counts(ask: FitUse) -> list[int]:
     """GPUs to try: doubled from 1, and the limit itself."""
-    most = ask.gpus or MOST_GPUS
-    counts = [2**power for power in range(most.bit_length()) if 2**power <= most]
-    return counts if most in counts else [*counts, most]
+    max_gpus = ask.gpus or MOST_GPUS
+    counts = [
+        2**power for power in range(max_gpus.bit_length()) if 2**power <= max_gpus
+    ]
+    return counts if max_gpus in counts else [*counts, max_gpus]
 
 
 def _suggest_changes(
@@ -266,16 +270,19 @@ def on_gpus(
 
     None if there is no layout for that number of GPUs.
     """
-    least: FitCandidate | None = None
-    for layout, parts in _OPTIONS[purpose](ask, gpus):
+    smallest_candidate: FitCandidate | None = None
+    for layout, memory_parts in _OPTIONS[purpose](ask, gpus):
         fit_candidate = FitCandidate(
-            gpus=gpus, layout=layout, parts=parts, usable=ask.usable_bytes
+            gpus=gpus, layout=layout, parts=memory_parts, usable=ask.usable_bytes
         )
         if fit_candidate.fits:
             return fit_candidate
-        if least is None or fit_candidate.needed < least.needed:
-            least = fit_candidate
-    return least
+        if (
+            smallest_candidate is None
+            or fit_candidate.needed < smallest_candidate.needed
+        ):
+            smallest_candidate = fit_candidate
+    return smallest_candidate
 
 
 Option = tuple[str, Mapping[str, float]]

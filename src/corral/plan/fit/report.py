@@ -79,15 +79,22 @@ def _verdict_text(found: Fitting) -> str:
         if fit.purpose is not Purpose.INFERENCE
     )
     if serving.gpus is None:
-        first = (
+        shortage_sentence = (
             f"{request_text} do not fit on {_format_gpu_count(serving.best.gpus)}: "
             f"{_shortage_text(serving.best)}"
         )
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
-        return f"{first}.{near} {_capitalize_first(trained)}."
+        return f"{shortage_sentence}.{near} {_capitalize_first(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
-    needs = f"Serving {request_text} needs {_format_gpu_count(serving.gpus)}{layout}; {trained}."
-    return f"{needs} {why}" if (why := _why_not_fewer(serving)) else needs
+    needs_text = (
+        f"Serving {request_text} needs {_format_gpu_count(serving.gpus)}{layout}; "
+        f"{trained}."
+    )
+    return (
+        f"{needs_text} {fewer_reason}"
+        if (fewer_reason := _why_not_fewer(serving))
+        else needs_text
+    )
 
 
 def _why_not_fewer(serving: Fit) -> str:
@@ -97,15 +104,16 @@ def _why_not_fewer(serving: Fit) -> str:
     fewer = serving.tried[-2]
     cache, usable = fewer.parts["KV cache"], fewer.usable
     weights, rest = fewer.parts["weights"], fewer.needed - cache
-    few, room = (
+    gpu_count_text, room = (
         _capitalize_first(_format_gpu_count(fewer.gpus)),
         f"of the {usable / GB:.1f} GB that can be used",
     )
     if weights > usable:
-        return f"{few} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
+        return f"{gpu_count_text} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
     if rest > usable:
         return (
-            f"{few} are too tight: weights take {weights / GB:.1f} {room}; with driver, libraries "
+            f"{gpu_count_text} are too tight: weights take {weights / GB:.1f} {room}; "
+            "with driver, libraries "
             f"and one step it is {rest / GB:.1f}, before a token is cached."
         )
     return (
@@ -130,9 +138,9 @@ def _fit_text(fit: Fit) -> str:
 def _shortage_text(tried: FitCandidate) -> str:
     """Return why it does not fit, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
-    parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
+    parts_text = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
     need, usable = tried.needed / GB, tried.usable / GB
-    return f"{need:,.1f} GB a GPU ({parts}) where {usable:,.1f} can be used"
+    return f"{need:,.1f} GB a GPU ({parts_text}) where {usable:,.1f} can be used"
 
 
 def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
@@ -140,9 +148,12 @@ def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
     yield ReportFigure(
         name="parameters", value=ask.model.parameters / 1e9, unit="billion"
     )
-    each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
+    bytes_per_token = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
     yield ReportFigure(
-        name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers"
+        name="KV cache of a token",
+        value=bytes_per_token / 1e3,
+        unit="kB",
+        note="all layers",
     )
     for fit in found.fits:
         note = (
@@ -159,13 +170,13 @@ def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
             note=f"of {fit.best.usable / GB:.1f} on {_format_gpu_count(fit.best.gpus)}",
         )
     on = f"on {_format_gpu_count(found.of(Purpose.INFERENCE).best.gpus)}"
-    longest, most = found.longest, found.most
+    longest, max_batch = found.longest, found.most
     each_on = f"each of {counted(found.ask.batch, 'sequence')} {on}"
     yield ReportFigure(
         name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on
     )
     yield ReportFigure(
-        name="largest batch", value=most, unit="sequences", band=SERVED, note=on
+        name="largest batch", value=max_batch, unit="sequences", band=SERVED, note=on
     )
 
 
@@ -178,9 +189,9 @@ def _memory_band(purpose: Purpose) -> float | None:
 def _band_sentences() -> Iterator[str]:
     rows = f"the mean absolute error over {SERVED_ROWS} rows"
     yield f"\u00b1 of serving: {rows}: docs/reference/plan-memory.md"
-    for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
+    for name, purpose_text in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
         if (error_band := band(name)) is not None:
-            yield error_band.sentence(what)
+            yield error_band.sentence(purpose_text)
 
 
 def _by_purpose(found: Fitting) -> ReportTable:
@@ -247,25 +258,32 @@ def _candidate_table(found: Fitting) -> ReportTable:
 
 def _context_figures(found: Fitting) -> tuple[Figure, ...]:
     """Memory of the serving layout over the context; empty where nothing serves."""
-    ask, best = found.ask, found.of(Purpose.INFERENCE).best
-    if not best.fits:
+    ask, best_candidate = found.ask, found.of(Purpose.INFERENCE).best
+    if not best_candidate.fits:
         return ()
     longest = max(found.longest, ask.context)
     contexts = sorted(
-        {max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)}
+        {
+            max(1, round(longest * 2 * point_index / POINTS))
+            for point_index in range(1, POINTS + 1)
+        }
     )
-    laid = [(size, on_gpus(replace(ask, context=size), best.gpus)) for size in contexts]
+    laid = [
+        (size, on_gpus(replace(ask, context=size), best_candidate.gpus))
+        for size in contexts
+    ]
     needed = tuple(
         (float(size), fit_candidate.needed / GB)
         for size, fit_candidate in laid
         if fit_candidate
     )
     usable = tuple(
-        (float(size), best.usable / GB) for size in (contexts[0], contexts[-1])
+        (float(size), best_candidate.usable / GB)
+        for size in (contexts[0], contexts[-1])
     )
     return (
         Figure(
-            title=f"Memory of {ask.batch:,} sequences on {_format_gpu_count(best.gpus)}",
+            title=f"Memory of {ask.batch:,} sequences on {_format_gpu_count(best_candidate.gpus)}",
             x=TableColumn(name="context", unit="tokens"),
             y=TableColumn(name="memory", unit="GB a GPU"),
             series=(

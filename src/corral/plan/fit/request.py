@@ -44,21 +44,23 @@ class FitRequest:
 def answer(request: FitRequest) -> PlannerReport:
     """Raises: NotFound, ModelRefused, SpecInvalid."""
     check(request)
-    used = device(request.gpu)
+    gpu_device = device(request.gpu)
     cache_precision, model = request.kv_precision, model_said(request.model)
     ask = FitUse(
         model=model,
-        device=used,
+        device=gpu_device,
         context=request.context,
         batch=request.batch,
-        precision=kept_in(request.precision, used, model.published),
-        trained=kept_in(request.precision, used),
-        kv_precision=precision_said(cache_precision) if cache_precision else half(used),
+        precision=kept_in(request.precision, gpu_device, model.published),
+        trained=kept_in(request.precision, gpu_device),
+        kv_precision=precision_said(cache_precision)
+        if cache_precision
+        else half(gpu_device),
         gpus=request.gpus,
         rank=request.rank,
     )
     remarks = (
         *published_remarks(request.precision, model),
-        *half_remarks(request.precision, used),
+        *half_remarks(request.precision, gpu_device),
     )
     return report(fitting(ask), assumed=remarks)

@@ -55,22 +55,24 @@ def fabric_said(text: str, used: Device | None = None) -> LinkKind:
 
 
 def _by_rate(text: str, gpu: Device) -> LinkKind:
-    words = re.sub(r"(?i)spectrum-?x|iwarp", "roce", text)
+    normalized_text = re.sub(r"(?i)spectrum-?x|iwarp", "roce", text)
     rate = re.sub(
         r"(?i)(gb|tb)(?:ps|its?/s)",
         lambda found: f"{found[1].title()}/s".replace("B", "b"),
-        words,
+        normalized_text,
     )
-    named = said_across(rate, node_gpus=gpu.node_gpus)
-    if named is None:
-        named = said_across(
+    link_kind = said_across(rate, node_gpus=gpu.node_gpus)
+    if link_kind is None:
+        link_kind = said_across(
             f"{rate} {_fabric_family(gpu.fabric)}", node_gpus=gpu.node_gpus
         )
-    if named is None or not _LEAST <= named.bytes_per_s <= _MOST:
+    if link_kind is None or not _LEAST <= link_kind.bytes_per_s <= _MOST:
         hint = "write for example '280 Gb/s infiniband', '100 Gb/s ethernet', or a name: ib-ndr"
         raise SpecInvalid(f"{text!r} is not the rate of a network", hint=hint)
-    family = re.sub(r"[\d.,]+ ?(?:[TG]b/s|%).*|,.*", "", named.title).strip()
-    return replace(named, title=f"{family}, {named.bytes_per_s * 8e-9:g} Gb/s a GPU")
+    family = re.sub(r"[\d.,]+ ?(?:[TG]b/s|%).*|,.*", "", link_kind.title).strip()
+    return replace(
+        link_kind, title=f"{family}, {link_kind.bytes_per_s * 8e-9:g} Gb/s a GPU"
+    )
 
 
 def _fabric_family(fabric: LinkKind) -> str:
@@ -81,11 +83,11 @@ def _fabric_family(fabric: LinkKind) -> str:
 def _refuse_inside(text: str, name: str) -> None:
     inside = {
         plain(link_kind.name)
-        for used in devices()
-        for link_kind in (used.scale_up, used.bridge)
+        for gpu_device in devices()
+        for link_kind in (gpu_device.scale_up, gpu_device.bridge)
         if link_kind
     }
-    between = {plain(used.fabric.name) for used in devices()}
+    between = {plain(gpu_device.fabric.name) for gpu_device in devices()}
     is_family = any(
         inside_name.startswith(name) and inside_name not in between
         for inside_name in inside

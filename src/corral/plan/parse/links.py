@@ -44,18 +44,18 @@ ACROSS: Final = (
 def said_inside(text: str) -> LinkKind | None:
     """Return the link between GPUs of a node at the stated rate; None if none is named.
     About twice the link's own rate means both directions."""
-    named = _match_link(text.lower(), INSIDE)
+    link_kind = _match_link(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
-    if named is None or rate is None:
-        return named
+    if link_kind is None or rate is None:
+        return link_kind
     bytes_per_s = float(rate[1]) * 1e9
     if re.search(r"bidirectional|both|total|aggregate", text.lower()) or (
-        1.8 < bytes_per_s / named.bytes_per_s < 2.2
+        1.8 < bytes_per_s / link_kind.bytes_per_s < 2.2
     ):
         bytes_per_s /= 2
-    if not 0.2 < bytes_per_s / named.bytes_per_s < 1.5:
-        return named  # of one of its lanes, or of something else
-    return replace(named, bytes_per_s=bytes_per_s)
+    if not 0.2 < bytes_per_s / link_kind.bytes_per_s < 1.5:
+        return link_kind  # of one of its lanes, or of something else
+    return replace(link_kind, bytes_per_s=bytes_per_s)
 
 
 def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
@@ -65,10 +65,10 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
     A rate is that of one adapter for each GPU, unless the text also has a number of
     adapters or a rate per node.
     """
-    named = _match_link(text.lower(), ACROSS)
+    link_kind = _match_link(text.lower(), ACROSS)
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
-    if named is None or rate is None:
-        return named
+    if link_kind is None or rate is None:
+        return link_kind
     bits = (
         float(rate[1])
         * (1e12 if rate[2] == "T" else 1e9)
@@ -78,7 +78,7 @@ def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
     bytes_per_s = bits / 8 * (int(count[1]) if count else 1)
     if count or re.search(r"(?:per|a|each) node", text):
         bytes_per_s /= node_gpus
-    return replace(named, bytes_per_s=bytes_per_s)
+    return replace(link_kind, bytes_per_s=bytes_per_s)
 
 
 def said_between_nodes(text: str) -> float | None:

@@ -66,8 +66,10 @@ def _parse_config(text: str) -> Mapping[str, Any]:
 
 def _of_dimensions(text: str) -> Model:
     sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, value = (word.strip() for word in part.partition("="))
+    for assignment in text.split(","):
+        name, _, value = (
+            field_text.strip() for field_text in assignment.partition("=")
+        )
         if name not in _DIMENSIONS:
             raise ModelRefused(
                 f"a model has no dimension {name!r}", hint=_suggest_dimension(name)
@@ -97,11 +99,11 @@ def _suggest_dimension(name: str) -> str:
 
 def precision_said(text: str) -> Precision:
     """Raises: NotFound with the nearest name."""
-    word = text.strip().lower()
-    word = _PRECISIONS.get(word, word)
-    if word not in list(Precision):
+    normalized_name = text.strip().lower()
+    normalized_name = _PRECISIONS.get(normalized_name, normalized_name)
+    if normalized_name not in list(Precision):
         precision_names = [str(precision) for precision in Precision]
         error = NotFound("precision", text, precision_names)
         error.hint = f"{error.hint} give one of {', '.join(precision_names)}".strip()
         raise error
-    return Precision(word)
+    return Precision(normalized_name)

@@ -41,12 +41,12 @@ def said_precision(text: str, device: Device, *, narrow_cache: bool) -> StoredPr
     With `narrow_cache`, the cache is in 8 bits if the weights are in 8 bits or fewer,
     as in TensorRT-LLM. Without it, the text itself has to name an fp8 cache.
     """
-    low = text.lower()
-    if "see submission" in low or "best" in low:
+    lowercase_text = text.lower()
+    if "see submission" in lowercase_text or "best" in lowercase_text:
         return _narrowest(device)
-    stored_precision = _parse_stored_precision(low)
-    if "kv" in low and not narrow_cache:
-        narrow_cache = bool(re.search(r"fp8[^,;]*kv|kv[^,;]*fp8", low))
+    stored_precision = _parse_stored_precision(lowercase_text)
+    if "kv" in lowercase_text and not narrow_cache:
+        narrow_cache = bool(re.search(r"fp8[^,;]*kv|kv[^,;]*fp8", lowercase_text))
     narrow = (
         narrow_cache
         and stored_precision.weight_bytes <= 1.0

@@ -110,39 +110,39 @@ def reliability(run: ReliabilityRequest) -> Reliability:
     remarks: list[str] = []
     sources: list[str] = []
     run = _resolve_parameters(run, remarks)
-    rate, low, high = _failure_rates(run, remarks, sources)
+    rate, lower_rate, upper_rate = _failure_rates(run, remarks, sources)
     unsaved = _unsaved_seconds(run, remarks) if run.async_saves else 0.0
     saving = _checkpoint_costs(run, rate, unsaved, remarks)
-    best, worst, finest = (
+    best_outcome, worst, finest = (
         _best_interval(run, _at_rate(run, saving, per), unsaved)
-        for per in (rate, high, low)
+        for per in (rate, upper_rate, lower_rate)
     )
-    if best.goodput < 0.01:
+    if best_outcome.goodput < 0.01:
         raise _no_progress_error(run, saving)
-    wall = best.wall_days * DAY
+    wall = best_outcome.wall_days * DAY
     failures = wall / saving.mtbf_seconds
     repair = _value_or_usual(
         run.repair_hours, "repair", remarks, "a broken node is back after {:g} h"
     )
-    few, spares, many = (
-        _required_spares(run, repair, per) for per in (low, rate, high)
+    fewest_spares, spares, most_spares = (
+        _required_spares(run, repair, per) for per in (lower_rate, rate, upper_rate)
     )
     return Reliability(
         run=run,
         rate=rate,
-        rate_low=low,
-        rate_high=high,
+        rate_low=lower_rate,
+        rate_high=upper_rate,
         saving=saving,
         chance=chance_of_failure(wall, saving.mtbf_seconds),
         failures=failures,
-        best=best,
+        best=best_outcome,
         worst=worst,
         finest=finest,
-        intervals=(replace(best, name="exact"), *_intervals(run, saving)),
+        intervals=(replace(best_outcome, name="exact"), *_intervals(run, saving)),
         faster=_faster_recoveries(run, saving, unsaved),
         spares=spares,
-        spares_few=few,
-        spares_many=many,
+        spares_few=fewest_spares,
+        spares_many=most_spares,
         spared=_spare_options(run, spares, NODE_HOURS / rate, repair),
         by_part=tuple(
             (name, share * failures) for name, share in part_shares(run.each)
@@ -172,21 +172,23 @@ def part_shares(node_gpus: int) -> list[tuple[str, float]]:
     they sum to 1."""
     weights = [
         (
-            part.title,
-            part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0),
+            failing_part.title,
+            failing_part.share
+            * (node_gpus / USUAL_GPUS if failing_part.per == "gpu" else 1.0),
         )
-        for part in failing_parts()
+        for failing_part in failing_parts()
     ]
-    whole = sum(weight for _, weight in weights)
-    return [(name, weight / whole) for name, weight in weights]
+    total_weight = sum(weight for _, weight in weights)
+    return [(name, weight / total_weight) for name, weight in weights]
 
 
 def size_factor(node_gpus: int) -> float:
     """Return the failure rate of a node with `node_gpus` GPUs against one with 8: parts
     that come with each GPU scale, the others do not."""
     return sum(
-        part.share * (node_gpus / USUAL_GPUS if part.per == "gpu" else 1.0)
-        for part in failing_parts()
+        failing_part.share
+        * (node_gpus / USUAL_GPUS if failing_part.per == "gpu" else 1.0)
+        for failing_part in failing_parts()
     )
 
 
@@ -205,8 +207,12 @@ def _failure_rates(
                 "the given rate holds to a tenth: say of how many failures it was counted"
             )
             return run.rate, run.rate * 0.9, run.rate * 1.1
-        low, high = count_band(run.counted)
-        return run.rate, run.rate * low / run.counted, run.rate * high / run.counted
+        lower_count, upper_count = count_band(run.counted)
+        return (
+            run.rate,
+            run.rate * lower_count / run.counted,
+            run.rate * upper_count / run.counted,
+        )
     usual = rate_of(run.architecture)
     factor = size_factor(run.each)
     remarks.append(
@@ -309,13 +315,17 @@ def _evaluate_interval(
 
 def _intervals(run: ReliabilityRequest, saving: Saving) -> list[IntervalOutcome]:
     """Each as near as whole parts of the run come to it."""
-    named = {"Young": young_seconds(saving), "Daly": max(1.0, daly_seconds(saving))}
+    seconds_by_name = {
+        "Young": young_seconds(saving),
+        "Daly": max(1.0, daly_seconds(saving)),
+    }
     if run.interval_minutes is not None:
-        named["asked"] = run.interval_minutes * 60
-    named["every hour"] = 3_600.0
+        seconds_by_name["asked"] = run.interval_minutes * 60
+    seconds_by_name["every hour"] = 3_600.0
     work = run.days * DAY
     even = {
-        name: work / max(1, round(work / seconds)) for name, seconds in named.items()
+        name: work / max(1, round(work / seconds))
+        for name, seconds in seconds_by_name.items()
     }
     return [
         _evaluate_interval(name, run, seconds, saving) for name, seconds in even.items()
@@ -363,8 +373,8 @@ def _required_spares(
 def _spare_options(
     run: ReliabilityRequest, spares: int | None, node_hours: float, repair_hours: float
 ) -> tuple[Spared, ...]:
-    most = run.nodes if spares is None else min(run.nodes, spares + MORE_SPARES)
-    rows = sorted({*range(max(0, most - 2 * MORE_SPARES), most + 1), 0})
+    max_spares = run.nodes if spares is None else min(run.nodes, spares + MORE_SPARES)
+    rows = sorted({*range(max(0, max_spares - 2 * MORE_SPARES), max_spares + 1), 0})
     return tuple(
         Spared(
             spares=row,
@@ -382,16 +392,20 @@ def _spare_options(
 
 def _no_progress_error(run: ReliabilityRequest, saving: Saving) -> Conflict:
     """With the largest run of the same saves that keeps half of its time."""
-    low, high = 0, run.nodes
-    while high - low > 1:
-        middle = (low + high) // 2
-        at = replace(saving, mtbf_seconds=saving.mtbf_seconds * run.nodes / middle)
-        low, high = (
-            (middle, high) if goodput(best_seconds(at), at) >= 0.5 else (low, middle)
+    lower_bound, upper_bound = 0, run.nodes
+    while upper_bound - lower_bound > 1:
+        middle = (lower_bound + upper_bound) // 2
+        scaled_saving = replace(
+            saving, mtbf_seconds=saving.mtbf_seconds * run.nodes / middle
+        )
+        lower_bound, upper_bound = (
+            (middle, upper_bound)
+            if goodput(best_seconds(scaled_saving), scaled_saving) >= 0.5
+            else (lower_bound, middle)
         )
     able = (
-        f"{low} nodes would keep half of their time"
-        if low
+        f"{lower_bound} nodes would keep half of their time"
+        if lower_bound
         else "not even one node gets on"
     )
     return Conflict(

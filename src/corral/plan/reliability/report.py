@@ -56,12 +56,12 @@ def report(found: Reliability) -> PlannerReport:
 
 
 def _verdict_text(found: Reliability) -> str:
-    run, best = found.run, found.best
+    run, best_outcome = found.run, found.best
     verdict = (
         f"A failure every {_format_hours(found.mtbf_hours)}: save every "
-        f"{_format_hours(best.interval_seconds / 3_600)}, which keeps "
-        f"{share_text(best.goodput, 1)} of the "
-        f"time, so that {counted(run.days, 'day')} of work take {best.wall_days:,.1f}"
+        f"{_format_hours(best_outcome.interval_seconds / 3_600)}, which keeps "
+        f"{share_text(best_outcome.goodput, 1)} of the "
+        f"time, so that {counted(run.days, 'day')} of work take {best_outcome.wall_days:,.1f}"
     )
     if found.spares:
         verdict += f". Have {counted(found.spares, 'spare node')} ready"
@@ -69,10 +69,13 @@ def _verdict_text(found: Reliability) -> str:
         name: _saved_gpu_hours(found, faster)
         for name, faster in _half_time_options(found).items()
     }
-    most = max(saved, key=lambda name: saved[name])
-    if saved[most] < 1:
+    best_option = max(saved, key=lambda name: saved[name])
+    if saved[best_option] < 1:
         return f"{verdict}."
-    return f"{verdict}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
+    return (
+        f"{verdict}. Most is gained by {best_option} in half the time: "
+        f"{saved[best_option]:,.0f} GPU-hours."
+    )
 
 
 def _half_time_options(found: Reliability) -> dict[str, Faster]:
@@ -105,51 +108,51 @@ def _answer_figures(found: Reliability) -> Iterator[ReportFigure]:
 
 def _failure_figures(found: Reliability) -> Iterator[ReportFigure]:
     worst, finest = found.worst, found.finest
-    few, many = found.rate_low / found.rate, found.rate_high / found.rate
+    lower_ratio, upper_ratio = found.rate_low / found.rate, found.rate_high / found.rate
     hours = found.mtbf_hours
     yield ReportFigure(
         name="mean time between failures",
         value=hours,
         unit="h",
-        low=hours / many,
-        high=hours / few,
+        low=hours / upper_ratio,
+        high=hours / lower_ratio,
     )
     yield ReportFigure(
         name="chance of at least one failure",
         value=100 * found.chance,
         unit="%",
-        low=100 * _failure_probability(finest, hours / few),
-        high=100 * _failure_probability(worst, hours / many),
+        low=100 * _failure_probability(finest, hours / lower_ratio),
+        high=100 * _failure_probability(worst, hours / upper_ratio),
     )
     yield ReportFigure(
         name="failures",
         value=found.failures,
-        low=_expected_failures(finest, hours / few),
-        high=_expected_failures(worst, hours / many),
+        low=_expected_failures(finest, hours / lower_ratio),
+        high=_expected_failures(worst, hours / upper_ratio),
         note="expected over the run",
     )
 
 
 def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
     """The interval between saves, and the time that is left for work with it."""
-    best, worst, finest = found.best, found.worst, found.finest
+    best_outcome, worst, finest = found.best, found.worst, found.finest
     yield ReportFigure(
         name="interval between saves",
-        value=best.interval_seconds / 60,
+        value=best_outcome.interval_seconds / 60,
         unit="min",
         low=worst.interval_seconds / 60,
         high=finest.interval_seconds / 60,
     )
     yield ReportFigure(
         name="goodput",
-        value=100 * best.goodput,
+        value=100 * best_outcome.goodput,
         unit="%",
         low=100 * worst.goodput,
         high=100 * finest.goodput,
     )
     yield ReportFigure(
         name="wall clock",
-        value=best.wall_days,
+        value=best_outcome.wall_days,
         unit="d",
         low=finest.wall_days,
         high=_finite_or_none(worst.wall_days),
@@ -158,17 +161,19 @@ def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
 
 def _loss_figures(found: Reliability) -> Iterator[ReportFigure]:
     outcomes = (found.best, found.finest, found.worst)
-    lost = [_lost_hours_of(found, interval_outcome) for interval_outcome in outcomes]
+    lost_gpu_hours = [
+        _lost_hours_of(found, interval_outcome) for interval_outcome in outcomes
+    ]
     usd_per_gpu_hour = found.run.usd_per_gpu_hour
     yield ReportFigure(
         name="lost",
-        value=lost[0],
+        value=lost_gpu_hours[0],
         unit="GPU h",
-        low=lost[1],
-        high=_finite_or_none(lost[2]),
+        low=lost_gpu_hours[1],
+        high=_finite_or_none(lost_gpu_hours[2]),
     )
     if usd_per_gpu_hour is not None:
-        usd = [lost_hours * usd_per_gpu_hour for lost_hours in lost]
+        usd = [lost_hours * usd_per_gpu_hour for lost_hours in lost_gpu_hours]
         yield ReportFigure(
             name="lost in money",
             value=usd[0],
@@ -278,8 +283,10 @@ def _by_interval(found: Reliability) -> Figure:
     places = [middle * 10 ** (2 * step / POINTS - 1) for step in range(POINTS + 1)]
 
     def kept(rate: float) -> tuple[float, ...]:
-        at = replace(found.saving, mtbf_seconds=mtbf_seconds(found.run.nodes, rate))
-        return tuple(100 * goodput(seconds, at) for seconds in places)
+        scaled_saving = replace(
+            found.saving, mtbf_seconds=mtbf_seconds(found.run.nodes, rate)
+        )
+        return tuple(100 * goodput(seconds, scaled_saving) for seconds in places)
 
     usual = kept(found.rate)
     return Figure(
@@ -302,8 +309,8 @@ def _by_interval(found: Reliability) -> Figure:
 
 
 def _by_nodes(found: Reliability) -> Figure:
-    most = max(4 * found.run.nodes, 64)
-    sizes = [most ** (step / POINTS) for step in range(POINTS + 1)]
+    max_nodes = max(4 * found.run.nodes, 64)
+    sizes = [max_nodes ** (step / POINTS) for step in range(POINTS + 1)]
 
     def hours(rate: float) -> tuple[float, ...]:
         return tuple(mtbf_seconds(1, rate) / 3_600 / nodes for nodes in sizes)
@@ -338,15 +345,15 @@ def _finite_or_none(days: float) -> float | None:
 
 
 def _reliability_as_dict(found: Reliability) -> dict[str, Any]:
-    whole = asdict(found)
+    reliability_dict = asdict(found)
     for interval_row in (
-        whole["best"],
-        whole["worst"],
-        whole["finest"],
-        *whole["intervals"],
+        reliability_dict["best"],
+        reliability_dict["worst"],
+        reliability_dict["finest"],
+        *reliability_dict["intervals"],
     ):
         interval_row["wall_days"] = _finite_or_none(interval_row["wall_days"])
-    return whole | {
+    return reliability_dict | {
         "nodes": found.run.nodes,
         "mtbf_hours": found.mtbf_hours,
         "lost_gpu_hours": found.lost_gpu_hours,

@@ -52,13 +52,13 @@ def said_benchmark(row: Row) -> Benchmark | None:
 
     Raises: RowRefused where the model is not one of its.
     """
-    words = row["scenario"].lower().split()
-    if not words or words[0] != "mlperf":
+    scenario_words = row["scenario"].lower().split()
+    if not scenario_words or scenario_words[0] != "mlperf":
         return None
     plain = "".join(letter for letter in row["model"].lower() if letter.isalnum())
     for name, (prompt, output, limits) in _DATA.items():
         if plain.startswith("".join(letter for letter in name if letter.isalnum())):
-            ttft, itl = limits.get(words[-1], (0.0, 0.0))
+            ttft, itl = limits.get(scenario_words[-1], (0.0, 0.0))
             return Benchmark(
                 prompt=prompt, output=output, ttft_seconds=ttft, itl_seconds=itl
             )
@@ -69,7 +69,7 @@ def said_benchmark(row: Row) -> Benchmark | None:
 
 def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
     """Copies on the number of GPUs each that gives the most; None where none fits."""
-    best: ServerLayout | None = None
+    best_layout: ServerLayout | None = None
     tensor = 1
     while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
         replica = replace(server.replica, tensor=tensor)
@@ -78,11 +78,14 @@ def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
             limits = BatchLimits(sequences=min(batch_limit, SEQUENCES))
             rate = capacity(replica, load, limits)
             copies = server.gpus // tensor
-            if best is None or rate * copies > best.rate * best.server.copies:
+            if (
+                best_layout is None
+                or rate * copies > best_layout.rate * best_layout.server.copies
+            ):
                 laid = replace(server, replica=replica, copies=copies)
-                best = ServerLayout(server=laid, limits=limits, rate=rate)
+                best_layout = ServerLayout(server=laid, limits=limits, rate=rate)
         tensor *= 2
-    return best
+    return best_layout
 
 
 def most_within(
@@ -90,9 +93,9 @@ def most_within(
 ) -> Served | None:
     """One copy at the highest rate at which 99 % of the requests keep the limits; None
     where none does."""
-    low, high, best = 0.0, MOST * layout.rate, None
+    lower_rate, upper_rate, best_load = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
-        rate = (low + high) / 2
+        rate = (lower_rate + upper_rate) / 2
         served_load = served(
             layout.server.replica, replace(load, rate=rate), layout.limits
         )
@@ -100,7 +103,7 @@ def most_within(
             served_load.itl <= benchmark.itl_seconds
             and served_load.ttft_quantile(0.99) <= benchmark.ttft_seconds
         ):
-            low, best = rate, served_load
+            lower_rate, best_load = rate, served_load
         else:
-            high = rate
-    return best
+            upper_rate = rate
+    return best_load

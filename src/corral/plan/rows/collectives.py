@@ -55,23 +55,30 @@ def predict(row: Row) -> Predicted:
     collective = _collective(row.get("collective", ""))
     remarks: list[str] = []
     size = _collective_bytes(row, remarks)
-    place = place_of(row)
-    remarks += place.remarks
+    topology = place_of(row)
+    remarks += topology.remarks
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith(
         "HCCL"
     ):
-        size *= place.group.size  # which counts what one rank puts in
+        size *= topology.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
     if "custom" in algorithm:
-        seconds = small_all_reduce_seconds(size, place.group, place.wires)
+        seconds = small_all_reduce_seconds(size, topology.group, topology.wires)
         return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
-    ways = collective_ways(collective, size, place.group, place.wires)
+    algorithm_options = collective_ways(
+        collective, size, topology.group, topology.wires
+    )
     collective_choices = [
-        way for way in ways if way.algorithm == _requested_algorithm(algorithm)
+        algorithm_option
+        for algorithm_option in algorithm_options
+        if algorithm_option.algorithm == _requested_algorithm(algorithm)
     ]
-    seconds = min(way.seconds for way in collective_choices or ways)
+    seconds = min(
+        algorithm_option.seconds
+        for algorithm_option in collective_choices or algorithm_options
+    )
     if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
-        seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
+        seconds = max(seconds, transport(topology.wires.scale_up.name).host_call_s)
     return Predicted(values={"pred_time_us": seconds * 1e6}, remarks=tuple(remarks))
 
 
@@ -92,11 +99,17 @@ def _collective_bytes(row: Row, remarks: list[str]) -> float:
         remarks.append("a buffer of 1 GiB")
         return LARGE_BYTES
     matches = [
-        re.search(words, notes, re.I)
-        for words in (r"(\d+) tokens|tokens (\d+)", r"hidden (\d+)", r"top-?k? ?(\d+)")
+        re.search(pattern, notes, re.I)
+        for pattern in (
+            r"(\d+) tokens|tokens (\d+)",
+            r"hidden (\d+)",
+            r"top-?k? ?(\d+)",
+        )
     ]
     tokens, width, experts = (
-        next((int(part) for part in match.groups() if part), 0) if match else 0
+        next((int(group_text) for group_text in match.groups() if group_text), 0)
+        if match
+        else 0
         for match in matches
     )
     if not tokens * width * experts:
@@ -120,7 +133,7 @@ def place_of(row: Row) -> RowTopology:
     nodes = _node_count(row, round(gpus), known_device, remarks)
     if gpus % nodes:
         raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
-    each = round(gpus) // nodes
+    gpus_per_node = round(gpus) // nodes
     text = row.get("intra_link", "")
     if "bridge" in text.lower() and nodes == 1:
         return _bridged_topology(round(gpus), known_device, text, remarks)
@@ -128,10 +141,12 @@ def place_of(row: Row) -> RowTopology:
     if inside is None:
         inside = _default_link(known_device, "scale_up")
         remarks.append(f"intra_link: {inside.title}, as is usual for this GPU")
-    domain = max(each, known_device.domain_gpus if known_device else each)
+    domain = max(
+        gpus_per_node, known_device.domain_gpus if known_device else gpus_per_node
+    )
     node_gpus = round(
         _parse_number(row, "gpus_per_node")
-        or (known_device.node_gpus if known_device else each)
+        or (known_device.node_gpus if known_device else gpus_per_node)
     )
     measured = said_between_nodes(row.get("inter_link", ""))
     if (
@@ -139,13 +154,15 @@ def place_of(row: Row) -> RowTopology:
         and measured is not None
         and not (known_device and is_in_rack(row, known_device))
     ):
-        wires = _measured_between(measured, inside, each, known_device, remarks)
+        wires = _measured_between(
+            measured, inside, gpus_per_node, known_device, remarks
+        )
     else:
         fabric = _resolve_fabric(row, nodes, known_device, node_gpus, remarks)
         wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
-    per_domain = each
+    per_domain = gpus_per_node
     if nodes > 1 and known_device is not None and is_in_rack(row, known_device):
-        per_domain = largest_share(round(gpus), each, known_device.domain_gpus)
+        per_domain = largest_share(round(gpus), gpus_per_node, known_device.domain_gpus)
         remarks.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
     group = GpuGroup(size=round(gpus), per_domain=per_domain)
     return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
@@ -233,9 +250,11 @@ def _node_count(row: Row, gpus: int, known: Device | None, remarks: list[str]) -
     nodes = _parse_number(row, "nodes")
     if nodes is not None and nodes >= 1:
         return round(nodes)
-    each = _parse_number(row, "gpus_per_node") or (known.node_gpus if known else 8)
-    remarks.append(f"nodes: {each:.0f} GPUs in each")
-    return ceil(gpus / each)
+    gpus_per_node = _parse_number(row, "gpus_per_node") or (
+        known.node_gpus if known else 8
+    )
+    remarks.append(f"nodes: {gpus_per_node:.0f} GPUs in each")
+    return ceil(gpus / gpus_per_node)
 
 
 def _find_device(text: str) -> Device | None:
@@ -252,9 +271,9 @@ def _spellings(text: str) -> Iterator[str]:
     slash."""
     yield text
     bare = re.sub(r"\(.*?\)", "", text).strip()
-    for part in (bare, *re.findall(r"\((.*?)\)", text)):
-        yield part
-        yield from part.split("/")
+    for spelling in (bare, *re.findall(r"\((.*?)\)", text)):
+        yield spelling
+        yield from spelling.split("/")
 
 
 def _collective(text: str) -> Collective:

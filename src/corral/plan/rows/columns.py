@@ -61,11 +61,11 @@ def check_columns(
 
 
 def _column_hint(kind: str, columns: Collection[str]) -> str:
-    others = [
+    matching_kinds = [
         kind_name
         for kind_name in NEEDED
         if kind_name != kind and set(NEEDED[kind_name]) <= set(columns)
     ]
-    if others:
-        return f"its columns are those of {others[0]}: name that kind"
+    if matching_kinds:
+        return f"its columns are those of {matching_kinds[0]}: name that kind"
     return "rename its columns, or add them; those of each kind: corral plan predict --help"

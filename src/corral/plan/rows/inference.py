@@ -90,7 +90,7 @@ def _predict_values(
     if scenario.startswith("online") or row["requests_per_s"].strip():
         return _predict_online(row, server, remarks)
     if number(row, "batch_or_concurrency") is None:
-        if not any(word in scenario for word in ("batch", "latency", "single")):
+        if not any(keyword in scenario for keyword in ("batch", "latency", "single")):
             return _predict_max_throughput(row, server, remarks)
         remarks.append("a batch of 1")
     if "concurren" in scenario or "closed" in scenario:
@@ -100,10 +100,10 @@ def _predict_values(
 
 def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
     replica = server.replica
-    need, has = weight_bytes(replica) / 1e9, replica.device.memory_bytes / 1e9
-    if need > has:
+    need, available_gb = weight_bytes(replica) / 1e9, replica.device.memory_bytes / 1e9
+    if need > available_gb:
         raise RowRefused(
-            f"weights of {need:.0f} GB do not fit a GPU of {has:.0f} GB",
+            f"weights of {need:.0f} GB do not fit a GPU of {available_gb:.0f} GB",
             hint="take more GPUs, or fewer bits a weight",
         )
 
@@ -129,20 +129,20 @@ def _predict_static_batch(
     prompt, output = _token_lengths(row, remarks)
     replica, copies = server.replica, server.copies
     batch = max(1, round((number(row, "batch_or_concurrency") or 1) / copies))
-    first = prefill_seconds(replica, batch=batch, tokens=prompt)
+    ttft_seconds = prefill_seconds(replica, batch=batch, tokens=prompt)
     if "decode" in row["scenario"]:
         step = decode_seconds(replica, batch=batch, context=prompt + output / 2)
         return {
             "pred_output_tokens_per_s_total": copies * batch / step,
             "pred_tpot_ms": step * 1e3,
         }
-    values = {"pred_ttft_ms": first * 1e3}
+    values = {"pred_ttft_ms": ttft_seconds * 1e3}
     if output <= 1:
         return values
     seconds = static_batch_seconds(replica, batch=batch, prompt=prompt, output=output)
     return values | {
         "pred_output_tokens_per_s_total": copies * batch * output / seconds,
-        "pred_tpot_ms": (seconds - first) / (output - 1) * 1e3,
+        "pred_tpot_ms": (seconds - ttft_seconds) / (output - 1) * 1e3,
         "pred_latency_ms": seconds * 1e3,
     }
 
@@ -153,13 +153,13 @@ def _predict_max_throughput(
     """Requests enough for the largest batch that memory allows, all the time."""
     prompt, output = _token_lengths(row, remarks)
     replica = server.replica
-    most = most_sequences(replica, prompt + output)
-    if most < 1:
+    max_sequences = most_sequences(replica, prompt + output)
+    if max_sequences < 1:
         raise RowRefused(
             f"no sequence of {prompt + output} tokens fits next to the weights",
             hint="take more GPUs, or fewer bits a number",
         )
-    limits = BatchLimits(sequences=min(most, IN_FLIGHT * replica.data))
+    limits = BatchLimits(sequences=min(max_sequences, IN_FLIGHT * replica.data))
     remarks.append(f"{limits.sequences} sequences in flight, as many as memory allows")
     rate = capacity(replica, Load(rate=1.0, prompt=prompt, output=output), limits)
     return {"pred_output_tokens_per_s_total": server.copies * rate * output}
@@ -204,7 +204,7 @@ def _predict_online(
     row: Row, server: BenchmarkServer, remarks: list[str]
 ) -> dict[str, float]:
     prompt, output = _token_lengths(row, remarks)
-    shared = min(
+    shared_tokens = min(
         _match_number(r"shared system prompt of (\d+)", row["notes"]) or 0.0,
         prompt - 1.0,
     )
@@ -213,7 +213,10 @@ def _predict_online(
         served(
             server.replica,
             Load(
-                rate=rate / server.copies, prompt=prompt, output=output, shared=shared
+                rate=rate / server.copies,
+                prompt=prompt,
+                output=output,
+                shared=shared_tokens,
             ),
             limits,
         )
@@ -250,11 +253,13 @@ def _predict_concurrent(
     row: Row, server: BenchmarkServer, remarks: list[str]
 ) -> dict[str, float]:
     prompt, output = _token_lengths(row, remarks)
-    many = max(1, round((number(row, "batch_or_concurrency") or 1) / server.copies))
+    concurrency = max(
+        1, round((number(row, "batch_or_concurrency") or 1) / server.copies)
+    )
     load = Load(rate=0.0, prompt=prompt, output=output)
     limits = _read_batch_limits(row, server, prompt, output)
     return _of_stages(
-        [served_together(server.replica, load, many, limits)], server.copies
+        [served_together(server.replica, load, concurrency, limits)], server.copies
     )
 
 

@@ -161,8 +161,12 @@ def nodes_of(row: Row) -> float:
 
 
 def _is_large(row: Row) -> bool:
-    named = row.get("collective") in ("all_reduce", "all_gather", "reduce_scatter")
-    return named and (number(row, "size_bytes") or 0) >= LARGE_BYTES
+    is_bulk_collective = row.get("collective") in (
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+    )
+    return is_bulk_collective and (number(row, "size_bytes") or 0) >= LARGE_BYTES
 
 
 def _is_static(row: Row) -> bool:

@@ -87,11 +87,11 @@ def _predict_t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
     )
     step, layout = step_of(known_row, remarks), layout_of(known_row, remarks)
     model = replace(step.model, positions=ENCODED, has_bias=True)
-    whole = replace(step, model=model)
+    full_step = replace(step, model=model)
     memory = t5_memory(
-        model, decoder, whole, layout, architecture=architecture(row["gpu"])
+        model, decoder, full_step, layout, architecture=architecture(row["gpu"])
     )
-    return memory, TimedRun(steps=t5_steps(encoder, decoder, whole), layout=layout)
+    return memory, TimedRun(steps=t5_steps(encoder, decoder, full_step), layout=layout)
 
 
 def memory_of_training(
@@ -186,24 +186,24 @@ def _parse_experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | No
     if not row["num_experts"]:
         return None
     own_ffn = number(row, "moe_ffn", ffn)
-    shared = flag_number(flags, "moe-shared-expert-intermediate-size")
+    shared_ffn = flag_number(flags, "moe-shared-expert-intermediate-size")
     dense = re.match(r"\(\[0\]\*(\d+)", flags.get("moe-layer-freq", ""))
     return Experts(
         count=number(row, "num_experts"),
         per_token=number(row, "topk", 2),
         ffn=own_ffn,
-        shared=round(shared / own_ffn),
+        shared=round(shared_ffn / own_ffn),
         dense_layers=int(dense[1]) if dense else 0,
     )
 
 
 def vocabulary(note: str, remarks: list[str]) -> int:
-    words = note.replace(",", "").split()
-    for word in words:
-        if word.isdigit() and int(word) > 1000:
-            return int(word)
-        if word in VOCABULARIES:
-            return VOCABULARIES[word]
+    note_words = note.replace(",", "").split()
+    for note_word in note_words:
+        if note_word.isdigit() and int(note_word) > 1000:
+            return int(note_word)
+        if note_word in VOCABULARIES:
+            return VOCABULARIES[note_word]
     remarks.append(f"a vocabulary of {GPT2_VOCAB} tokens (GPT-2)")
     return GPT2_VOCAB
 
@@ -236,8 +236,8 @@ def is_local(row: Row) -> bool:
 
 def batch_of(row: Row) -> int:
     """The last of a row's global batches: one that grows is written 0:384 200B:768."""
-    words = row["global_batch"].replace(":", " ").split()
-    batches = [int(word) for word in words if word.isdigit()]
+    batch_words = row["global_batch"].replace(":", " ").split()
+    batches = [int(batch_text) for batch_text in batch_words if batch_text.isdigit()]
     if not batches:
         raise RowRefused(
             f"global_batch is {row['global_batch'] or 'not given'}: need a whole number"
@@ -251,11 +251,11 @@ def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
     if not data:
         gpus = number(row, "n_gpus", 0) or _unsaid_gpus(row)
         model_parallel = number(row, "tp", 1) * pipeline * number(row, "cp", 1)
-        whole = batch_of(row) // number(row, "micro_batch")
-        data = gcd(max(gpus // model_parallel, 1), whole)
+        micro_batches = batch_of(row) // number(row, "micro_batch")
+        data = gcd(max(gpus // model_parallel, 1), micro_batches)
         remarks.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
     flags = flags_of(row)
-    layers, (first, last, interleave) = (
+    layers, (first_stage_layers, last_stage_layers, interleave) = (
         number(row, "layers"),
         _parse_pipeline_split(flags, pipeline),
     )
@@ -274,8 +274,8 @@ def layout_of(row: Row, remarks: list[str]) -> TrainLayout:
         shard=_parse_sharding(row),
         sequence_parallel=row["sequence_parallel"] == "True",
         recompute=_recompute(flags),
-        first_layers=first,
-        last_layers=last,
+        first_layers=first_stage_layers,
+        last_layers=last_stage_layers,
         replicas=gcd(
             data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)
         ),
@@ -307,8 +307,8 @@ def _parse_pipeline_split(
     | ends a piece."""
     written = flags.get("pipeline-model-parallel-layout", "")
     if not written:
-        first = flag_number(flags, "decoder-first-pipeline-num-layers")
-        return first, flag_number(flags, "decoder-last-pipeline-num-layers"), 1
+        first_layers = flag_number(flags, "decoder-first-pipeline-num-layers")
+        return first_layers, flag_number(flags, "decoder-last-pipeline-num-layers"), 1
     plain = re.sub(r"\(([^)]*)\)\*(\d+)", lambda many: many[1] * int(many[2]), written)
     plain = re.sub(r"(\w)\*(\d+)", lambda many: many[1] * int(many[2]), plain)
     layers = [piece.count("t") for piece in plain.split("|")]

@@ -77,13 +77,15 @@ def _cross_attention_bytes(
     mask, queries and the output, keys and values of the whole encoded input; without a
     flash kernel the scores of each pair, with their mask."""
     model, size = decoding.model, element(decoding)
-    here, encoder_tokens = (
+    decoder_tokens, encoder_tokens = (
         micro_tokens(decoding, layout),
         micro_tokens(encoding, layout),
     )
-    whole = here * model.hidden * (2 * size + MASK_BYTES) / cut(layout)
-    shared = 2 * size * (here + encoder_tokens) * model.hidden / layout.tensor
+    norm_bytes = decoder_tokens * model.hidden * (2 * size + MASK_BYTES) / cut(layout)
+    projection_bytes = (
+        2 * size * (decoder_tokens + encoder_tokens) * model.hidden / layout.tensor
+    )
     if decoding.has_flash:
-        return whole + shared
-    pairs = here * encoding.sequence * model.heads / layout.tensor
-    return whole + shared + (2 * size + MASK_BYTES) * pairs
+        return norm_bytes + projection_bytes
+    pairs = decoder_tokens * encoding.sequence * model.heads / layout.tensor
+    return norm_bytes + projection_bytes + (2 * size + MASK_BYTES) * pairs

@@ -33,8 +33,8 @@ class TimedRun:
         the catalog does not know the GPU, or the batch does not come out even."""
         batch = first_batch(row, self.steps[-1].global_batch)
         try:
-            used = device(row["gpu"])
-            seconds = self._seconds(row, used, batch)
+            gpu_device = device(row["gpu"])
+            seconds = self._seconds(row, gpu_device, batch)
         except (NotFound, ValueError) as wrong:
             remarks.append(f"no step time: {wrong}")
             return {}
@@ -50,36 +50,40 @@ class TimedRun:
         wires = Wires(
             scale_up=used.scale_up, domain_gpus=used.domain_gpus, fabric=used.fabric
         )
-        by = library_of(row)
-        parts = [
+        train_software = library_of(row)
+        step_seconds = [
             step_time(
                 replace(train_step, global_batch=batch),
                 self.layout,
                 used,
                 wires,
-                by=replace(by, step=0.0 if place else by.step),
+                by=replace(
+                    train_software, step=0.0 if step_index else train_software.step
+                ),
             ).seconds
-            for place, train_step in enumerate(self.steps)
+            for step_index, train_step in enumerate(self.steps)
         ]
-        return sum(parts)
+        return sum(step_seconds)
 
 
 def library_of(row: Row) -> Software:
     """Tests of releases, and those that say so, need not repeat each bit: any attention
     kernel."""
-    by = software(TESTS)
+    train_software = software(TESTS)
     if "nondeterministic" in row["test"] or "release" in row["test"]:
         plain = software()
-        by = replace(
-            by, attention=plain.attention, attention_flops=plain.attention_flops
+        train_software = replace(
+            train_software,
+            attention=plain.attention,
+            attention_flops=plain.attention_flops,
         )
     if row["gpu"] == "GB200" and row["n_gpus"] == "4":
-        by = replace(by, loader=software(LONE).loader)
-    return by
+        train_software = replace(train_software, loader=software(LONE).loader)
+    return train_software
 
 
 def first_batch(row: Row, last: int) -> int:
     """Return the first of growing batches, as in 0:384 200B:768: the tests end long
     before the second."""
-    word = row["global_batch"].split(" ")[0].removeprefix("0:")
-    return int(word) if word.isdigit() and int(word) else last
+    batch_text = row["global_batch"].split(" ")[0].removeprefix("0:")
+    return int(batch_text) if batch_text.isdigit() and int(batch_text) else last

@@ -128,9 +128,9 @@ def _choose_head_count(width: int, shared_by: int) -> int:
     GPUs that share them."""
     aim = max(round(width / _WIDTH / shared_by), 1)
     for away in range(min(aim, _TRIES)):
-        for each in (aim + away, aim - away):
-            if width % (each * shared_by) == 0:
-                return each * shared_by
+        for heads_per_gpu in (aim + away, aim - away):
+            if width % (heads_per_gpu * shared_by) == 0:
+                return heads_per_gpu * shared_by
     return max(width // _WIDTH, 1)
 
 

@@ -77,7 +77,9 @@ def hold(
             if measured and predicted is not None and isfinite(predicted):
                 pair = Pair(row=row, predicted=predicted, measured=measured)
                 pairs[measure.name].append(pair)
-    pairs_by_name = {name: tuple(some) for name, some in pairs.items()}
+    pairs_by_name = {
+        name: tuple(measure_pairs) for name, measure_pairs in pairs.items()
+    }
     return TablePredictions(pairs=pairs_by_name, refused=dict(refused), rows=len(rows))
 
 
@@ -107,8 +109,8 @@ def by(pairs: Iterable[Pair], column: str) -> dict[str, list[Pair]]:
 def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
     sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
-        named = ("source", "model", "collective", "gpu", "n_gpus")
-        sweeps[tuple(pair.row.get(name, "") for name in named)].append(pair)
+        sweep_columns = ("source", "model", "collective", "gpu", "n_gpus")
+        sweeps[tuple(pair.row.get(name, "") for name in sweep_columns)].append(pair)
     correlations = [
         rank_correlation(
             [pair.predicted for pair in sweep], [pair.measured for pair in sweep]
@@ -133,19 +135,22 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float |
     spread = [sum(value * value for value in rank_list) for rank_list in moved]
     if min(spread) == 0:
         return None
-    shared = sum(a * b for a, b in zip(*moved, strict=True))
-    return float(shared / (spread[0] * spread[1]) ** 0.5)
+    product_sum = sum(a * b for a, b in zip(*moved, strict=True))
+    return float(product_sum / (spread[0] * spread[1]) ** 0.5)
 
 
 def _average_ranks(values: Sequence[float]) -> list[float]:
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
-    at = 0
-    while at < len(order):
-        end = at
-        while end + 1 < len(order) and values[order[end + 1]] == values[order[at]]:
-            end += 1
-        for place in order[at : end + 1]:
-            ranks[place] = (at + end) / 2
-        at = end + 1
+    tie_start = 0
+    while tie_start < len(order):
+        tie_end = tie_start
+        while (
+            tie_end + 1 < len(order)
+            and values[order[tie_end + 1]] == values[order[tie_start]]
+        ):
+            tie_end += 1
+        for value_index in order[tie_start : tie_end + 1]:
+            ranks[value_index] = (tie_start + tie_end) / 2
+        tie_start = tie_end + 1
     return ranks

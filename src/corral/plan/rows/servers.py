@@ -108,12 +108,12 @@ def model_of(row: Row, remarks: list[str]) -> Model:
         column: number(row, column) for column in ("layers", "hidden", "heads", "vocab")
     }
     if known_model is not None:
-        same = all(
+        has_same_sizes = all(
             value is None or value == getattr(known_model, column)
             for column, value in stated_sizes.items()
             if column != "vocab"  # padded by some
         )
-        if same:
+        if has_same_sizes:
             return known_model
     sizes = {
         column: int(value)

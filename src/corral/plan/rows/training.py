@@ -102,14 +102,17 @@ def read(row: Row) -> TrainingRow:
         raise RowRefused(
             "the run keeps its model in the memory of the host, and fetches it"
         )
-    used = _read_device(row)
-    by = software(library(row))
+    gpu_device = _read_device(row)
+    train_software = software(library(row))
     model = model_of_row(row, remarks)
     sequence = sequence_of(row, remarks)
     row = _with_batch(row, sequence, remarks)
     gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
     layout = _by_slices(
-        row, _build_layout(row, gpus, by, model, remarks), used, remarks
+        row,
+        _build_layout(row, gpus, train_software, model, remarks),
+        gpu_device,
+        remarks,
     )
     batch = whole(row, "global_batch")
     even = layout.data * layout.micro_batch
@@ -117,13 +120,13 @@ def read(row: Row) -> TrainingRow:
         layout = replace(layout, micro_batch=max(batch // layout.data, 1))
         even = layout.data * layout.micro_batch
     if batch is None:
-        each = PASSES * layout.pipeline if layout.pipeline > 1 else 1
+        micro_batches = PASSES * layout.pipeline if layout.pipeline > 1 else 1
         remarks.append(
-            f"{each} micro batches on each of {layout.data} data-parallel GPUs"
+            f"{micro_batches} micro batches on each of {layout.data} data-parallel GPUs"
         )
-    asked_batch = batch if batch is not None else each * even
+    asked_batch = batch if batch is not None else micro_batches * even
     count = max(round(asked_batch / even), 1)
-    precision = _precision(row, used, remarks)
+    precision = _precision(row, gpu_device, remarks)
     step = TrainStep(
         model=model,
         sequence=sequence,
@@ -132,14 +135,14 @@ def read(row: Row) -> TrainingRow:
         state=replace(LORA, weight=min(2.0, precision.bytes))
         if is_frozen(row)
         else BytesPerParameter(),
-        has_flash=_has_flash(by, remarks),
+        has_flash=_has_flash(train_software, remarks),
     )
     run = TrainingRow(
         step=step,
         layout=layout,
-        device=used,
-        wires=_build_wires(row, used, gpus),
-        by=by,
+        device=gpu_device,
+        wires=_build_wires(row, gpu_device, gpus),
+        by=train_software,
         batch=float(asked_batch),
         batch_is_given=batch is not None,
         remarks=tuple(remarks),
@@ -167,26 +170,36 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
         ("not stated", "see ", "recipe default")
     ):
         return run
-    short = replace(
+    half_gradient_step = replace(
         run.step,
         state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient)),
     )
-    full = replace(run.layout, recompute=Recompute.FULL)
-    for step, layout, what in (
+    recompute_layout = replace(run.layout, recompute=Recompute.FULL)
+    for step, layout, fit_remark in (
         (run.step, run.layout, "nothing is recomputed"),
-        (short, run.layout, "nothing is recomputed, and gradients have 16 bits to fit"),
-        (run.step, full, "each layer is recomputed, to fit"),
-        (short, full, "each layer is recomputed and gradients have 16 bits, to fit"),
+        (
+            half_gradient_step,
+            run.layout,
+            "nothing is recomputed, and gradients have 16 bits to fit",
+        ),
+        (run.step, recompute_layout, "each layer is recomputed, to fit"),
+        (
+            half_gradient_step,
+            recompute_layout,
+            "each layer is recomputed and gradients have 16 bits, to fit",
+        ),
     ):
         needed = training_memory(step, layout, architecture=run.device.architecture)
         if needed.device <= run.device.memory_bytes:
-            return replace(run, step=step, layout=layout, remarks=(*run.remarks, what))
+            return replace(
+                run, step=step, layout=layout, remarks=(*run.remarks, fit_remark)
+            )
     if run.layout.shard is not Shard.PARAMETERS:
         return replace(
             run, remarks=(*run.remarks, "nothing is recomputed, though it does not fit")
         )
     remarks = (*run.remarks, "each layer is recomputed, and even so it hardly fits")
-    return replace(run, layout=full, remarks=remarks)
+    return replace(run, layout=recompute_layout, remarks=remarks)
 
 
 def library(row: Row) -> str:
@@ -200,8 +213,8 @@ def library(row: Row) -> str:
         "gpu",
     )
     text = " ".join(row.get(cell, "") for cell in cells).lower()
-    for words, name in LIBRARIES:
-        if re.search(words, text):
+    for pattern, name in LIBRARIES:
+        if re.search(pattern, text):
             return name
     return DEFAULT
 
@@ -214,8 +227,8 @@ def _read_device(row: Row) -> Device:
 
 
 def _gpus_of_parts(row: Row) -> int:
-    parts = [whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
-    return parts[0] * parts[1] * parts[2] * parts[3]
+    parallel_sizes = [whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
+    return parallel_sizes[0] * parallel_sizes[1] * parallel_sizes[2] * parallel_sizes[3]
 
 
 def _build_layout(
@@ -297,7 +310,9 @@ def _pipeline_interleave(
 
 def _read_sharding(row: Row, by: Software, remarks: list[str]) -> Shard:
     sharding_text = row.get("fsdp_zero_stage", "").lower()
-    if not sharding_text and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
+    if not sharding_text and not any(
+        row.get(size_column, "") for size_column in ("dp", "tp", "pp")
+    ):
         remarks.append("everything is sharded (FSDP)")
         return Shard.PARAMETERS
     if not sharding_text and by.interleaves:  # as recipes of the library do
@@ -354,10 +369,10 @@ def _has_flash(by: Software, remarks: list[str]) -> bool:
 
 def _build_wires(row: Row, used: Device, gpus: int) -> Wires:
     nodes = whole(row, "nodes") or 1
-    each = max(gpus // nodes, 1)
+    gpus_per_node = max(gpus // nodes, 1)
     domain = used.domain_gpus
-    if nodes > 1 and each < used.node_gpus and domain <= used.node_gpus:
-        domain = min(domain, each)  # smaller nodes than usual
+    if nodes > 1 and gpus_per_node < used.node_gpus and domain <= used.node_gpus:
+        domain = min(domain, gpus_per_node)  # smaller nodes than usual
     wires_text = row.get("interconnect", "").lower()
     return Wires(
         scale_up=used.scale_up,
@@ -368,8 +383,8 @@ def _build_wires(row: Row, used: Device, gpus: int) -> Wires:
 
 @lru_cache(maxsize=4096)
 def _named_fabric(said: str) -> LinkKind | None:
-    for words, name in FABRICS:
-        if re.search(words, said):
+    for pattern, name in FABRICS:
+        if re.search(pattern, said):
             return link(name)
     return None
 

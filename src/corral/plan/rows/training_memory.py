@@ -54,7 +54,9 @@ def _cumulative_notes(row: Row) -> str:
     notes_text = row.get("notes", "").lower()
     if "cumulative" not in notes_text:
         return notes_text
-    rung_places = [place for place, rung in enumerate(RUNGS) if rung in notes_text]
+    rung_places = [
+        rung_index for rung_index, rung in enumerate(RUNGS) if rung in notes_text
+    ]
     return " ".join((notes_text, *RUNGS[: max(rung_places, default=-1) + 1]))
 
 

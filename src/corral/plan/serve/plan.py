@@ -254,20 +254,20 @@ def _gpu_hour_price(
 def _best_of(
     one: Device, model: Model, request: ServeRequest, usd: float | None
 ) -> ReplicaSet | Unfit:
-    best: ReplicaSet | None = None
+    best_set: ReplicaSet | None = None
     unfit = Unfit(device=one, why="no layout comes out even")
     for replica in _candidate_replicas(one, model, request):
-        if replica.pipeline > 1 and (best or unfit.ttft < inf):
+        if replica.pipeline > 1 and (best_set or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
         replica_set = _size_replica_set(replica, request, usd)
         if isinstance(replica_set, Unfit):
             unfit = min(replica_set, unfit, key=_latency_sum)
-        elif best is None or (replica_set.gpus, replica_set.replicas) < (
-            best.gpus,
-            best.replicas,
+        elif best_set is None or (replica_set.gpus, replica_set.replicas) < (
+            best_set.gpus,
+            best_set.replicas,
         ):
-            best = replica_set
-    return best or unfit
+            best_set = replica_set
+    return best_set or unfit
 
 
 def _latency_sum(one: Unfit) -> float:
@@ -281,7 +281,7 @@ def _candidate_replicas(
     precision = (
         precision_said(request.kv_precision) if request.kv_precision else half(one)
     )
-    whole = Replica(
+    base_replica = Replica(
         model=model,
         device=one,
         wires=Wires(
@@ -297,10 +297,10 @@ def _candidate_replicas(
     widths = [2**power for power in range(8) if 2**power <= one.node_gpus]
     widths = [width for width in widths if not model.heads % width]
     for width in widths:
-        yield replace(whole, tensor=width)
+        yield replace(base_replica, tensor=width)
     for stages in NODES:
         if stages <= model.layers:
-            yield replace(whole, tensor=widths[-1], pipeline=stages)
+            yield replace(base_replica, tensor=widths[-1], pipeline=stages)
 
 
 def _size_replica_set(
@@ -318,32 +318,35 @@ def _size_replica_set(
         output=request.output,
         shared=float(request.shared),
     )
-    most = capacity(replica, load, limits)
-    alone = served(replica, replace(load, rate=ALONE * most), limits)
+    max_rate = capacity(replica, load, limits)
+    alone = served(replica, replace(load, rate=ALONE * max_rate), limits)
     if not _is_within_targets(alone, request):
         return _too_slow(replica, alone, request)
-    low, high = ALONE * most, most
+    lower_rate, upper_rate = ALONE * max_rate, max_rate
     for _ in range(ROUNDS):
-        rate = (low + high) / 2
+        rate = (lower_rate + upper_rate) / 2
         is_within = _is_within_targets(
             served(replica, replace(load, rate=rate), limits), request
         )
-        low, high = (rate, high) if is_within else (low, rate)
-    count = ceil(request.qps / low)
+        lower_rate, upper_rate = (rate, upper_rate) if is_within else (lower_rate, rate)
+    count = ceil(request.qps / lower_rate)
     return ReplicaSet(
         replica=replica,
         limits=limits,
         replicas=count,
         each=served(replica, replace(load, rate=request.qps / count), limits),
-        most_rate=low,
+        most_rate=lower_rate,
         usd_per_hour=None if usd is None else usd * count * replica.gpus,
     )
 
 
 def _is_within_targets(one: Served, request: ServeRequest) -> bool:
     ttft, itl = request.ttft_p90 or inf, request.itl_p90 or inf
-    first, next_one = one.ttft_quantile(SHARE) * 1e3, one.itl_quantile(SHARE) * 1e3
-    return isfinite(first) and first <= ttft and next_one <= itl
+    first_token_ms, next_one = (
+        one.ttft_quantile(SHARE) * 1e3,
+        one.itl_quantile(SHARE) * 1e3,
+    )
+    return isfinite(first_token_ms) and first_token_ms <= ttft and next_one <= itl
 
 
 def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
@@ -353,9 +356,9 @@ def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
         late.append(f"first token after {ttft * 1e3:,.0f} ms")
     if request.itl_p90 is not None and itl * 1e3 > request.itl_p90:
         late.append(f"{itl * 1e3:,.1f} ms between tokens")
-    where = counted(replica.gpus, "GPU")
-    why = f"{' and '.join(late)} even where a request is alone on {where}"
-    return Unfit(device=replica.device, why=why, ttft=ttft, itl=itl)
+    gpu_text = counted(replica.gpus, "GPU")
+    reason = f"{' and '.join(late)} even where a request is alone on {gpu_text}"
+    return Unfit(device=replica.device, why=reason, ttft=ttft, itl=itl)
 
 
 def _cost_sort_key(one: ReplicaSet) -> tuple[float, int]:
@@ -391,15 +394,18 @@ def _that_fits(request: ServeRequest, model: Model) -> str:
     for gpu_device in map(device, USUAL):
         with suppress(Unsuited):
             fit = (
-                each
-                for each in _candidate_replicas(gpu_device, model, request)
-                if _can_hold_request(each, request)
+                candidate
+                for candidate in _candidate_replicas(gpu_device, model, request)
+                if _can_hold_request(candidate, request)
             )
             replicas += islice(fit, 1)
     if not replicas:
         return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
-    best = min(replicas, key=lambda each: each.gpus)
-    return f"it fits {counted(best.gpus, 'GPU')} of --gpu {best.device.name}"
+    smallest_replica = min(replicas, key=lambda each: each.gpus)
+    return (
+        f"it fits {counted(smallest_replica.gpus, 'GPU')} of --gpu "
+        f"{smallest_replica.device.name}"
+    )
 
 
 def _can_hold_request(replica: Replica, request: ServeRequest) -> bool:

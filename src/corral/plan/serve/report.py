@@ -39,28 +39,32 @@ OPEN: Final = (
 
 
 def report(plan: ServePlan) -> PlannerReport:
-    best, request = plan.best, plan.request
-    spread = (
-        f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
-    )
-    cost = best.usd_per_million
+    best_set, request = plan.best, plan.request
+    spread = f"{counted(best_set.replicas, 'replica')} of {counted(best_set.replica.gpus, 'GPU')}"
+    cost = best_set.usd_per_million
     price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
     return PlannerReport(
         title=f"Serving {plan.model.name}: {counted(request.qps, 'request')} a second, "
         f"{counted(request.input, 'token')} in, {request.output:,} out",
-        verdict=f"{best.gpus:,} x {best.replica.device.title} ({spread}){price}: 90 % of the "
-        f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
-        f"next within {best.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
-        answers=tuple(_answer_figures(best)),
-        tables=(_replica_set_table(plan), *_unfit_tables(plan), _latency_table(best)),
-        figures=(_by_load(best),),
+        verdict=f"{best_set.gpus:,} x {best_set.replica.device.title} "
+        f"({spread}){price}: 90 % of the "
+        "requests have their first token in "
+        f"{best_set.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
+        f"next within {best_set.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
+        answers=tuple(_answer_figures(best_set)),
+        tables=(
+            _replica_set_table(plan),
+            *_unfit_tables(plan),
+            _latency_table(best_set),
+        ),
+        figures=(_by_load(best_set),),
         assumed=plan.remarks,
         sources=(
             "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
             "prices: catalog/data/prices.csv",
-            *_band_sentences(best),
+            *_band_sentences(best_set),
         ),
-        warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
+        warnings=(*plan.cautions, OPEN, *_unmeasured(best_set)),
         data=_plan_as_dict(plan),
     )
 
@@ -70,9 +74,9 @@ def _error_band_of(best: ReplicaSet, name: str) -> ErrorBand | None:
 
 
 def _band_sentences(best: ReplicaSet) -> Iterator[str]:
-    for name, what in MEASURED_TIMES.items():
+    for name, time_label in MEASURED_TIMES.items():
         if (error_band := _error_band_of(best, name)) is not None:
-            yield error_band.sentence(what)
+            yield error_band.sentence(time_label)
 
 
 def _unmeasured(best: ReplicaSet) -> Iterator[str]:
@@ -85,8 +89,8 @@ def _unmeasured(best: ReplicaSet) -> Iterator[str]:
 
 
 def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
-    each, replica = best.each, best.replica
-    first, then, whole = (
+    served_load, replica = best.each, best.replica
+    ttft_band, itl_band, latency_band = (
         None if error_band is None else error_band.quoted
         for error_band in map(partial(_error_band_of, best), MEASURED_TIMES)
     )
@@ -95,35 +99,43 @@ def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
     yield ReportFigure(name="GPUs a replica", value=replica.gpus)
     yield ReportFigure(
         name="batch",
-        value=each.running,
+        value=served_load.running,
         unit="sequences",
-        band=whole,
-        note=batch_note(best.limits.sequences, each.queue_seconds),
+        band=latency_band,
+        note=batch_note(best.limits.sequences, served_load.queue_seconds),
     )
     yield ReportFigure(
         name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for"
     )
     yield ReportFigure(
         name="load",
-        value=100 * min(1.0, each.load.rate / best.most_rate),
+        value=100 * min(1.0, served_load.load.rate / best.most_rate),
         unit="%",
-        band=then,
+        band=itl_band,
         note="of what the replicas can do within the targets",
     )
     for share in QUANTILES:
-        value = each.ttft_quantile(share) * 1e3
-        off = None if first is None else max(first, TAILS.get(share, 0.0))
+        value = served_load.ttft_quantile(share) * 1e3
+        off = None if ttft_band is None else max(ttft_band, TAILS.get(share, 0.0))
         yield ReportFigure(
             name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off
         )
     for share in QUANTILES:
-        value = each.itl_quantile(share) * 1e3
+        value = served_load.itl_quantile(share) * 1e3
         note = "" if share == QUANTILES[0] else "the band is that of the mean"
         yield ReportFigure(
-            name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note
+            name=f"ITL p{share * 100:.0f}",
+            value=value,
+            unit="ms",
+            band=itl_band,
+            note=note,
         )
     yield ReportFigure(
-        name="latency", value=each.latency, unit="s", band=whole, note="mean"
+        name="latency",
+        value=served_load.latency,
+        unit="s",
+        band=latency_band,
+        note="mean",
     )
     if best.usd_per_hour is not None:
         yield ReportFigure(name="cost", value=best.usd_per_hour, unit="USD/h")
@@ -188,7 +200,7 @@ def _unfit_tables(plan: ServePlan) -> Iterator[ReportTable]:
 
 
 def _latency_table(best: ReplicaSet) -> ReportTable:
-    each = best.each
+    served_load = best.each
     percents = (10, 25, 50, 75, 90, 95, 99, 99.9)
     return ReportTable(
         title="Times of requests",
@@ -198,8 +210,8 @@ def _latency_table(best: ReplicaSet) -> ReportTable:
         rows=tuple(
             (
                 percent,
-                each.ttft_quantile(percent / 100) * 1e3,
-                each.itl_quantile(percent / 100) * 1e3,
+                served_load.ttft_quantile(percent / 100) * 1e3,
+                served_load.itl_quantile(percent / 100) * 1e3,
             )
             for percent in percents
         ),
@@ -209,8 +221,8 @@ def _latency_table(best: ReplicaSet) -> ReportTable:
 
 def _by_load(best: ReplicaSet) -> Figure:
     """TTFT and ITL of one replica by its rate."""
-    most = FULLEST * capacity(best.replica, best.each.load, best.limits)
-    rates = [most * point / POINTS for point in range(1, POINTS + 1)]
+    max_rate = FULLEST * capacity(best.replica, best.each.load, best.limits)
+    rates = [max_rate * point / POINTS for point in range(1, POINTS + 1)]
     all_ = [
         served(best.replica, replace(best.each.load, rate=rate), best.limits)
         for rate in rates

@@ -37,10 +37,10 @@ class Bands:
         )
 
     def sentences(self) -> Iterator[str]:
-        what = f"the step, and of what follows, of {self.like}"
-        for error_band, named in ((self.step, what), (self.memory, "memory")):
+        step_label = f"the step, and of what follows, of {self.like}"
+        for error_band, quantity in ((self.step, step_label), (self.memory, "memory")):
             if error_band is not None:
-                yield error_band.sentence(named)
+                yield error_band.sentence(quantity)
 
     def cautions(self) -> Iterator[str]:
         """One sentence each."""

@@ -72,8 +72,12 @@ def _refuse_tensor(ask: TrainAsk) -> None:
 
 
 def _join_with_or(numbers: Sequence[int]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} or {last}" if first else last
+    *leading_numbers, last_number = map(str, numbers)
+    return (
+        f"{', '.join(leading_numbers)} or {last_number}"
+        if leading_numbers
+        else last_number
+    )
 
 
 def _least_model_gpus(ask: TrainAsk) -> int:
@@ -85,39 +89,44 @@ def _least_model_gpus(ask: TrainAsk) -> int:
 def least(ask: TrainAsk) -> Fitting | None:
     """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes;
     None where none does on as many as are ever tried."""
-    each = lcm(_least_model_gpus(ask), ask.device.node_gpus)
+    gpu_multiple = lcm(_least_model_gpus(ask), ask.device.node_gpus)
 
     def on(times: int) -> Fitting | None:
-        wider = replace(ask, gpus=times * each)
+        wider = replace(ask, gpus=times * gpu_multiple)
         return next(layouts(wider, wider.step, RefusedLayouts()), None)
 
-    low, high = ask.gpus // each, max(ask.gpus // each, 1)
-    smallest = on(high) if high > low else None
+    lower_bound, upper_bound = (
+        ask.gpus // gpu_multiple,
+        max(ask.gpus // gpu_multiple, 1),
+    )
+    smallest = on(upper_bound) if upper_bound > lower_bound else None
     while smallest is None:
-        low, high = high, 2 * high
-        if high * each > MOST_GPUS:
+        lower_bound, upper_bound = upper_bound, 2 * upper_bound
+        if upper_bound * gpu_multiple > MOST_GPUS:
             return None
-        smallest = on(high)
-    while high - low > 1:
-        middle = (low + high) // 2
+        smallest = on(upper_bound)
+    while upper_bound - lower_bound > 1:
+        middle = (lower_bound + upper_bound) // 2
         if (fewer := on(middle)) is None:
-            low = middle
+            lower_bound = middle
         else:
-            high, smallest = middle, fewer
+            upper_bound, smallest = middle, fewer
     return smallest
 
 
 def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:
     """Return why nothing fits, with the fewest GPUs on which something would."""
     on = f"{ask.gpus:,} x {ask.device.title}"
-    why = (
+    reason = (
         f"{ask.model.name} does not fit in {on}: {near}"
         if (near := tally.why())
         else f"{ask.model.name} has no layout on {on}: each one {tally.commonest()}"
     )
-    others = "a GPU with more memory" + ("" if ask.frozen else ", or fine-tune by LoRA")
-    if (more := least(ask)) is None:
-        return NoLayout(why, hint=f"take {others}")
-    layout = more[0]
+    alternatives = "a GPU with more memory" + (
+        "" if ask.frozen else ", or fine-tune by LoRA"
+    )
+    if (larger_fit := least(ask)) is None:
+        return NoLayout(reason, hint=f"take {alternatives}")
+    layout = larger_fit[0]
     fewest = f"{counted(layout.gpus, 'GPU')} ({words(layout)})"
-    return NoLayout(why, hint=f"it fits on {fewest}; or take {others}")
+    return NoLayout(reason, hint=f"it fits on {fewest}; or take {alternatives}")

@@ -123,11 +123,15 @@ def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
     """In rising order."""
-    low = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
-    high = [
-        number // divisor for divisor in reversed(low) if divisor * divisor != number
+    small_divisors = [
+        divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0
     ]
-    return (*low, *high)
+    large_divisors = [
+        number // divisor
+        for divisor in reversed(small_divisors)
+        if divisor * divisor != number
+    ]
+    return (*small_divisors, *large_divisors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +176,8 @@ class RefusedLayouts:
         far."""
         if self._over is None:
             return ""
-        over, layout = self._over
-        return f"{words(layout)} is {_format_bytes(over)} a GPU too large"
+        excess_bytes, layout = self._over
+        return f"{words(layout)} is {_format_bytes(excess_bytes)} a GPU too large"
 
     def commonest(self) -> str:
         """Return why most layouts were refused, except for the requested sizes."""
@@ -230,7 +234,7 @@ def _refusal_reason(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | 
         (ask.pipeline, grid.pipeline),
         (ask.context, grid.context),
     )
-    if any(request and request != has for request, has in size_pairs):
+    if any(request and request != grid_size for request, grid_size in size_pairs):
         return UNASKED
     if model.heads % grid.tensor:
         return f"does not share out {model.heads} heads over its tensor-parallel GPUs"
@@ -255,8 +259,8 @@ Fitting = tuple[TrainLayout, TrainMemory]
 def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
     """Yield the layouts that fit; the others are counted with their reason."""
     for grid in grids(ask):
-        if why := _refusal_reason(ask, step, grid):
-            tally.down(why)
+        if reason := _refusal_reason(ask, step, grid):
+            tally.down(reason)
             continue
         for shard in _shard_options(ask, grid):
             for expert in _expert_parallel_sizes(ask.model, grid):
@@ -301,8 +305,15 @@ def _expert_parallel_sizes(model: Model, grid: TrainLayout) -> tuple[int, ...]:
     can be."""
     if model.experts is None:
         return (1,)
-    most = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
-    return tuple(sorted({most, *(gcd(most, some) for some in SPREADS)}))
+    max_expert_gpus = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
+    return tuple(
+        sorted(
+            {
+                max_expert_gpus,
+                *(gcd(max_expert_gpus, spread_size) for spread_size in SPREADS),
+            }
+        )
+    )
 
 
 def _interleave_options(
@@ -317,6 +328,10 @@ def _interleave_options(
     slots = model.layers + (2 if model.layers % stages else 0)
     if slots % stages:
         return (1,)
-    most = slots // stages
-    fewer = max(divisor for divisor in divisors(most) if divisor * divisor <= most)
-    return tuple(sorted({1, fewer, most}))
+    slots_per_stage = slots // stages
+    fewer = max(
+        divisor
+        for divisor in divisors(slots_per_stage)
+        if divisor * divisor <= slots_per_stage
+    )
+    return tuple(sorted({1, fewer, slots_per_stage}))

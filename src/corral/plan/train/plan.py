@@ -114,10 +114,10 @@ def search(ask: TrainAsk) -> Trained:
 
 
 def _time_layouts(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]:
-    step, wires, by = ask.step, ask.wires, software(ask.by)
+    step, wires, train_software = ask.step, ask.wires, software(ask.by)
     layout_candidates: list[LayoutCandidate] = []
     for layout, memory in layouts(ask, step, tally):
-        time = step_time(step, layout, ask.device, wires, by=by)
+        time = step_time(step, layout, ask.device, wires, by=train_software)
         layout_candidates.append(
             LayoutCandidate(layout=layout, time=time, memory=memory)
         )
@@ -181,17 +181,23 @@ def _evaluate_change(
     done: Trained, change: str, wires: Wires, *, step: TrainStep | None = None
 ) -> Lever:
     ask = done.ask
-    used = step or ask.step
-    by = software(ask.by)
+    train_step = step or ask.step
+    train_software = software(ask.by)
     times = [
         (
-            step_time(used, layout_candidate.layout, ask.device, wires, by=by).seconds,
+            step_time(
+                train_step,
+                layout_candidate.layout,
+                ask.device,
+                wires,
+                by=train_software,
+            ).seconds,
             layout_candidate.layout,
         )
         for layout_candidate in (done.chosen, *done.best)
     ]
     seconds, layout = min(times, key=lambda pair: pair[0])
-    rate = used.tokens / seconds
+    rate = train_step.tokens / seconds
     return Lever(change=change, gain=rate / done.tokens_per_s, layout=layout)
 
 

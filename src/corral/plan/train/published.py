@@ -47,7 +47,7 @@ def published(ask: TrainAsk) -> tuple[PublishedFit, ...]:
 
 def held(run: PublishedRun) -> PublishedFit:
     """Raises: NotFound where the catalog lacks its model, GPU or library."""
-    used = device(run.gpu)
+    gpu_device = device(run.gpu)
     layout = TrainLayout(
         data=run.gpus // (run.tensor * run.pipeline * run.context),
         tensor=run.tensor,
@@ -67,8 +67,8 @@ def held(run: PublishedRun) -> PublishedFit:
         precision=run.precision,
         has_flash=run.library not in OLD,
     )
-    wires = TrainAsk(model=step.model, device=used, gpus=run.gpus).wires
-    time = step_time(step, layout, used, wires, by=software(run.library))
+    wires = TrainAsk(model=step.model, device=gpu_device, gpus=run.gpus).wires
+    time = step_time(step, layout, gpu_device, wires, by=software(run.library))
     return PublishedFit(run=run, layout=layout, seconds=time.seconds)
 
 
@@ -95,22 +95,25 @@ def published_table(
         ),
         rows=tuple(
             (
-                f"{other.run.title}, {other.run.gpu}",
-                other.run.gpus,
-                words(other.layout),
-                str(other.run.precision),
-                other.run.sequence,
-                other.run.tokens_per_s_per_gpu,
-                other.run.seconds,
-                other.seconds,
-                round(100 * other.off, 1),
-                own_rate / other.run.tokens_per_s_per_gpu,
+                f"{published_fit.run.title}, {published_fit.run.gpu}",
+                published_fit.run.gpus,
+                words(published_fit.layout),
+                str(published_fit.run.precision),
+                published_fit.run.sequence,
+                published_fit.run.tokens_per_s_per_gpu,
+                published_fit.run.seconds,
+                published_fit.seconds,
+                round(100 * published_fit.off, 1),
+                own_rate / published_fit.run.tokens_per_s_per_gpu,
             )
-            for other in others
+            for published_fit in others
         ),
         note="off: of what is predicted of their layout, in their batch; "
         + "; ".join(
-            dict.fromkeys(f"{other.run.title}: {other.run.source}" for other in others)
+            dict.fromkeys(
+                f"{published_fit.run.title}: {published_fit.run.source}"
+                for published_fit in others
+            )
         ),
     )
 
@@ -119,18 +122,20 @@ def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterat
     """Yield a caution that no published run is as fast, with the predicted time of
     those that exist."""
     alike = [
-        other
-        for other in others
-        if other.run.precision.bytes == found.ask.precision.bytes
+        published_fit
+        for published_fit in others
+        if published_fit.run.precision.bytes == found.ask.precision.bytes
     ]
     if not alike:
         return
-    best = max(alike, key=lambda one: one.run.tokens_per_s_per_gpu)
-    times = found.tokens_per_s / found.ask.gpus / best.run.tokens_per_s_per_gpu
+    fastest_fit = max(alike, key=lambda one: one.run.tokens_per_s_per_gpu)
+    times = found.tokens_per_s / found.ask.gpus / fastest_fit.run.tokens_per_s_per_gpu
     if times >= QUICKER:
         yield (
             f"no published run is as fast: this is {times:.2f} times the tokens a second and "
-            f"GPU of {best.run.title} ({words(best.layout)} on {best.run.gpus:,} {best.run.gpu}), "
-            f"whose layout is predicted {best.off:+.0%} off; what is newer since explains the "
+            f"GPU of {fastest_fit.run.title} ({words(fastest_fit.layout)} on "
+            f"{fastest_fit.run.gpus:,} {fastest_fit.run.gpu}), "
+            f"whose layout is predicted {fastest_fit.off:+.0%} off; what is newer since "
+            "explains the "
             "rest, or the plan is too good"
         )

@@ -108,10 +108,10 @@ def _list_cautions(found: Trained) -> Iterator[str]:
 
 def _verdict_text(found: Trained) -> str:
     layout, step = found.chosen.layout, found.ask.step
-    best = max(found.levers, key=lambda one: one.gain)
+    best_lever = max(found.levers, key=lambda one: one.gain)
     lift = (
-        f"{best.change} would make it {share_text(best.gain - 1)} faster"
-        if best.gain > 1 + TIE
+        f"{best_lever.change} would make it {share_text(best_lever.gain - 1)} faster"
+        if best_lever.gain > 1 + TIE
         else "no change of network or batch alone would make it much faster"
     )
     return (
@@ -129,10 +129,12 @@ def _duration_text(seconds: float) -> str:
 
 def bottleneck(time: StepTime) -> str:
     """Return the part that takes longest, and the largest of the rest."""
-    parts = sorted(time.parts.items(), key=lambda part: -part[1])
+    sorted_parts = sorted(time.parts.items(), key=lambda part: -part[1])
     computing = ("matmul", "attention", "elementwise")
     share = sum(time.parts[name] for name in computing) / time.seconds
-    rest = next(((name, size) for name, size in parts if name not in computing), None)
+    rest = next(
+        ((name, size) for name, size in sorted_parts if name not in computing), None
+    )
     bottleneck_text = f"{share_text(share)} of it is computing"
     if rest is None or rest[1] < TOLD * time.seconds:
         return bottleneck_text
@@ -201,12 +203,12 @@ def _megawatt_hours(found: Trained) -> float:
 def _layouts_table(found: Trained) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     chosen = found.chosen
-    others = [
+    other_candidates = [
         layout_candidate
         for layout_candidate in found.best
         if layout_candidate is not chosen
     ]
-    for layout_candidate in (chosen, *others[: SHOWN - 1]):
+    for layout_candidate in (chosen, *other_candidates[: SHOWN - 1]):
         slower = layout_candidate.time.seconds / found.best[0].time.seconds - 1
         rows.append(
             (

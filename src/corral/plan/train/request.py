@@ -101,27 +101,27 @@ def answer(request: TrainRequest, *, listed: PriceList | None = None) -> Planner
 
 def _ask_from_request(request: TrainRequest) -> TrainAsk:
     check(request)
-    used = device(request.gpu)
+    gpu_device = device(request.gpu)
     precision_text, lora = request.precision, request.lora
     model = model_said(request.model)
     precision = (
-        kept_in(precision_text, used, model.published)
+        kept_in(precision_text, gpu_device, model.published)
         if lora
-        else trained_in(precision_text, used)
+        else trained_in(precision_text, gpu_device)
     )
     return TrainAsk(
         model=model,
-        device=used,
+        device=gpu_device,
         gpus=request.gpus,
         tokens=request.tokens,
         sequence=request.context,
         global_batch=request.batch,
-        precision=half(used) if lora and precision in INTEGERS else precision,
+        precision=half(gpu_device) if lora and precision in INTEGERS else precision,
         frozen=lora,
         frozen_bytes=precision.bytes if lora else 0.0,
         rank=request.rank,
         by=software(request.library).name,
-        fabric=fabric_said(request.fabric, used) if request.fabric else None,
+        fabric=fabric_said(request.fabric, gpu_device) if request.fabric else None,
         tensor=request.tensor,
         pipeline=request.pipeline,
         context=request.context_parallel,
@@ -147,10 +147,12 @@ def _gpu_hour_price(
 def _other_gpu_levers(found: Trained) -> list[Lever]:
     """Return the levers that multiply such numbers."""
     own_device, precision = found.ask.device, found.ask.precision
-    others = [
+    other_devices = [
         other_device
         for other_device in map(device, OTHERS)
         if other_device != own_device and precision in other_device.flops
     ]
-    levers = (with_device(found, other) for other in others)
+    levers = (
+        with_device(found, candidate_device) for candidate_device in other_devices
+    )
     return [lever for lever in levers if lever is not None]

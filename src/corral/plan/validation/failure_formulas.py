@@ -80,15 +80,15 @@ def _mtbf_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
 
 
 def _left_out(one: ClusterFailures) -> FormulaCheck:
-    others = rate_of(one.architecture, without=one.name)
+    other_rates = rate_of(one.architecture, without=one.name)
     hours = mtbf_seconds(one.nodes, one.rate) / 3_600
     return _compare_mtbf(
         f"{one.title}, by the other clusters",
         one.nodes,
         hours,
-        others.usual,
-        others.low,
-        others.high,
+        other_rates.usual,
+        other_rates.low,
+        other_rates.high,
     )
 
 
@@ -122,7 +122,7 @@ def _goodput_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     megascale = ReliabilityRequest(
         gpus=12_288, days=30.0, gpu="a100-sxm-80", parameters=175e9
     )
-    for what, run, system, metric, gpus in (
+    for run_title, run, system, metric, gpus in (
         ("Llama 3, 54 days", llama, LLAMA, "effective training time", 16_384),
         (
             "MegaScale, weeks",
@@ -134,7 +134,7 @@ def _goodput_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
     ):
         plan_found = reliability(run)
         yield FormulaCheck(
-            what=f"goodput: {what}",
+            what=f"goodput: {run_title}",
             unit="%",
             measured=_metric_value(rows, system, metric, gpus),
             predicted=100 * plan_found.best.goodput,

@@ -146,11 +146,12 @@ def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
     good = [pair for pair in pairs if is_good(pair.row)] or list(pairs)
     if not good:
         return
-    whole = spread(good)
-    yield name, whole
-    every, clear = _by_chip(pairs), _by_chip(good)
+    overall_spread = spread(good)
+    yield name, overall_spread
+    pairs_by_chip, clear = _by_chip(pairs), _by_chip(good)
     chosen = {
-        chip: clear if len(clear[chip]) >= LEAST_ROWS else every for chip in every
+        chip: clear if len(clear[chip]) >= LEAST_ROWS else pairs_by_chip
+        for chip in pairs_by_chip
     }
     chips = {
         chip: spread(own_pairs[chip])
@@ -160,7 +161,7 @@ def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
     yield from (
         (f"{name}.{chip}", chip_spread) for chip, chip_spread in sorted(chips.items())
     )
-    yield unmeasured(name), _unmeasured_spread(whole, list(chips.values()))
+    yield unmeasured(name), _unmeasured_spread(overall_spread, list(chips.values()))
 
 
 def _by_chip(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:

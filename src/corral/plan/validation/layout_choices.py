@@ -62,8 +62,8 @@ def _evaluate_sweep(sweep: Sequence[Pair]) -> Choice:
             pair
         )
     measured = {
-        own_layout: fmean(pair.measured for pair in some)
-        for own_layout, some in layouts.items()
+        own_layout: fmean(pair.measured for pair in layout_pairs)
+        for own_layout, layout_pairs in layouts.items()
     }
     chosen = min(layouts, key=lambda own: min(pair.predicted for pair in layouts[own]))
     row = sweep[0].row
@@ -80,8 +80,8 @@ def _evaluate_sweep(sweep: Sequence[Pair]) -> Choice:
 
 def _layout_text(row: Row) -> str:
     sizes = ((name, row.get(name, "")) for name in _SIZES)
-    words = [f"{name} {size}" for name, size in sizes if size not in ("", "1")]
-    return ", ".join(words).replace("_", " ")
+    size_texts = [f"{name} {size}" for name, size in sizes if size not in ("", "1")]
+    return ", ".join(size_texts).replace("_", " ")
 
 
 def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:

@@ -97,11 +97,11 @@ def _error_fields(pairs: Sequence[Pair]) -> dict[str, object]:
 def _error_tables(
     kind: str, outcome: TablePredictions, measures: Sequence[MeasuredColumn]
 ) -> list[ReportTable]:
-    whole = [
+    overall_errors = [
         (measured_column.name, errors_of(outcome.pairs[measured_column.name]))
         for measured_column in measures
     ]
-    tables = [errors_table("All rows", whole)]
+    tables = [errors_table("All rows", overall_errors)]
     published = [
         (title, errors) for _, title, errors, _ in parts(kind, outcome) if errors
     ]
@@ -109,12 +109,13 @@ def _error_tables(
         tables.append(errors_table("Parts that are published", published))
     for measure in measures:
         pairs = outcome.pairs[measure.name]
-        for column, word in (("gpu", "GPU"), ("source", "source")):
+        for column, column_title in (("gpu", "GPU"), ("source", "source")):
             groups = [
-                (name, errors_of(some)) for name, some in by(pairs, column).items()
+                (name, errors_of(group_pairs))
+                for name, group_pairs in by(pairs, column).items()
             ]
             if len(groups) > 1:
-                tables.append(errors_table(f"{measure.name} by {word}", groups))
+                tables.append(errors_table(f"{measure.name} by {column_title}", groups))
     if layout_choices := choices(outcome.pairs.get("step time", ())):
         tables.append(choices_table(layout_choices))
     if outcome.refused:
@@ -138,8 +139,13 @@ def errors_table(
                 name,
                 errors.rows,
                 *(
-                    100 * part
-                    for part in (errors.mean, errors.median, errors.p90, errors.bias)
+                    100 * error_share
+                    for error_share in (
+                        errors.mean,
+                        errors.median,
+                        errors.p90,
+                        errors.bias,
+                    )
                 ),
                 errors.rank,
             )
@@ -152,9 +158,14 @@ def errors_table(
 def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figure:
     """Predicted over measured; on the diagonal they are the same."""
     groups = by(pairs, column)
-    named = list(groups)[:MOST_COLOURS]
-    series = [_scatter_series(name, groups[name]) for name in named]
-    rest = [pair for name, some in groups.items() if name not in named for pair in some]
+    shown_names = list(groups)[:MOST_COLOURS]
+    series = [_scatter_series(name, groups[name]) for name in shown_names]
+    rest = [
+        pair
+        for name, group_pairs in groups.items()
+        if name not in shown_names
+        for pair in group_pairs
+    ]
     if rest:
         series.append(_scatter_series("others", rest))
     return Figure(

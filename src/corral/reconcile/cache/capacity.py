@@ -23,7 +23,9 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 def suspicion_of(node: Node, now: float) -> int:
     """Return how often the node recently caused the end of an attempt, and whether a
     fault makes other nodes preferable."""
-    blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
+    blamed = sum(
+        now - failure_time < SUSPECTED_SECONDS for failure_time in node.failed_at
+    )
     return blamed + (node.suspect or node.restriction != Restriction.OPEN)
 
 
@@ -49,8 +51,10 @@ class CapacityCache:
             node_rooms_by_node = {
                 id: self._build_room(draft, id, seats) for id in dirty
             }
-            come = [room for room in node_rooms_by_node.values() if room is not None]
-            self._floor = self._floor.changed(come, node_rooms_by_node.keys())
+            added_rooms = [
+                room for room in node_rooms_by_node.values() if room is not None
+            ]
+            self._floor = self._floor.changed(added_rooms, node_rooms_by_node.keys())
         return self._floor
 
     def _see_nodes(self, draft: Draft) -> set[NodeId]:
@@ -61,14 +65,14 @@ class CapacityCache:
         if len(nodes_by_node) + sum(
             node.id not in nodes_by_node for node in rows
         ) > len(nodes):
-            gone = (
+            removed_ids = (
                 nodes_by_node.keys() - nodes.keys()
             )  # they were to join, and that was not committed
             self._nodes = nodes_by_node = {
-                id: node for id, node in nodes_by_node.items() if id not in gone
+                id: node for id, node in nodes_by_node.items() if id not in removed_ids
             }
-            self._blamed -= gone
-            dirty |= gone
+            self._blamed -= removed_ids
+            dirty |= removed_ids
         self._heard = heard
         for node in rows:
             nodes_by_node[node.id] = node
@@ -77,9 +81,9 @@ class CapacityCache:
         return dirty
 
     def _see_coming(self, draft: Draft) -> set[NodeId]:
-        before, self._coming = self._coming, _coming_to(draft)
-        nodes = before.keys() | self._coming.keys()
-        return {id for id in nodes if before.get(id) != self._coming.get(id)}
+        previous_arrivals, self._coming = self._coming, _coming_to(draft)
+        nodes = previous_arrivals.keys() | self._coming.keys()
+        return {id for id in nodes if previous_arrivals.get(id) != self._coming.get(id)}
 
     def _is_trusted_anew(self, draft: Draft, id: NodeId) -> bool:
         room = self._floor.by_id.get(id)

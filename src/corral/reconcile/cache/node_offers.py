@@ -28,11 +28,13 @@ class Offers:
 
     def of(self, draft: Draft) -> NodeOffers:
         nodes, nodes_by_node = draft.all_nodes(), self._nodes
-        new = [node for id, node in nodes.items() if nodes_by_node.get(id) is not node]
+        changed_nodes = [
+            node for id, node in nodes.items() if nodes_by_node.get(id) is not node
+        ]
         is_same = len(nodes) == len(nodes_by_node) and all(
-            _has_same_offer(nodes_by_node.get(n.id), n) for n in new
+            _has_same_offer(nodes_by_node.get(n.id), n) for n in changed_nodes
         )
-        nodes_by_node.update((node.id, node) for node in new)
+        nodes_by_node.update((node.id, node) for node in changed_nodes)
         if self._offered is None or not is_same:
             self._nodes = dict(nodes)
             living = [node for node in nodes.values() if node.liveness != Liveness.DEAD]

@@ -40,9 +40,14 @@ class Memo:
         """Update the cache to the draft."""
         try:
             self.fleet = self._offers.of(draft).fleet
-            allocations, come = self._seats.see(draft)
-            self._holdings.see(draft, self._seats, allocations, come, self.fleet)
-            nodes = {allocation.seat.node for allocation in (*allocations, *come)}
+            allocations, added_allocations = self._seats.see(draft)
+            self._holdings.see(
+                draft, self._seats, allocations, added_allocations, self.fleet
+            )
+            nodes = {
+                allocation.seat.node
+                for allocation in (*allocations, *added_allocations)
+            }
             self.floor = self._rooms.of(draft, self._seats, nodes)
         except BaseException:  # the parts are in step with one another no more
             self._reset_caches()

@@ -36,26 +36,33 @@ class Seats:
             for key, allocation in known_rows.items()
             if rows.get(key) is not allocation
         ]
-        come = [
+        added_allocations = [
             allocation
             for key, allocation in rows.items()
             if known_rows.get(key) is not allocation
         ]
-        come = [
-            allocation for allocation in come if allocation.state != SeatState.RELEASED
+        added_allocations = [
+            allocation
+            for allocation in added_allocations
+            if allocation.state != SeatState.RELEASED
         ]
         for allocation in allocations:
             self._remove_allocation(allocation)
-        for allocation in come:
+        for allocation in added_allocations:
             self._add_allocation(allocation)
-        over = {
+        missing_jobs = {
             id for id in self._of if id not in draft.world.jobs and id not in draft.jobs
         }
-        new = {allocation.key for allocation in come}
-        turned = {key for id in over ^ self._over for key in self._of.get(id, ())} - new
-        self._over = over
-        same = [known_rows[key] for key in turned]
-        return [*allocations, *same], [*come, *same]
+        added_keys = {allocation.key for allocation in added_allocations}
+        turned = {
+            key for id in missing_jobs ^ self._over for key in self._of.get(id, ())
+        } - added_keys
+        self._over = missing_jobs
+        turned_allocations = [known_rows[key] for key in turned]
+        return [*allocations, *turned_allocations], [
+            *added_allocations,
+            *turned_allocations,
+        ]
 
     def _add_allocation(self, one: Allocation) -> None:
         self._rows[one.key] = self._on[one.seat.node][one.key] = one

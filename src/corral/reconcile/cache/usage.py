@@ -52,15 +52,15 @@ class UsageCache:
             self.__init__()  # type: ignore[misc]
             self._fleet, left, come = fleet, (), seats.all()
         for allocation in left:
-            gone = self.held.pop(allocation.key, None)
-            if gone is not None:
-                self._count(gone, -1)
+            removed_charge = self.held.pop(allocation.key, None)
+            if removed_charge is not None:
+                self._count(removed_charge, -1)
         types = types_of(draft)
         for allocation in come:
-            new = held_by(draft, allocation, types)
-            if new is not None:
-                self.held[allocation.key] = new
-                self._count(new, 1)
+            added_charge = held_by(draft, allocation, types)
+            if added_charge is not None:
+                self.held[allocation.key] = added_charge
+                self._count(added_charge, 1)
 
     def _count(self, one: ChargedAllocation, sign: int) -> None:
         holding = one.holding
@@ -89,7 +89,7 @@ class UsageCache:
             or basis != self._basis
         ):
             self._tree, self._basis = draft.tree, basis
-            capacity, kinds, stripped, others = basis
+            capacity, kinds, stripped, unknown_queues = basis
             self._standing = Standing(
                 draft.tree,
                 capacity=capacity,
@@ -99,7 +99,7 @@ class UsageCache:
                     for charged_allocation in self.held.values()
                 ],
                 stripped=stripped,
-                others=others,
+                others=unknown_queues,
             )
         return self._standing.with_past(past, owing_now(draft))
 
@@ -111,6 +111,15 @@ class UsageCache:
         past: Mapping[Leaf, ResourceAmounts],
     ) -> Basis:
         kinds = {*offered.kinds, *(+self._kinds)}
-        named = {*queues_named(draft), *(+self._queues), *(queue for queue, _ in past)}
-        others = frozenset(named - draft.tree.by_name.keys())
-        return offered.capacity, frozenset(kinds), stripped_of(draft, over), others
+        queue_names = {
+            *queues_named(draft),
+            *(+self._queues),
+            *(queue for queue, _ in past),
+        }
+        unknown_queues = frozenset(queue_names - draft.tree.by_name.keys())
+        return (
+            offered.capacity,
+            frozenset(kinds),
+            stripped_of(draft, over),
+            unknown_queues,
+        )

@@ -33,7 +33,7 @@ class OfNodes:
 
     @classmethod
     def of(cls, inventories: Mapping[NodeId, Inventory]) -> "OfNodes":
-        shared = frozenset(
+        shared_paths = frozenset(
             path for inventory in inventories.values() for path, _ in inventory.shared
         )
         refusing = [
@@ -41,7 +41,7 @@ class OfNodes:
             for id, inventory in inventories.items()
             if inventory.refused_users
         ]
-        return cls(shared, _refused_owners(refusing))
+        return cls(shared_paths, _refused_owners(refusing))
 
 
 def _refused_owners(
@@ -50,9 +50,9 @@ def _refused_owners(
     nodes: dict[str, list[NodeId]] = {}
     reasons: dict[str, str] = {}
     for id, users in refusing:
-        for user, why in users:
+        for user, refusal_reason in users:
             nodes.setdefault(user, []).append(id)
-            reasons.setdefault(user, f"node {id}: {why}")
+            reasons.setdefault(user, f"node {id}: {refusal_reason}")
     return {
         user: off_refusing_nodes(ids, user, reasons[user])
         for user, ids in nodes.items()
@@ -89,9 +89,11 @@ class Queued:
         for id in self._jobs.keys() - queued.keys():
             self._remove_job(id)
         job_of = self._jobs.get
-        new = [job for id, job in queued.items() if job_of(id) is not job]
-        self._learn_arrivals(new if self._newest >= 0 else list(draft.all_jobs()))
-        for job in [*new, *(queued[id] for id in self._have_saves)]:
+        changed_jobs = [job for id, job in queued.items() if job_of(id) is not job]
+        self._learn_arrivals(
+            changed_jobs if self._newest >= 0 else list(draft.all_jobs())
+        )
+        for job in [*changed_jobs, *(queued[id] for id in self._have_saves)]:
             self._update_job(job, make(job))
         return self._groups
 
@@ -111,9 +113,9 @@ class Queued:
 
     def _learn_arrivals(self, jobs: Sequence[Job]) -> None:
         """Learn from jobs that were submitted since the last pass, in order."""
-        came = [job for job in jobs if job.submitted > self._newest]
+        arrived_jobs = [job for job in jobs if job.submitted > self._newest]
         for job in sorted(
-            came, key=lambda job: (job.submitted, job.spec.array_index or 0)
+            arrived_jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)
         ):
             self.shares.arrive(job.spec.shapes[0])
             self._newest = job.submitted

@@ -167,12 +167,12 @@ def see_reservations(draft: Draft) -> None:
         victims = tuple(_update_victim(draft, victim) for victim in reservation.victims)
         for victim in victims:
             _keep_for_moved(draft, reservation, victim)
-        ended = _why_ended(draft, reservation)
-        if ended or victims != reservation.victims:
+        end_reason = _why_ended(draft, reservation)
+        if end_reason or victims != reservation.victims:
             draft.reservations[reservation.job] = replace(
-                reservation, victims=victims, ended=ended
+                reservation, victims=victims, ended=end_reason
             )
-        if ended:
+        if end_reason:
             _tell_spared(draft, draft.reservations[reservation.job])
 
 
@@ -196,8 +196,10 @@ def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
 
 def _update_victim(draft: Draft, victim: Victim) -> Victim:
     job = draft.job(victim.job)
-    here = job is not None and job.attempt == victim.attempt
-    if victim.gone_at is not None or (here and job and job.state.is_on_nodes):
+    is_same_attempt = job is not None and job.attempt == victim.attempt
+    if victim.gone_at is not None or (
+        is_same_attempt and job and job.state.is_on_nodes
+    ):
         return victim
     receipt = next(
         (
@@ -256,10 +258,10 @@ def take_in(draft: Draft, decision: Decision) -> None:
         _end_placed(draft, placed)
     for job in decision.dropped:
         _end_reservation(draft, job)
-    before = _told_before(draft) if decision.reserved else {}
+    told_victims = _told_before(draft) if decision.reserved else {}
     for reserved in decision.reserved:
         _record_reservation(
-            draft, reserved, decision.preempted, before.get(reserved.job, [])
+            draft, reserved, decision.preempted, told_victims.get(reserved.job, [])
         )
     for reservation in list(standing_reservations(draft)):
         _tell_due(draft, reservation)
@@ -341,9 +343,11 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
     """Return the jobs that stop for a job, or have just left, since other seats were
     kept for it before."""
     victims_by_job: dict[JobId, list[Victim]] = {}
-    gone = {receipt.job for receipt in draft.receipts if receipt.kind.is_preemption}
+    preempted_jobs = {
+        receipt.job for receipt in draft.receipts if receipt.kind.is_preemption
+    }
     for job in draft.all_jobs():
-        leaves = job.state == JobState.STOPPING or job.id in gone
+        leaves = job.state == JobState.STOPPING or job.id in preempted_jobs
         attempt = draft.attempt(job.id) if leaves else None
         if attempt is not None and attempt.gave_way_to is not None:
             victim = Victim(
@@ -380,30 +384,37 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
 
 def _end_reservation(draft: Draft, id: JobId) -> None:
     reservation = draft.reservations.get(id) or draft.world.reservations[id]
-    ended = replace(reservation, ended="what was kept is there no more")
-    draft.reservations[id] = ended
-    _tell_spared(draft, ended)
+    ended_reservation = replace(reservation, ended="what was kept is there no more")
+    draft.reservations[id] = ended_reservation
+    _tell_spared(draft, ended_reservation)
 
 
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
     """Tell all of them together to stop, once none is within its minimum run time any more."""
-    by = draft.job(reservation.job)
+    reserving_job = draft.job(reservation.job)
     untold = [victim for victim in reservation.victims if is_untold(draft, victim)]
-    if by is None or any(left_seconds(draft, victim) > 0 for victim in untold):
+    if reserving_job is None or any(
+        left_seconds(draft, victim) > 0 for victim in untold
+    ):
         return
     for victim in untold:
         job, attempt = draft.job(victim.job), draft.attempt(victim.job)
         assert job is not None
         assert attempt is not None
         is_moved = victim.why == PreemptWhy.ROOM
-        reason = f"preempted for {name_of(draft, by.id)} {right_text(draft, by, job, victim.why)}"
+        reason = (
+            f"preempted for {name_of(draft, reserving_job.id)} "
+            f"{right_text(draft, reserving_job, job, victim.why)}"
+        )
         if is_moved:
-            reason = moved_text(draft, by, victim)
+            reason = moved_text(draft, reserving_job, victim)
         moved = draft.move(
             job, JobEvent.PREEMPTED, reason=reason, code=ReasonCode.PREEMPTED
         )
         draft.put(replace(moved, why=StopWhy.PREEMPT))
-        draft.put_attempt(replace(attempt, gave_way_to=by.id, relocated=is_moved))
+        draft.put_attempt(
+            replace(attempt, gave_way_to=reserving_job.id, relocated=is_moved)
+        )
 
 
 # -- receipts ------------------------------------------------------------------------------
@@ -417,17 +428,17 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
     job = draft.job(placed.job)
     if reservation is None or reservation.ended or job is None:
         return
-    ended = replace(reservation, ended="placed")
-    draft.reservations[placed.job] = ended
-    _tell_spared(draft, replace(ended, ended="it has started elsewhere"))
-    taken = [
+    ended_reservation = replace(reservation, ended="placed")
+    draft.reservations[placed.job] = ended_reservation
+    _tell_spared(draft, replace(ended_reservation, ended="it has started elsewhere"))
+    taken_victims = [
         victim
         for victim in reservation.victims
         if not is_untold(draft, victim) and victim.was_stopped
     ]
-    if not taken:
+    if not taken_victims:
         return
-    accounts = tuple(account_of(draft, victim) for victim in taken)
+    accounts = tuple(account_of(draft, victim) for victim in taken_victims)
     needed_millis = reservation.shape.gpu_millis
     receipt = Receipt(
         job=job.id,
@@ -436,16 +447,16 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
         cause=Cause.NONE,
         culprit="",
         evidence=taken_text(accounts, needed_millis),
-        steps_lost=sum(victim.steps_lost or 0 for victim in taken),
-        gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in taken),
+        steps_lost=sum(victim.steps_lost or 0 for victim in taken_victims),
+        gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in taken_victims),
         seen_at=draft.now.wall,
-        others=tuple(victim.job for victim in taken),
+        others=tuple(victim.job for victim in taken_victims),
         taken=accounts,
         needed_gpu_millis=needed_millis,
     )
     draft.receipts.append(receipt)
     attempt = draft.attempt(job.id)
-    if attempt is not None and any(victim.gone_at is None for victim in taken):
+    if attempt is not None and any(victim.gone_at is None for victim in taken_victims):
         draft.put_attempt(replace(attempt, open_receipt=receipt))
     text = f"{job.spec.name}: {receipt.text}"
     draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=job.attempt)
@@ -453,7 +464,7 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
-    over = {}
+    reasons_by_job = {}
     for standing_reservation in standing_reservations(draft):
         if (
             standing_reservation.job in reasons
@@ -464,7 +475,7 @@ def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
                 for victim in standing_reservation.victims[:1]
             )
             text = kept_text(draft, standing_reservation)
-            over[standing_reservation.job] = Reason(
+            reasons_by_job[standing_reservation.job] = Reason(
                 code=ReasonCode.PREEMPTING, sentence=text, suggestions=see
             )
-    return reasons.instead(over) if over else reasons
+    return reasons.instead(reasons_by_job) if reasons_by_job else reasons

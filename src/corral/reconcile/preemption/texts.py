@@ -45,11 +45,13 @@ def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
     job, attempt = draft.job(id), draft.attempt(id)
     if job is None or attempt is None:
         return str(id)
-    had = duration_text(job.served_seconds + attempt_seconds(attempt, draft.now.wall))
+    served_text = duration_text(
+        job.served_seconds + attempt_seconds(attempt, draft.now.wall)
+    )
     because = {
         PreemptWhy.RECLAIM: "its queue owes" if _is_owed(draft, job) else "borrowing",
         PreemptWhy.PRIORITY: f"priority {job.spec.priority}",
-        PreemptWhy.SERVICE: f"{had} of service",
+        PreemptWhy.SERVICE: f"{served_text} of service",
         PreemptWhy.PREEMPTIBLE: "preemptible",
         PreemptWhy.ROOM: "to be moved",
     }[why]
@@ -66,10 +68,12 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
         reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
         return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
     if why == PreemptWhy.PRIORITY:
-        own_priority, other = by.spec.priority, job.spec.priority
-        return f"{of}, which has priority {own_priority}, above its own {other}"
+        own_priority, victim_priority = by.spec.priority, job.spec.priority
+        return (
+            f"{of}, which has priority {own_priority}, above its own {victim_priority}"
+        )
     if why == PreemptWhy.SERVICE:
-        more = "has waited for as long as that costs"
+        justification = "has waited for as long as that costs"
         if by.spec.queue != job.spec.queue:
             owed = _is_owed(draft, job)
             why_its = (
@@ -77,8 +81,8 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
                 if owed
                 else "had borrowed the place"
             )
-            more += f"; queue {job.spec.queue} {why_its}"
-        return f"{of}, which {_service_text(draft, by, job)} and {more}"
+            justification += f"; queue {job.spec.queue} {why_its}"
+        return f"{of}, which {_service_text(draft, by, job)} and {justification}"
     if why == PreemptWhy.ROOM:
         return f"{of}, which fits nowhere else"
     return f"{of}, since it is preemptible"
@@ -97,10 +101,14 @@ def _is_owed(draft: Draft, job: Job) -> bool:
 def _service_text(draft: Draft, by: Job, job: Job) -> str:
     """For example: has had less service (3 min against 2 h)."""
     attempt = draft.attempt(job.id)
-    had = job.served_seconds
-    had += attempt_seconds(attempt, draft.now.wall) if attempt is not None else 0.0
-    amounts = f"{duration_text(by.served_seconds)} against {duration_text(had)}"
-    if by.served_seconds < had:
+    served_seconds = job.served_seconds
+    served_seconds += (
+        attempt_seconds(attempt, draft.now.wall) if attempt is not None else 0.0
+    )
+    amounts = (
+        f"{duration_text(by.served_seconds)} against {duration_text(served_seconds)}"
+    )
+    if by.served_seconds < served_seconds:
         return f"has had less service ({amounts})"
     return f"ends sooner by what ended jobs like it had (service: {amounts})"
 
@@ -131,8 +139,10 @@ def kept_text(draft: Draft, one: Reservation) -> str:
     names = ", ".join(name_of(draft, victim.job) for victim in victims)
     if all(victim.why == PreemptWhy.ROOM for victim in victims):
         verb = "saves and is" if len(victims) == 1 else "save and are"
-        where = where_text([seat for victim in victims for seat in victim.to])
-        return f"{reservation_text}; {names} {verb} moved to {where} to make room"
+        destination_text = where_text(
+            [seat for victim in victims for seat in victim.to]
+        )
+        return f"{reservation_text}; {names} {verb} moved to {destination_text} to make room"
     seconds = max(
         left_seconds(draft, victim) if is_untold(draft, victim) else 0.0
         for victim in victims
@@ -148,11 +158,11 @@ def to_come(draft: Draft, one: Reserved) -> Reason:
     """Return why it would wait for these seats, before any job is stopped."""
     millis = sum(seat.gpu_millis for seat in one.seats)
     verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
-    who = (
+    victims_text = (
         ", ".join(name_of(draft, victim) for victim in one.victims)
         or "what is stopping there"
     )
-    sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {who}"
+    sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {victims_text}"
     return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
 

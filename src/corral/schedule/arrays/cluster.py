@@ -143,23 +143,28 @@ def _number_domains(rows: Sequence[NodeColumns]) -> list[int]:
     level, whatever its number is."""
     keys: list[list[tuple[object, ...]]] = [
         [
-            (row.pod, row.rack, at if row.nvlink is None else (row.nvlink,))
-            for at, row in enumerate(rows)
+            (row.pod, row.rack, row_index if row.nvlink is None else (row.nvlink,))
+            for row_index, row in enumerate(rows)
         ],
         [(row.pod, row.rack) for row in rows],
         [(row.pod,) for row in rows],
     ]
     numbers = [
-        {key: at for at, key in enumerate(dict.fromkeys(level))} for level in keys
+        {key: domain_number for domain_number, key in enumerate(dict.fromkeys(level))}
+        for level in keys
     ]
-    return [numbers[at][key] for at, level in enumerate(keys) for key in level]
+    return [
+        numbers[level_index][key]
+        for level_index, level in enumerate(keys)
+        for key in level
+    ]
 
 
 def _int_column(values: Sequence[int]) -> Any:
-    made = column(len(values), "int")
-    for at, value in enumerate(values):
-        made[at] = value
-    return made
+    int_array = column(len(values), "int")
+    for row_index, value in enumerate(values):
+        int_array[row_index] = value
+    return int_array
 
 
 @compiled
@@ -173,10 +178,10 @@ def bucket_of(cluster: ClusterArrays, node: int) -> int:
     if not cluster.gpus[node]:
         return 0
     largest = 0
-    for at in range(
+    for gpu_index in range(
         node * cluster.max_gpus, node * cluster.max_gpus + cluster.gpus[node]
     ):
-        largest = max(largest, cluster.free_gpu[at])
+        largest = max(largest, cluster.free_gpu[gpu_index])
     return step_of(largest)
 
 
@@ -189,23 +194,23 @@ def step_of(millis: int) -> int:
 def refile(cluster: ClusterArrays, node: int) -> None:
     """Put a node into the bucket that it now belongs to. Call it after a change of
     `usable`."""
-    old, new = cluster.bucket[node], bucket_of(cluster, node)
-    if old == new:
+    old_bucket, new_bucket = cluster.bucket[node], bucket_of(cluster, node)
+    if old_bucket == new_bucket:
         return
-    cluster.bucket[node] = new
-    _update_bucket(cluster, old, node, -1)
-    _update_bucket(cluster, new, node, 1)
+    cluster.bucket[node] = new_bucket
+    _update_bucket(cluster, old_bucket, node, -1)
+    _update_bucket(cluster, new_bucket, node, 1)
     rack = cluster.domain[RACK * cluster.nodes + node]
     idle = STEPS + cluster.gpus[node]
-    cluster.rack_whole[rack] += (new == idle) * 1 - (old == idle) * 1
+    cluster.rack_whole[rack] += (new_bucket == idle) * 1 - (old_bucket == idle) * 1
 
 
 @compiled
 def prefer(cluster: ClusterArrays, group: int, node: int, likes: bool) -> None:
     """The class would rather have this node (it has the job's data), or no longer."""
-    at = group * cluster.nodes + node
-    cluster.likes[group] += likes * 1 - cluster.preferred[at] * 1
-    cluster.preferred[at] = likes
+    preference_index = group * cluster.nodes + node
+    cluster.likes[group] += likes * 1 - cluster.preferred[preference_index] * 1
+    cluster.preferred[preference_index] = likes
 
 
 @compiled
@@ -294,10 +299,12 @@ def _change_free_gpus(
     start = node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         if mask >> index & 1:
-            old = cluster.free_gpu[start + index]
-            cluster.free_gpu[start + index] = old + millis
+            old_millis = cluster.free_gpu[start + index]
+            cluster.free_gpu[start + index] = old_millis + millis
             cluster.free_millis[node] += millis
-            cluster.free_whole[node] += (old + millis == WHOLE) * 1 - (old == WHOLE) * 1
+            cluster.free_whole[node] += (old_millis + millis == WHOLE) * 1 - (
+                old_millis == WHOLE
+            ) * 1
 
 
 @compiled
@@ -310,5 +317,5 @@ def share_millis(asked: int, slices: int) -> int:
     """
     if slices <= 1:
         return 0
-    wanted = (asked * slices + WHOLE - 1 - slices // 2) // WHOLE
-    return max(1, wanted) * WHOLE // slices
+    slice_count = (asked * slices + WHOLE - 1 - slices // 2) // WHOLE
+    return max(1, slice_count) * WHOLE // slices

@@ -32,8 +32,8 @@ def compiled(function: F) -> F:
     if not IS_COMPILED:
         return function
     njit: Any = import_module("numba").njit
-    made = njit(cache=True, _nrt=False)(function)
-    cache_file = made._cache._cache_file
+    compiled_function = njit(cache=True, _nrt=False)(function)
+    cache_file = compiled_function._cache._cache_file
     own_package = function.__module__.rpartition(".")[0]
     cache_file._source_stamp = (
         cache_file._source_stamp,
@@ -41,7 +41,7 @@ def compiled(function: F) -> F:
         _text_of(__package__ or ""),
     )
     cache_file._load_index = partial(_read_cache_index, cache_file._load_index)
-    return cast(F, made)
+    return cast(F, compiled_function)
 
 
 def _read_cache_index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:

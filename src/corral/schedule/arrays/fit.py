@@ -66,8 +66,8 @@ def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bo
     if millis == 0:
         return False
     start, holding = node * cluster.max_gpus, 0
-    for at in range(start, start + cluster.gpus[node]):
-        holding += 1 * (cluster.free_gpu[at] >= millis)
+    for gpu_index in range(start, start + cluster.gpus[node]):
+        holding += 1 * (cluster.free_gpu[gpu_index] >= millis)
     return holding > 0
 
 
@@ -75,21 +75,21 @@ def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bo
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
     """Return the GPU where the share wastes least, then the fullest, then the first;
     -1: none holds it."""
-    best, least, start = -1, 2.0, node * cluster.max_gpus
+    best_gpu, least_waste, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
-        free = cluster.free_gpu[start + index]
-        if free >= millis:
-            waste = share_waste(demand, millis, free) + free * TIE
-            if waste < least:
-                best, least = index, waste
-    return best
+        free_millis = cluster.free_gpu[start + index]
+        if free_millis >= millis:
+            waste = share_waste(demand, millis, free_millis) + free_millis * TIE
+            if waste < least_waste:
+                best_gpu, least_waste = index, waste
+    return best_gpu
 
 
 @compiled
 def share_waste(demand: Demand, millis: int, free: int) -> float:
     """GPUs of waste that taking `millis` of a GPU's `free` ones adds."""
-    after = demand.part_waste[(free - millis) // LEVEL]
-    return float(after - demand.part_waste[free // LEVEL])
+    waste_after = demand.part_waste[(free - millis) // LEVEL]
+    return float(waste_after - demand.part_waste[free // LEVEL])
 
 
 @compiled
@@ -102,21 +102,23 @@ def cost(
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
         index = share_gpu(cluster, demand, millis, node)
-        free = cluster.free_gpu[node * cluster.max_gpus + index]
-        waste = share_waste(demand, millis, free) + (millis - ask.share) / WHOLE
-    free = cluster.free_millis[node]
+        free_millis = cluster.free_gpu[node * cluster.max_gpus + index]
+        waste = share_waste(demand, millis, free_millis) + (millis - ask.share) / WHOLE
+    free_millis = cluster.free_millis[node]
     cpu, memory = cluster.free_cpu[node], cluster.free_memory[node]
-    before = stranded(demand, free, cpu, memory)
-    after = stranded(demand, free - millis, cpu - ask.cpu, memory - ask.memory)
-    waste += (after - before) / WHOLE + cluster.suspicion[node]
+    stranded_before = stranded(demand, free_millis, cpu, memory)
+    stranded_after = stranded(
+        demand, free_millis - millis, cpu - ask.cpu, memory - ask.memory
+    )
+    waste += (stranded_after - stranded_before) / WHOLE + cluster.suspicion[node]
     if ask.alone:
-        waste += (free - millis) / WHOLE
+        waste += (free_millis - millis) / WHOLE
     if cluster.preferred[ask.group * cluster.nodes + node]:
         waste -= PREFERENCE
     if not millis:
         waste += TIE * WHOLE * cluster.gpus[node]
     rack = cluster.domain[RACK * cluster.nodes + node]
-    return float(waste + TIE * (free + cluster.rack_whole[rack]))
+    return float(waste + TIE * (free_millis + cluster.rack_whole[rack]))
 
 
 @compiled
@@ -132,9 +134,9 @@ def mask_of(
     while gpus_left > 0:
         group = _group_for(cluster, node, mask, gpus_left)
         for index in range(cluster.gpus[node]):
-            at = node * cluster.max_gpus + index
-            is_free = cluster.free_gpu[at] == WHOLE and not mask >> index & 1
-            if is_free and gpus_left > 0 and cluster.gpu_group[at] == group:
+            gpu_row = node * cluster.max_gpus + index
+            is_free = cluster.free_gpu[gpu_row] == WHOLE and not mask >> index & 1
+            if is_free and gpus_left > 0 and cluster.gpu_group[gpu_row] == group:
                 mask |= 1 << index
                 gpus_left -= 1
     return mask
@@ -143,13 +145,24 @@ def mask_of(
 @compiled
 def _group_for(cluster: ClusterArrays, node: int, mask: int, wanted: int) -> int:
     """The group with the fewest free GPUs that are enough; else that with the most."""
-    best, most, start = -1, 0, node * cluster.max_gpus
+    best_group, best_free_count, start = -1, 0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
-        group, free = cluster.gpu_group[start + index], 0
-        for other in range(cluster.gpus[node]):
-            is_free = cluster.free_gpu[start + other] == WHOLE and not mask >> other & 1
-            free += (is_free and cluster.gpu_group[start + other] == group) * 1
-        better = free < most if most >= wanted else free > most
-        if best < 0 or (better and (free >= wanted or most < wanted)):
-            best, most = group, free
-    return best
+        group, free_count = cluster.gpu_group[start + index], 0
+        for other_index in range(cluster.gpus[node]):
+            is_free = (
+                cluster.free_gpu[start + other_index] == WHOLE
+                and not mask >> other_index & 1
+            )
+            free_count += (
+                is_free and cluster.gpu_group[start + other_index] == group
+            ) * 1
+        better = (
+            free_count < best_free_count
+            if best_free_count >= wanted
+            else free_count > best_free_count
+        )
+        if best_group < 0 or (
+            better and (free_count >= wanted or best_free_count < wanted)
+        ):
+            best_group, best_free_count = group, free_count
+    return best_group

@@ -95,8 +95,8 @@ def arrive(
 
 @compiled
 def _decay_demand(demand: Demand) -> None:
-    for at in (GPUS, CPU, MEMORY, ARRIVED, LEARN_AT):
-        demand.sums[at] /= 2
+    for sum_index in (GPUS, CPU, MEMORY, ARRIVED, LEARN_AT):
+        demand.sums[sum_index] /= 2
     for level in range(LEVELS + 1):
         demand.shares[level] /= 2
 
@@ -142,24 +142,28 @@ def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
 
     A price rises while the best fill of one GPU uses less of its size than arrives.
     """
-    best = -1.0
+    best_worth = -1.0
     for turn in range(ROUNDS):
         _best_fills(demand, kinds, demand.trial)
-        most = demand.value[LEVELS]
+        best_fill_value = demand.value[LEVELS]
         worth = 0.0
         for kind in range(kinds):
-            worth += demand.weights[kind] * demand.trial[demand.sizes[kind]] / most
-        if worth > best:
-            best = worth
+            worth += (
+                demand.weights[kind]
+                * demand.trial[demand.sizes[kind]]
+                / best_fill_value
+            )
+        if worth > best_worth:
+            best_worth = worth
             for kind in range(kinds):
                 size = demand.sizes[kind]
-                demand.price[size] = demand.trial[size] / most
+                demand.price[size] = demand.trial[size] / best_fill_value
         _count_fill(demand, kinds)
         pace = 0.05 / sqrt(turn + 1.0)
         for kind in range(kinds):
             size = demand.sizes[kind]
             lack = demand.weights[kind] / mean - demand.used[kind]
-            price = demand.trial[size] / most + pace * lack * size / LEVELS
+            price = demand.trial[size] / best_fill_value + pace * lack * size / LEVELS
             demand.trial[size] = min(1.0, max(0.0, price))
 
 

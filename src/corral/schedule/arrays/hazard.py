@@ -61,12 +61,12 @@ def gittins_rank(hazard: Any, edge: Any, level: int) -> float:
     Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018
     (SOAP).
     """
-    alive, seconds, best = 1.0, 0.0, 1e30
+    alive, seconds, best_rank = 1.0, 0.0, 1e30
     for stretch in range(level, LEVELS):
         width = edge[stretch + 1] - edge[stretch]
         chance = hazard[stretch]
         seconds += alive * width * (1 - 0.5 * chance)
         alive *= 1 - chance
         if alive < 1 - 1e-9:
-            best = min(best, seconds / (1 - alive))
-    return best
+            best_rank = min(best_rank, seconds / (1 - alive))
+    return best_rank

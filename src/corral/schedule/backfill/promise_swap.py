@@ -41,10 +41,10 @@ def told_before(
     which has a promise since then and by `latest`, what the last of them had. Each
     would start later without the exchange."""
     told_promises = []
-    for other, promise in sorted(promises, key=lambda one: one[1].since):
-        is_first = promise.since < since and other.order < gang.order
+    for other_gang, promise in sorted(promises, key=lambda one: one[1].since):
+        is_first = promise.since < since and other_gang.order < gang.order
         gains = start + SAME_SECONDS < promise.start < latest + SAME_SECONDS
-        if is_first and gains and promise.seats and is_alike(other, gang, shunned):
-            told_promises.append((other, promise))
+        if is_first and gains and promise.seats and is_alike(other_gang, gang, shunned):
+            told_promises.append((other_gang, promise))
             start = promise.start
     return told_promises

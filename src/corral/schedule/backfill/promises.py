@@ -143,8 +143,9 @@ class Promising:
         ahead = self._opened.ahead
         promises = ahead.promises if ahead is not None else []
         return sum(
-            waiting.array == gang.array and waiting.job in self._told - {gang.job}
-            for waiting, _ in promises
+            waiting_gang.array == gang.array
+            and waiting_gang.job in self._told - {gang.job}
+            for waiting_gang, _ in promises
         )
 
     def idle(self) -> list[Idle]:
@@ -161,8 +162,12 @@ class Promising:
 
     def _free_millis(self, seat: Seat) -> int:
         room = self._opened.by_id.get(seat.node)
-        free = room.free_gpu_millis if room is not None else []
-        return sum(free[index] for index in seat.gpus if index < len(free))
+        free_gpu_millis = room.free_gpu_millis if room is not None else []
+        return sum(
+            free_gpu_millis[index]
+            for index in seat.gpus
+            if index < len(free_gpu_millis)
+        )
 
     def firm(self) -> Iterable[tuple[Waiting, Promise]]:
         """Return promises that no job has a right to take back."""
@@ -173,12 +178,12 @@ class Promising:
         """Return the promise for a gang without room, by the policy of its queue.
         `before`: its earlier promise."""
         queue = self._policy_queue(gang)
-        most = _MOST.get(queue.policy, 0)
-        if not most:
+        promise_limit = _MOST.get(queue.policy, 0)
+        if not promise_limit:
             return None
         if (
             before is None
-            and self._in_vain[queue.name] + self._count(queue.name) >= most
+            and self._in_vain[queue.name] + self._count(queue.name) >= promise_limit
         ):
             return None
         promise = self._earliest_promise(gang)
@@ -187,9 +192,9 @@ class Promising:
         if promise is None:
             self._in_vain[queue.name] += 1
             return None
-        since = self._next_moment() if before is None else before.since
+        promised_since = self._next_moment() if before is None else before.since
         return self._tell_in_order(
-            gang, promise, since, inf if before is None else before.start
+            gang, promise, promised_since, inf if before is None else before.start
         )
 
     def _tell_in_order(
@@ -197,9 +202,13 @@ class Promising:
     ) -> Promise:
         """Pass what was found to the equal requests that have an earlier promise, in
         order."""
-        for other, promise in self._told_before(gang, since, promised.start, latest):
-            self._look().take_back(other.job)
-            self._record_promise(other, replace(promised, job=other.job), promise.since)
+        for other_gang, promise in self._told_before(
+            gang, since, promised.start, latest
+        ):
+            self._look().take_back(other_gang.job)
+            self._record_promise(
+                other_gang, replace(promised, job=other_gang.job), promise.since
+            )
             promised = replace(promise, job=gang.job)
         self._record_promise(gang, promised, since)
         return promised
@@ -215,7 +224,7 @@ class Promising:
             if before
             else []
         )
-        first = next(
+        first_unplaced = next(
             (
                 unplaced
                 for unplaced in held
@@ -223,15 +232,15 @@ class Promising:
             ),
             None,
         )
-        if first is None or before is None:
+        if first_unplaced is None or before is None:
             return gang
-        held.remove(first)
-        other, promise = likes[0]
-        self.turn_to(other)
+        held.remove(first_unplaced)
+        other_gang, promise = likes[0]
+        self.turn_to(other_gang)
         self._tell_in_order(
             gang, replace(promise, job=gang.job), before.since, before.start
         )
-        return other
+        return other_gang
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
         """Return the reason of a gang that has found room, if another begins there."""
@@ -267,16 +276,16 @@ class Promising:
             self._record_promise(gang, before, before.since)
             return before
         own_turn = _told((gang, before))
-        others = sorted(
+        later_promises = sorted(
             (pair for pair in ahead.promises if _told(pair) > own_turn), key=_told
         )
-        for other, _ in others:
-            ahead.take_back(other.job)
+        for later_gang, _ in later_promises:
+            ahead.take_back(later_gang.job)
         next_promise = ahead.again(gang, before)
         if next_promise is not None:
             self._record_promise(gang, next_promise, before.since)
-        for other, promise in others:
-            self._tell_anew(other, promise)
+        for later_gang, promise in later_promises:
+            self._tell_anew(later_gang, promise)
         return next_promise
 
     def _tell_anew(self, gang: Waiting, before: Promise) -> None:
@@ -328,8 +337,8 @@ class Promising:
     def _as_known(self, one: SeatEnd) -> SeatEnd:
         """An end that is found a moment after a start that waits for it is that moment
         still."""
-        place = bisect_left(self._starts, one.until) - 1
-        start = self._starts[place] if place >= 0 else self._now
+        start_index = bisect_left(self._starts, one.until) - 1
+        start = self._starts[start_index] if start_index >= 0 else self._now
         is_same = self._now < start and one.until - start < SAME_SECONDS
         return replace(one, until=start) if is_same else one
 
@@ -361,8 +370,8 @@ def _told(one: tuple[Waiting, Promise]) -> float:
 def promised(promise: Promise) -> Reason:
     """Return the reason with the promise."""
     gpus = sum(seat.gpu_millis for seat in promise.seats)
-    who = ", ".join(promise.after)
-    when = f", when {who} reach their limits" if who else ""
+    blocking_jobs = ", ".join(promise.after)
+    when = f", when {blocking_jobs} reach their limits" if blocking_jobs else ""
     kept_text = "GPUs are kept for it" if gpus else "its nodes are kept for it"
     return Reason(
         code=ReasonCode.PROMISED,

@@ -49,20 +49,20 @@ class Floor:
         """The same with these rooms, in the place of those of the same nodes, and
         without others that are gone."""
         by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
-        new = {room.id: room for room in come}
-        node_rooms = [by_id.pop(node) for node in {*gone, *new} if node in by_id]
+        new_rooms = {room.id: room for room in come}
+        node_rooms = [by_id.pop(node) for node in {*gone, *new_rooms} if node in by_id]
         for room in node_rooms:
             kinds.subtract(room.kinds)
             shunned.subtract(_shunned_names(room))
-        for room in new.values():
+        for room in new_rooms.values():
             kinds.update(room.kinds)
             shunned.update(_shunned_names(room))
-        by_id.update(new)
-        if (len(node_rooms) + len(new)) * _FEW > len(by_id):
+        by_id.update(new_rooms)
+        if (len(node_rooms) + len(new_rooms)) * _FEW > len(by_id):
             return Floor(by_id, sorted(by_id.values(), key=fullness), +kinds, +shunned)
         ordered = list(self.rooms)
         for room in node_rooms:
             del ordered[bisect_left(ordered, room.fullness, key=fullness)]
-        for room in new.values():
+        for room in new_rooms.values():
             insort(ordered, room, key=fullness)
         return Floor(by_id, ordered, +kinds, +shunned)

@@ -140,10 +140,10 @@ class NodeRoom:
         `kin`: what others call the job whose seat it is; `apart_from`: what it wants to
         be apart from.
         """
-        each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
+        gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
             if index < len(self.free_gpu_millis):
-                self.free_gpu_millis[index] -= each
+                self.free_gpu_millis[index] -= gpu_share_millis
                 if seat.slices:
                     free_now = self.free_slices[index]
                     self.free_slices[index] = tuple(
@@ -173,10 +173,10 @@ class NodeRoom:
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
     ) -> None:
         """Count the seat as free again."""
-        each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
+        gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
             if index < len(self.free_gpu_millis):
-                self.free_gpu_millis[index] += each
+                self.free_gpu_millis[index] += gpu_share_millis
                 self._give_slices(index, seat.slices)
         self.free_cpu_millis += seat.cpu_millis
         self.free_memory_bytes += seat.memory_bytes
@@ -193,10 +193,10 @@ class NodeRoom:
 
     def _give_slices(self, index: int, names: Iterable[str]) -> None:
         """In their own order again."""
-        free = {*self.free_slices[index], *names}
-        every = self.node.inventory.gpus[index].slices
+        free_names = {*self.free_slices[index], *names}
+        all_slices = self.node.inventory.gpus[index].slices
         self.free_slices[index] = tuple(
-            slice_name for slice_name in every if slice_name in free
+            slice_name for slice_name in all_slices if slice_name in free_names
         )
 
     def keep(
@@ -205,12 +205,13 @@ class NodeRoom:
         """Take the part of the seat that is free now, so that no other job gets it, and
         return it.
         """
-        each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
-        free = self.free_gpu_millis
-        free_indices = [index for index in seat.gpus if index < len(free)]
+        gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
+        free_millis = self.free_gpu_millis
+        free_indices = [index for index in seat.gpus if index < len(free_millis)]
         kept_capacity = ReservedCapacity(
             gpus=tuple(
-                (index, max(0, min(each, free[index]))) for index in free_indices
+                (index, max(0, min(gpu_share_millis, free_millis[index])))
+                for index in free_indices
             ),
             slices=tuple(
                 (i, s)
@@ -253,20 +254,25 @@ class NodeRoom:
 
     def copy(self) -> NodeRoom:
         """The same room, to pretend with."""
-        other = NodeRoom.__new__(NodeRoom)
+        room_copy = NodeRoom.__new__(NodeRoom)
         for name in NodeRoom.__slots__:
-            setattr(other, name, getattr(self, name))
-        other.guests, other.shunned = Counter(self.guests), Counter(self.shunned)
-        other.shunners = Counter(self.shunners)
-        other.free_gpu_millis = self.free_gpu_millis.copy()
-        other.free_slices = list(self.free_slices)  # a GPU's is replaced, never changed
-        other.free_ports = self.free_ports.copy()
-        return other
+            setattr(room_copy, name, getattr(self, name))
+        room_copy.guests, room_copy.shunned = (
+            Counter(self.guests),
+            Counter(self.shunned),
+        )
+        room_copy.shunners = Counter(self.shunners)
+        room_copy.free_gpu_millis = self.free_gpu_millis.copy()
+        room_copy.free_slices = list(
+            self.free_slices
+        )  # a GPU's is replaced, never changed
+        room_copy.free_ports = self.free_ports.copy()
+        return room_copy
 
     def narrow(self, other: NodeRoom) -> None:
         """Only what is free of both: of the same node at two moments."""
-        free = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
-        self.free_gpu_millis = [max(0, min(two)) for two in free]
+        millis_pairs = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
+        self.free_gpu_millis = [max(0, min(two)) for two in millis_pairs]
         slices = zip(self.free_slices, other.free_slices, strict=True)
         self.free_slices = [
             tuple(slice_name for slice_name in own_slices if slice_name in other_slices)
@@ -297,11 +303,16 @@ class NodeRoom:
         self.whole = self.free_gpu_millis.count(_WHOLE)
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
-        free = self.free_gpu_millis
+        free_millis = self.free_gpu_millis
         # an overcommitted GPU counts as zero free, not as negative
-        if min(free, default=0) < 0:
-            free = [max(0, millis) for millis in free]
-        self.fullness = (self.suspicion, sum(free), self.free_cpu_millis, self.id)
+        if min(free_millis, default=0) < 0:
+            free_millis = [max(0, millis) for millis in free_millis]
+        self.fullness = (
+            self.suspicion,
+            sum(free_millis),
+            self.free_cpu_millis,
+            self.id,
+        )
 
     def _is_whole(self, index: int) -> bool:
         """A cut GPU is never given whole, free as it may be."""
@@ -312,8 +323,10 @@ class NodeRoom:
 
     def give_port(self, port: int) -> None:
         """Free again, in its own order."""
-        free = {*self.free_ports, port}
-        self.free_ports = [port for port in self.node.inventory.ports if port in free]
+        free_ports = {*self.free_ports, port}
+        self.free_ports = [
+            port for port in self.node.inventory.ports if port in free_ports
+        ]
 
     def mark_of(self, path: str) -> str | None:
         """The mark under which this node sees the path; None when it is not declared
@@ -323,16 +336,18 @@ class NodeRoom:
     def _pick_whole_gpus(self, asked: Resources) -> tuple[int, ...] | None:
         if asked.gpus > self.whole:
             return None
-        free: Iterable[int] = range(len(self.types))
+        free_indices: Iterable[int] = range(len(self.types))
         if asked.gpu_type is not None and self.kinds != {asked.gpu_type}:
-            free = (index for index in free if self.types[index] == asked.gpu_type)
-        free = filter(self._is_whole, free)
+            free_indices = (
+                index for index in free_indices if self.types[index] == asked.gpu_type
+            )
+        free_indices = filter(self._is_whole, free_indices)
         if self.last:
-            free = sorted(free, key=lambda index: index in self.last)
+            free_indices = sorted(free_indices, key=lambda index: index in self.last)
         chosen_gpus = (
-            near(list(free), self.numa, asked.gpus)
+            near(list(free_indices), self.numa, asked.gpus)
             if self.numa
-            else islice(free, asked.gpus)
+            else islice(free_indices, asked.gpus)
         )
         indices = tuple(chosen_gpus)
         return indices if len(indices) == asked.gpus else None
@@ -347,9 +362,13 @@ class NodeRoom:
         ]
 
         def cost(index: int) -> tuple[float, int, int]:
-            free = self.free_gpu_millis[index]
-            taken, _ = self._taken_by(asked.gpu_millis, index)
-            return (waste(taken, free) if waste else 0.0, free, index)
+            free_millis = self.free_gpu_millis[index]
+            taken_millis, _ = self._taken_by(asked.gpu_millis, index)
+            return (
+                waste(taken_millis, free_millis) if waste else 0.0,
+                free_millis,
+                index,
+            )
 
         return (min(fits, key=cost),) if fits else None
 
@@ -386,13 +405,15 @@ def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
     nearest: list[int] = []
     while any(groups.values()) and len(nearest) < wanted:
         missing = wanted - len(nearest)
-        enough = [node for node, some in groups.items() if len(some) >= missing]
-        best = (
+        enough = [
+            node for node, gpu_indices in groups.items() if len(gpu_indices) >= missing
+        ]
+        best_numa = (
             min(enough, key=lambda node: len(groups[node]))
             if enough
             else max(groups, key=lambda node: len(groups[node]))
         )
-        nearest += groups.pop(best)[:missing]
+        nearest += groups.pop(best_numa)[:missing]
     return sorted(nearest)
 
 

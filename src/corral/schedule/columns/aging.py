@@ -79,8 +79,8 @@ def earn(
     if policy.elder_scale_seconds <= 0:
         return
     seconds, spent = now - ageing.number[SEEN], 0.0
-    for place in range(jobs.count[AT_RUNNING]):
-        job = jobs.running[place]
+    for running_index in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[running_index]
         protected = min(now, jobs.elder_until[job]) - max(
             ageing.number[SEEN], jobs.started[job]
         )
@@ -95,8 +95,8 @@ def earn(
 @compiled
 def _oldest_waiting_job(policy: ColumnPolicy, jobs: JobColumns, now: float) -> int:
     oldest, longest = NONE, policy.elder_seconds
-    for place in range(jobs.count[AT_WAITING]):
-        job = jobs.waiting[place]
+    for waiting_index in range(jobs.count[AT_WAITING]):
+        job = jobs.waiting[waiting_index]
         wait = waited(jobs, job, now)
         if wait > longest or (wait == longest and oldest != NONE and job < oldest):
             oldest, longest = job, wait

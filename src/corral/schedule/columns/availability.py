@@ -20,11 +20,11 @@ BROUGHT_FORWARD: Final = 100
 def forget_past(promises: Promises, now: float) -> None:
     """The first step is the present one; steps alike become one."""
     steps = promises.count[STEPS]
-    first = 0
-    while first + 1 < steps and promises.at[first + 1] <= now:
-        first += 1
+    first_step = 0
+    while first_step + 1 < steps and promises.at[first_step + 1] <= now:
+        first_step += 1
     kept_count = 0
-    for step in range(first, steps):
+    for step in range(first_step, steps):
         if kept_count > 0 and promises.free[kept_count - 1] == promises.free[step]:
             continue
         promises.at[kept_count] = promises.at[step]
@@ -40,8 +40,8 @@ def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
     zero."""
     if start >= stop:
         return
-    first, last = _step_from(promises, start), _step_from(promises, stop)
-    for step in range(first, last):
+    first_step, end_step = _step_from(promises, start), _step_from(promises, stop)
+    for step in range(first_step, end_step):
         promises.free[step] += gpus
 
 
@@ -81,9 +81,9 @@ def earliest(promises: Promises, gpus: int, seconds: float) -> float:
 @compiled
 def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
     """The earliest start that breaks no other promise."""
-    at = earliest(promises, jobs.gpus[job], jobs.limit[job])
-    promises.starts_at[job] = at
-    add_free(promises, at, at + jobs.limit[job], -jobs.gpus[job])
+    start_time = earliest(promises, jobs.gpus[job], jobs.limit[job])
+    promises.starts_at[job] = start_time
+    add_free(promises, start_time, start_time + jobs.limit[job], -jobs.gpus[job])
 
 
 @compiled
@@ -103,8 +103,13 @@ def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
 @compiled
 def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> None:
     """The job keeps no GPUs for later."""
-    at = promises.starts_at[job]
-    add_free(promises, max(now, at), at + jobs.limit[job], jobs.gpus[job])
+    promised_start = promises.starts_at[job]
+    add_free(
+        promises,
+        max(now, promised_start),
+        promised_start + jobs.limit[job],
+        jobs.gpus[job],
+    )
 
 
 @compiled
@@ -114,8 +119,8 @@ def count_again(promises: Promises, jobs: JobColumns, gpus: int, now: float) -> 
     promises.at[0] = now
     promises.free[0] = gpus
     promises.count[STEPS] = 1
-    for place in range(jobs.count[AT_RUNNING]):
-        job = jobs.running[place]
+    for running_index in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[running_index]
         add_free(promises, now, jobs.ends[job], -jobs.gpus[job])
     for row in range(jobs.count[AT_WAITING]):
         job = jobs.waiting[row]

@@ -51,14 +51,14 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
     if policy.rule == CONSERVATIVE:
         _keep_promises(policy, state, is_late, now)
         return
-    first = _start_first(policy, state, now)
-    if first == NONE or state.pool.total[USED] == state.pool.gpus:
+    first_job = _start_first(policy, state, now)
+    if first_job == NONE or state.pool.total[USED] == state.pool.gpus:
         return
-    at = look_ahead(state.promises, state.jobs, state.pool, first)
-    if state.promises.starts_at[first] == NONE:
-        state.promises.starts_at[first] = at
-        tell(state.moves, PROMISED, first, at)
-    _backfill_jobs(policy, state, first, at, now)
+    start_time = look_ahead(state.promises, state.jobs, state.pool, first_job)
+    if state.promises.starts_at[first_job] == NONE:
+        state.promises.starts_at[first_job] = start_time
+        tell(state.moves, PROMISED, first_job, start_time)
+    _backfill_jobs(policy, state, first_job, start_time, now)
 
 
 @compiled
@@ -67,15 +67,15 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
     is left."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
-        first = reserved[RESERVED]
-        if first == NONE:
-            first = _head_of_line(policy, jobs)
-        parts = find(state.pool, jobs.gpus[first])
-        if parts == 0:
-            reserved[RESERVED] = first
-            return int(first)
+        first_job = reserved[RESERVED]
+        if first_job == NONE:
+            first_job = _head_of_line(policy, jobs)
+        seat_count = find(state.pool, jobs.gpus[first_job])
+        if seat_count == 0:
+            reserved[RESERVED] = first_job
+            return int(first_job)
         reserved[RESERVED] = NONE
-        _start_job(policy, state, first, parts, now)
+        _start_job(policy, state, first_job, seat_count, now)
     return NONE
 
 
@@ -83,11 +83,11 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
 def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
     """Whose turn it is: the first in the line, or the oldest where the line goes by
     length."""
-    first = jobs.waiting[0]
+    first_job = jobs.waiting[0]
     if policy.rule == EASY_SHORTEST:
-        for place in range(jobs.count[AT_WAITING]):
-            first = min(first, jobs.waiting[place])
-    return int(first)
+        for waiting_index in range(jobs.count[AT_WAITING]):
+            first_job = min(first_job, jobs.waiting[waiting_index])
+    return int(first_job)
 
 
 @compiled
@@ -95,28 +95,28 @@ def _backfill_jobs(
     policy: ColumnPolicy, state: PassState, first: int, at: float, now: float
 ) -> None:
     """Start those who end before `at`, or leave the reserved job its place then."""
-    jobs, pool, both = state.jobs, state.pool, state.promises.both
-    too_big, too_big_later, place = pool.gpus + 1, pool.gpus + 1, 0
-    while place < jobs.count[AT_WAITING] and pool.total[USED] < pool.gpus:
-        job = jobs.waiting[place]
-        place += 1
+    jobs, pool, overlap_pool = state.jobs, state.pool, state.promises.both
+    too_big, too_big_later, waiting_index = pool.gpus + 1, pool.gpus + 1, 0
+    while waiting_index < jobs.count[AT_WAITING] and pool.total[USED] < pool.gpus:
+        job = jobs.waiting[waiting_index]
+        waiting_index += 1
         if job == first or jobs.gpus[job] >= too_big:
             continue
-        gpus, parts = jobs.gpus[job], 0
+        gpus, seat_count = jobs.gpus[job], 0
         is_gone_by_then = now + jobs.limit[job] <= at
         if is_gone_by_then:
-            parts = find(pool, gpus)
-            too_big = gpus if parts == 0 else too_big
+            seat_count = find(pool, gpus)
+            too_big = gpus if seat_count == 0 else too_big
         elif gpus < too_big_later:
-            parts = find(both, gpus)
-            too_big_later = gpus if parts == 0 else too_big_later
-        if parts == 0:
+            seat_count = find(overlap_pool, gpus)
+            too_big_later = gpus if seat_count == 0 else too_big_later
+        if seat_count == 0:
             continue
         if not is_gone_by_then:
-            keep_later(state.promises, parts)
-        _start_job(policy, state, job, parts, now)
+            keep_later(state.promises, seat_count)
+        _start_job(policy, state, job, seat_count, now)
         blend(state.promises, pool)
-        place -= 1
+        waiting_index -= 1
 
 
 @compiled
@@ -157,11 +157,11 @@ def _keep_promises(
         if promises.starts_at[job] == NONE:
             promise(promises, jobs, job)
             tell(state.moves, PROMISED, job, promises.starts_at[job])
-        parts = (
+        seat_count = (
             find(state.pool, jobs.gpus[job]) if promises.starts_at[job] <= now else 0
         )
-        if parts > 0:
-            _start_job(policy, state, job, parts, now)
+        if seat_count > 0:
+            _start_job(policy, state, job, seat_count, now)
             row -= 1
         else:
             promises.next[0] = min(promises.next[0], promises.starts_at[job])

@@ -94,8 +94,10 @@ def _nodes_by_domain(
             and cluster.eligible[wanted.group * cluster.nodes + node]
         )
         if able and cluster.gpus[node] >= wanted.gpus:
-            at = wanted.level * cluster.nodes + node
-            within = int(cluster.domain[at]) if wanted.topology == REQUIRE else 0
+            domain_index = wanted.level * cluster.nodes + node
+            within = (
+                int(cluster.domain[domain_index]) if wanted.topology == REQUIRE else 0
+            )
             domains.setdefault(within, []).append(node)
     return domains.values()
 
@@ -110,16 +112,16 @@ def _cheapest_clearing(
     once."""
     able = sum(_fits_now(cluster, wanted, node) for node in nodes)
     on_node = _by_node(gangs.values(), nodes)
-    ways = []
+    clearing_options = []
     for node in nodes:
         if not _fits_now(cluster, wanted, node):
             leaving = _gangs_to_move(cluster, wanted, node, on_node[node])
             if leaving is not None:
                 cost = sum(gang.cost_gpu_seconds for gang in leaving)
-                ways.append((cost, node, [gang.job for gang in leaving]))
-    if able + len(ways) < wanted.nodes:
+                clearing_options.append((cost, node, [gang.job for gang in leaving]))
+    if able + len(clearing_options) < wanted.nodes:
         return None
-    chosen = sorted(ways)[: wanted.nodes - able]
+    chosen = sorted(clearing_options)[: wanted.nodes - able]
     jobs = tuple(sorted({job for _, _, leaving in chosen for job in leaving}))
     return _Clearing(jobs, sum(gangs[job].cost_gpu_seconds for job in jobs))
 
@@ -148,14 +150,14 @@ def _gangs_to_move(
     on_it: Sequence[MovableGangs],
 ) -> list[MovableGangs] | None:
     """Return the fewest cheap gangs that must leave a node so that a seat fits."""
-    gone: list[MovableGangs] = []
+    removed_gangs: list[MovableGangs] = []
     for gang in sorted(on_it, key=lambda one: (one.cost_gpu_seconds, one.job)):
         _toggle_gang_seats(cluster, gang, take_seats=False, only=node)
-        gone.append(gang)
+        removed_gangs.append(gang)
         if _fits_now(cluster, wanted, node):
             break
-    needed = list(gone) if _fits_now(cluster, wanted, node) else None
-    for gang in reversed(gone):
+    needed = list(removed_gangs) if _fits_now(cluster, wanted, node) else None
+    for gang in reversed(removed_gangs):
         _toggle_gang_seats(cluster, gang, take_seats=True, only=node)
     if needed is None:
         return None
@@ -170,13 +172,15 @@ def _without_the_vain(
 ) -> list[MovableGangs]:
     """Leave out, the dearest first, whoever can stay."""
     for gang in reversed(leaving[:-1]):
-        others = [other for other in leaving if other is not gang]
-        for other in others:
-            _toggle_gang_seats(cluster, other, take_seats=False, only=node)
+        other_gangs = [
+            leaving_gang for leaving_gang in leaving if leaving_gang is not gang
+        ]
+        for other_gang in other_gangs:
+            _toggle_gang_seats(cluster, other_gang, take_seats=False, only=node)
         is_enough = _fits_now(cluster, wanted, node)
-        for other in reversed(others):
-            _toggle_gang_seats(cluster, other, take_seats=True, only=node)
-        leaving = others if is_enough else leaving
+        for other_gang in reversed(other_gangs):
+            _toggle_gang_seats(cluster, other_gang, take_seats=True, only=node)
+        leaving = other_gangs if is_enough else leaving
     return leaving
 
 
@@ -209,11 +213,11 @@ def _place_relocated(
         _toggle_gang_seats(cluster, gang, take_seats=True)
     if not put or len(relocations) < len(leaving):
         return None
-    here = {gang.job: gang.seats for gang in leaving}
+    current_seats = {gang.job: gang.seats for gang in leaving}
     return tuple(
         relocation
         for relocation in relocations
-        if relocation.to != here[relocation.job]
+        if relocation.to != current_seats[relocation.job]
     )
 
 

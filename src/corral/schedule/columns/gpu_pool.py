@@ -93,27 +93,27 @@ def part_gpus(pool: Pool, gpus: int, part: int) -> int:
 def best_fit(pool: Pool, need: int) -> int:
     """The untaken node with the fewest free GPUs that are enough, the first of equals;
     or -1."""
-    best, least = NOBODY, pool.wide + 1
+    best_node, least_free = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
-        free = pool.free[node]
-        if need <= free < least and not pool.taken[node]:
-            best, least = node, free
-            if free == need:
+        free_gpus = pool.free[node]
+        if need <= free_gpus < least_free and not pool.taken[node]:
+            best_node, least_free = node, free_gpus
+            if free_gpus == need:
                 break
-    return best
+    return best_node
 
 
 @compiled
 def find(pool: Pool, gpus: int) -> int:
     """Free places of the whole gang into `out_node` and `out_gpus`; how many, 0 for no
     room."""
-    parts = parts_of(pool, gpus)
-    if parts > 1 and pool.with_free[pool.wide] < gpus // pool.wide:
+    seat_count = parts_of(pool, gpus)
+    if seat_count > 1 and pool.with_free[pool.wide] < gpus // pool.wide:
         return 0
     if gpus > pool.gpus - pool.total[USED]:
         return 0
     found_count = 0
-    while found_count < parts:
+    while found_count < seat_count:
         need = part_gpus(pool, gpus, found_count)
         node = best_fit(pool, need)
         if node == NOBODY:
@@ -122,16 +122,16 @@ def find(pool: Pool, gpus: int) -> int:
         pool.out_node[found_count] = node
         pool.out_gpus[found_count] = need
         found_count += 1
-    for part in range(found_count):
-        pool.taken[pool.out_node[part]] = False
-    return parts if found_count == parts else 0
+    for seat_index in range(found_count):
+        pool.taken[pool.out_node[seat_index]] = False
+    return seat_count if found_count == seat_count else 0
 
 
 @compiled
 def hold(pool: Pool, job: int, parts: int) -> None:
     """Give the job the places that were found."""
-    for part in range(parts):
-        node, gpus = pool.out_node[part], pool.out_gpus[part]
+    for seat_index in range(parts):
+        node, gpus = pool.out_node[seat_index], pool.out_gpus[seat_index]
         pool.total[SPARE] -= 1
         seat = pool.spare[pool.total[SPARE]]
         pool.seat_node[seat] = node
@@ -152,9 +152,9 @@ def release(pool: Pool, job: int) -> None:
         node = pool.seat_node[seat]
         start = node * pool.wide
         pool.holders[node] -= 1
-        for place in range(start, start + pool.holders[node]):
-            if pool.held[place] == seat:
-                pool.held[place] = pool.held[start + pool.holders[node]]
+        for held_index in range(start, start + pool.holders[node]):
+            if pool.held[held_index] == seat:
+                pool.held[held_index] = pool.held[start + pool.holders[node]]
                 break
         _change_free_gpus(pool, node, pool.seat_gpus[seat])
         pool.seat_job[seat] = NOBODY

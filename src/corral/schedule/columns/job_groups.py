@@ -113,10 +113,10 @@ def drop(jobs: JobColumns, job: int) -> None:
     group = jobs.group[job]
     passed = NONE
     while jobs.root[group] != job:
-        first = jobs.root[group]
-        _pop_group_head(jobs, group, first)
-        jobs.right[first] = passed  # a chain of those that were before it
-        passed = first
+        head_job = jobs.root[group]
+        _pop_group_head(jobs, group, head_job)
+        jobs.right[head_job] = passed  # a chain of those that were before it
+        passed = head_job
     _pop_group_head(jobs, group, job)
     while passed != NONE:
         following = jobs.right[passed]
@@ -124,9 +124,9 @@ def drop(jobs: JobColumns, job: int) -> None:
         jobs.root[group] = merge(jobs, jobs.root[group], passed)
         passed = following
     jobs.count[AT_WAITING] -= 1
-    last = jobs.waiting[jobs.count[AT_WAITING]]
-    jobs.waiting[jobs.place[job]] = last
-    jobs.place[last] = jobs.place[job]
+    last_job = jobs.waiting[jobs.count[AT_WAITING]]
+    jobs.waiting[jobs.place[job]] = last_job
+    jobs.place[last_job] = jobs.place[job]
 
 
 @compiled
@@ -171,9 +171,9 @@ def begin_running(jobs: JobColumns, job: int) -> None:
 def end_running(jobs: JobColumns, job: int) -> None:
     """Out of the list of running jobs."""
     jobs.count[AT_RUNNING] -= 1
-    last = jobs.running[jobs.count[AT_RUNNING]]
-    jobs.running[jobs.place[job]] = last
-    jobs.place[last] = jobs.place[job]
+    last_job = jobs.running[jobs.count[AT_RUNNING]]
+    jobs.running[jobs.place[job]] = last_job
+    jobs.place[last_job] = jobs.place[job]
 
 
 @compiled

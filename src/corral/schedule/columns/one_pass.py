@@ -114,22 +114,24 @@ def _try_start_job(
     now: float,
 ) -> bool:
     jobs, pool = state.jobs, state.pool
-    parts = find(pool, jobs.gpus[job])
-    if parts == 0 and preempts(policy):
+    seat_count = find(pool, jobs.gpus[job])
+    if seat_count == 0 and preempts(policy):
         own_key = key
         if jobs.preempted[job] > 0 and key >= 0:
             own_key += policy.restart_seconds * jobs.weight[job]
         if own_key * policy.margin < worst:
-            parts = find_victims(pool, jobs, state.victims, policy, job, own_key, now)
-            if parts > 0:
-                for at in range(state.victims.count[0]):
-                    _preempt_job(policy, state, state.victims.job[at], now)
-    if parts == 0:
+            seat_count = find_victims(
+                pool, jobs, state.victims, policy, job, own_key, now
+            )
+            if seat_count > 0:
+                for victim_index in range(state.victims.count[0]):
+                    _preempt_job(policy, state, state.victims.job[victim_index], now)
+    if seat_count == 0:
         return False
     drop(jobs, job)
     if jobs.attained[job] > 0 and counts_service(policy):
         pause(state.history, jobs.klass[job], jobs.level[job], -1)
-    begin(policy, state, job, parts, now)
+    begin(policy, state, job, seat_count, now)
     jobs.key[job] = key
     return True
 

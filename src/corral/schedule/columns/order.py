@@ -142,26 +142,26 @@ def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
     """The group whose first job goes first, of those that ask for fewer GPUs; -1: none
     is left."""
-    best, least, turn = NONE, 0.0, 0.0
+    best_group, least_key, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:
         group = jobs.active[row]
-        first = jobs.root[group]
-        if first == NONE:
+        first_job = jobs.root[group]
+        if first_job == NONE:
             jobs.count[AT_ACTIVE] -= 1
             jobs.active[row] = jobs.active[jobs.count[AT_ACTIVE]]
             jobs.is_active[group] = False
             continue
         row += 1
-        if jobs.gpus[first] < smaller_than:
+        if jobs.gpus[first_job] < smaller_than:
             key = key_of_waiting(policy, jobs, group)
-            is_sooner = key == least and (jobs.turn[first], first) < (
+            is_sooner = key == least_key and (jobs.turn[first_job], first_job) < (
                 turn,
-                jobs.root[best],
+                jobs.root[best_group],
             )
-            if best == NONE or key < least or is_sooner:
-                best, least, turn = group, key, jobs.turn[first]
-    return best
+            if best_group == NONE or key < least_key or is_sooner:
+                best_group, least_key, turn = group, key, jobs.turn[first_job]
+    return best_group
 
 
 @compiled
@@ -191,8 +191,8 @@ def rank_groups(
 def _count_live(jobs: JobColumns, history: History, now: float) -> None:
     for row in range(history.classes * LEVELS):
         history.live[row] = history.paused[row]
-    for place in range(jobs.count[AT_RUNNING]):
-        job = jobs.running[place]
+    for running_index in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[running_index]
         start = jobs.klass[job] * LEVELS
         level = level_after(history, jobs.level[job], served(jobs, job, now))
         for row in range(start, start + level):
@@ -206,8 +206,8 @@ def key_running(
     """Give each running job its key; the worst of them less what its own restart
     costs."""
     worst = KEPT
-    for place in range(jobs.count[AT_RUNNING]):
-        job = jobs.running[place]
+    for running_index in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[running_index]
         done = served(jobs, job, now)
         if counts_service(policy):
             jobs.level[job] = level_after(history, jobs.level[job], done)

@@ -57,7 +57,7 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
 @compiled
 def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
     """The node where it wastes least, the first of equals; -1: it fits nowhere."""
-    best, least, weighed, width = -1, 1e300, 0, cluster.blocks + 1
+    best_node, least_waste, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
     for bucket in range(first_bucket(ask), cluster.buckets):
         if not cluster.count[bucket * width + cluster.blocks]:
@@ -72,9 +72,9 @@ def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) 
                 if cluster.bucket[node] == bucket and fits(cluster, ask, node):
                     waste = cost(cluster, demand, ask, node)
                     weighed += 1 * (cluster.suspicion[node] == 0)
-                    if waste < least:
-                        best, least = node, waste
-    return best
+                    if waste < least_waste:
+                        best_node, least_waste = node, waste
+    return best_node
 
 
 @compiled
@@ -112,8 +112,8 @@ def _find_fitting_nodes(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int
     start = ask.group * cluster.nodes
     kept_count, clean = 0, 0
     for rank in range(3):
-        for at in range(found_count):
-            node = cluster.ordered[at]
+        for found_index in range(found_count):
+            node = cluster.ordered[found_index]
             likes = 1 - 1 * cluster.preferred[start + node]
             if (2 if cluster.suspicion[node] > 0 else likes) == rank:
                 cluster.found[kept_count] = node

@@ -60,15 +60,15 @@ def find_victims(
     restart cost. A key below zero, for the oldest job, needs no price.
     """
     gpus = jobs.gpus[job]
-    parts, victim_count = parts_of(pool, gpus), 0
+    seat_count, victim_count = parts_of(pool, gpus), 0
     victims.count[0] = 0
-    while victim_count < parts:
+    while victim_count < seat_count:
         need = part_gpus(pool, gpus, victim_count)
         node = _cheapest_node(pool, jobs, victims, policy, need, key)
         if node == NONE:
             break
-        for at in range(victims.count[2]):
-            victim = victims.best[at]
+        for victim_index in range(victims.count[2]):
+            victim = victims.best[victim_index]
             victims.chosen[victim] = True
             victims.job[victims.count[0]] = victim
             victims.count[0] += 1
@@ -76,16 +76,16 @@ def find_victims(
         pool.out_node[victim_count] = node
         pool.out_gpus[victim_count] = need
         victim_count += 1
-    for part in range(victim_count):
-        pool.taken[pool.out_node[part]] = False
+    for seat_index in range(victim_count):
+        pool.taken[pool.out_node[seat_index]] = False
     given_up = 0
-    for at in range(victims.count[0]):
-        victims.chosen[victims.job[at]] = False
-        given_up += jobs.gpus[victims.job[at]]
-    if victim_count < parts:
+    for victim_index in range(victims.count[0]):
+        victims.chosen[victims.job[victim_index]] = False
+        given_up += jobs.gpus[victims.job[victim_index]]
+    if victim_count < seat_count:
         return 0
     price = policy.price * policy.restart_seconds * given_up / gpus
-    return 0 if key >= 0 and now - jobs.queued[job] < price else parts
+    return 0 if key >= 0 and now - jobs.queued[job] < price else seat_count
 
 
 @compiled
@@ -99,33 +99,33 @@ def _cheapest_node(
 ) -> int:
     """The node where `need` GPUs cost least; its victims are in `best`, count[2] of
     them."""
-    chosen, least, most_free = NONE, NEVER, 0
+    chosen, least_cost, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):
         if pool.taken[node] or pool.size[node] < need:
             continue
         have = _will_be_free(pool, victims, node)
         if not _pick_victims(
-            pool, jobs, victims, policy, node, need - have, key, least
+            pool, jobs, victims, policy, node, need - have, key, least_cost
         ):
             continue
         cost = victims.cost[0]
-        if cost < least or (cost == least and have < most_free):
-            chosen, least, most_free = node, cost, pool.free[node]
+        if cost < least_cost or (cost == least_cost and have < most_free):
+            chosen, least_cost, most_free = node, cost, pool.free[node]
             victims.count[2] = victims.count[1]
-            for at in range(victims.count[1]):
-                victims.best[at] = victims.picked[at]
+            for victim_index in range(victims.count[1]):
+                victims.best[victim_index] = victims.picked[victim_index]
     return chosen
 
 
 @compiled
 def _will_be_free(pool: Pool, victims: VictimColumns, node: int) -> int:
     """Free GPUs of the node once the victims chosen so far are gone."""
-    free = pool.free[node]
-    for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
-        seat = pool.held[place]
+    free_gpus = pool.free[node]
+    for held_index in range(node * pool.wide, node * pool.wide + pool.holders[node]):
+        seat = pool.held[held_index]
         if victims.chosen[pool.seat_job[seat]]:
-            free += pool.seat_gpus[seat]
-    return int(free)
+            free_gpus += pool.seat_gpus[seat]
+    return int(free_gpus)
 
 
 @compiled
@@ -166,15 +166,15 @@ def _pick_victims(
 
 @compiled
 def _worst_seat(pool: Pool, jobs: JobColumns, victims: VictimColumns, node: int) -> int:
-    worst, largest, last = NONE, -1.0, NONE
-    for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
-        seat = pool.held[place]
+    worst, largest, worst_job = NONE, -1.0, NONE
+    for held_index in range(node * pool.wide, node * pool.wide + pool.holders[node]):
+        seat = pool.held[held_index]
         job = pool.seat_job[seat]
-        if victims.chosen[job] or (jobs.key[job], job) <= (largest, last):
+        if victims.chosen[job] or (jobs.key[job], job) <= (largest, worst_job):
             continue
         is_picked = False
-        for at in range(victims.count[1]):
-            is_picked = is_picked or victims.picked[at] == job
+        for victim_index in range(victims.count[1]):
+            is_picked = is_picked or victims.picked[victim_index] == job
         if not is_picked:
-            worst, largest, last = seat, jobs.key[job], job
+            worst, largest, worst_job = seat, jobs.key[job], job
     return worst

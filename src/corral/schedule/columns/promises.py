@@ -89,21 +89,24 @@ def _shadow_of(pool: Pool) -> Shadow:
 @compiled
 def join_ending(promises: Promises, jobs: JobColumns, job: int) -> None:
     """The job runs until its limit at the latest."""
-    place = promises.count[ENDING]
-    while place > 0 and jobs.ends[promises.ending[place - 1]] > jobs.ends[job]:
-        promises.ending[place] = promises.ending[place - 1]
-        place -= 1
-    promises.ending[place] = job
+    ending_index = promises.count[ENDING]
+    while (
+        ending_index > 0
+        and jobs.ends[promises.ending[ending_index - 1]] > jobs.ends[job]
+    ):
+        promises.ending[ending_index] = promises.ending[ending_index - 1]
+        ending_index -= 1
+    promises.ending[ending_index] = job
     promises.count[ENDING] += 1
 
 
 @compiled
 def leave_ending(promises: Promises, job: int) -> None:
     promises.count[ENDING] -= 1
-    place = 0
-    while promises.ending[place] != job:
-        place += 1
-    for row in range(place, promises.count[ENDING]):
+    ending_index = 0
+    while promises.ending[ending_index] != job:
+        ending_index += 1
+    for row in range(ending_index, promises.count[ENDING]):
         promises.ending[row] = promises.ending[row + 1]
 
 
@@ -112,12 +115,12 @@ def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
     """Jobs beyond their limits end a little later than now; whether there were any."""
     was_any = False
     while promises.count[ENDING] > 0 and jobs.ends[promises.ending[0]] <= now:
-        job, more = promises.ending[0], OVERTIME_SECONDS
+        job, extra_seconds = promises.ending[0], OVERTIME_SECONDS
         limit = jobs.started[job] + jobs.limit[job]
-        while limit + more <= now:
-            more *= 2
+        while limit + extra_seconds <= now:
+            extra_seconds *= 2
         leave_ending(promises, job)
-        jobs.ends[job] = limit + more
+        jobs.ends[job] = limit + extra_seconds
         join_ending(promises, jobs, job)
         was_any = True
     return was_any
@@ -129,33 +132,33 @@ def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> fl
     free."""
     later = promises.later
     _copy_pool(pool, later)
-    at = FOREVER
-    for place in range(promises.count[ENDING]):
-        ending = promises.ending[place]
+    available_at = FOREVER
+    for ending_index in range(promises.count[ENDING]):
+        ending = promises.ending[ending_index]
         seat = pool.first_seat[ending]
         while seat != NOBODY:
             shift(later, pool.seat_node[seat], pool.seat_gpus[seat])
             seat = pool.seat_next[seat]
-        follows = promises.ending[min(place + 1, promises.count[ENDING] - 1)]
+        follows = promises.ending[min(ending_index + 1, promises.count[ENDING] - 1)]
         if (
             jobs.ends[follows] > jobs.ends[ending]
-            or place + 1 == promises.count[ENDING]
+            or ending_index + 1 == promises.count[ENDING]
         ):
-            parts = find(later, jobs.gpus[job])
-            if parts > 0:
-                keep_later(promises, parts)
-                at = jobs.ends[ending]
+            seat_count = find(later, jobs.gpus[job])
+            if seat_count > 0:
+                keep_later(promises, seat_count)
+                available_at = jobs.ends[ending]
                 break
     blend(promises, pool)
-    return float(at)
+    return float(available_at)
 
 
 @compiled
 def keep_later(promises: Promises, parts: int) -> None:
     """The places that were found are not free later either."""
     later = promises.later
-    for part in range(parts):
-        shift(later, later.out_node[part], -later.out_gpus[part])
+    for seat_index in range(parts):
+        shift(later, later.out_node[seat_index], -later.out_gpus[seat_index])
 
 
 @compiled
@@ -170,48 +173,48 @@ def shift(later: Shadow, node: int, gpus: int) -> None:
 def _copy_pool(pool: Pool, other: Shadow) -> None:
     for node in range(pool.nodes):
         other.free[node] = pool.free[node]
-    for free in range(pool.wide + 1):
-        other.with_free[free] = pool.with_free[free]
+    for free_gpus in range(pool.wide + 1):
+        other.with_free[free_gpus] = pool.with_free[free_gpus]
     other.total[USED] = pool.total[USED]
 
 
 @compiled
 def blend(promises: Promises, pool: Pool) -> None:
     """Recompute `both`."""
-    later, both = promises.later, promises.both
-    for free in range(pool.wide + 1):
-        both.with_free[free] = 0
-    used = pool.gpus
+    later, overlap_pool = promises.later, promises.both
+    for free_gpus in range(pool.wide + 1):
+        overlap_pool.with_free[free_gpus] = 0
+    used_gpus = pool.gpus
     for node in range(pool.nodes):
-        free = min(pool.free[node], later.free[node])
-        both.free[node] = free
-        both.with_free[free] += 1
-        used -= free
-    both.total[USED] = used
+        free_gpus = min(pool.free[node], later.free[node])
+        overlap_pool.free[node] = free_gpus
+        overlap_pool.with_free[free_gpus] += 1
+        used_gpus -= free_gpus
+    overlap_pool.total[USED] = used_gpus
 
 
 @compiled
 def join_line(jobs: JobColumns, job: int) -> None:
     """The job waits in the one line, in the order of turns; equal turns go by row."""
-    place = jobs.count[AT_WAITING]
-    while place > 0 and (
-        jobs.turn[jobs.waiting[place - 1]],
-        jobs.waiting[place - 1],
+    line_index = jobs.count[AT_WAITING]
+    while line_index > 0 and (
+        jobs.turn[jobs.waiting[line_index - 1]],
+        jobs.waiting[line_index - 1],
     ) > (
         jobs.turn[job],
         job,
     ):
-        jobs.waiting[place] = jobs.waiting[place - 1]
-        place -= 1
-    jobs.waiting[place] = job
+        jobs.waiting[line_index] = jobs.waiting[line_index - 1]
+        line_index -= 1
+    jobs.waiting[line_index] = job
     jobs.count[AT_WAITING] += 1
 
 
 @compiled
 def leave_line(jobs: JobColumns, job: int) -> None:
     jobs.count[AT_WAITING] -= 1
-    place = 0
-    while jobs.waiting[place] != job:
-        place += 1
-    for row in range(place, jobs.count[AT_WAITING]):
+    line_index = 0
+    while jobs.waiting[line_index] != job:
+        line_index += 1
+    for row in range(line_index, jobs.count[AT_WAITING]):
         jobs.waiting[row] = jobs.waiting[row + 1]

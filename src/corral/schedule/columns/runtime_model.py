@@ -139,9 +139,9 @@ def hazard_of(history: History, klass: int, level: int) -> float:
 @compiled
 def _update_overall_hazard(history: History) -> None:
     for level in range(LEVELS):
-        ended, reached = 0.0, 0.0
+        ended_count, reached = 0.0, 0.0
         for klass in range(history.classes):
             row = klass * LEVELS + level
-            ended += history.ended[row]
+            ended_count += history.ended[row]
             reached += history.reached[row] + history.live[row]
-        history.overall[level] = _overall_hazard(ended, reached, level)
+        history.overall[level] = _overall_hazard(ended_count, reached, level)

@@ -16,18 +16,23 @@ from corral.schedule.arrays.fit import REQUIRE, SPREAD, ColumnRequest
 def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
     """Put the gang's rows into `out_node`, from the first `found` of the rows that
     fit."""
-    best_type, best_level, best_place, least = -1, ANYWHERE + 1, -1, 0
+    best_type, best_level, best_place, least_left_over = -1, ANYWHERE + 1, -1, 0
     for kind in range(
         -1 if cluster.types == 1 else 0, cluster.types if cluster.types > 1 else 0
     ):
         size = _size_of_type(cluster, found, kind)
         if size < ask.nodes:
             continue
-        level, place, left_over = _lowest_level_domain(cluster, ask, found, kind, size)
-        if level < best_level or (level == best_level and left_over < least):
-            best_type, best_level, best_place, least = kind, level, place, left_over
+        level, domain, left_over = _lowest_level_domain(cluster, ask, found, kind, size)
+        if level < best_level or (level == best_level and left_over < least_left_over):
+            best_type, best_level, best_place, least_left_over = (
+                kind,
+                level,
+                domain,
+                left_over,
+            )
     if best_level > ANYWHERE and cluster.types > 1:
-        best_level, best_place, least = _lowest_level_domain(
+        best_level, best_place, least_left_over = _lowest_level_domain(
             cluster, ask, found, -1, found
         )
     if best_level > ANYWHERE:
@@ -48,8 +53,8 @@ def _of_type(cluster: ClusterArrays, node: int, kind: int) -> bool:
 @compiled
 def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
     size = 0
-    for at in range(found):
-        size += 1 * _of_type(cluster, cluster.found[at], kind)
+    for found_index in range(found):
+        size += 1 * _of_type(cluster, cluster.found[found_index], kind)
     return size
 
 
@@ -59,13 +64,13 @@ def _lowest_level_domain(
 ) -> tuple[int, int, int]:
     """The lowest level with a domain that holds the gang, that domain, and what it
     leaves over."""
-    last = ask.level if ask.topology == REQUIRE else ANYWHERE
+    last_level = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
-        for level in range(min(ANYWHERE, last + 1)):
-            place = _tightest_domain(cluster, found, kind, level, ask.nodes)
-            if place >= 0:
-                return level, place, cluster.tally[place] - ask.nodes
-    if last < ANYWHERE or size < ask.nodes:
+        for level in range(min(ANYWHERE, last_level + 1)):
+            domain = _tightest_domain(cluster, found, kind, level, ask.nodes)
+            if domain >= 0:
+                return level, domain, cluster.tally[domain] - ask.nodes
+    if last_level < ANYWHERE or size < ask.nodes:
         return ANYWHERE + 1, -1, 0
     return ANYWHERE, -1, size - ask.nodes
 
@@ -76,19 +81,21 @@ def _tightest_domain(
 ) -> int:
     """The domain of the level with the fewest rows that are enough, the first of
     equals; or -1."""
-    for at in range(found):
-        cluster.tally[cluster.domain[level * cluster.nodes + cluster.found[at]]] = 0
-    for at in range(found):
-        node = cluster.found[at]
+    for found_index in range(found):
+        cluster.tally[
+            cluster.domain[level * cluster.nodes + cluster.found[found_index]]
+        ] = 0
+    for found_index in range(found):
+        node = cluster.found[found_index]
         if _of_type(cluster, node, kind):
             cluster.tally[cluster.domain[level * cluster.nodes + node]] += 1
-    best = -1
-    for at in range(found):
-        place = cluster.domain[level * cluster.nodes + cluster.found[at]]
-        less = best < 0 or cluster.tally[place] < cluster.tally[best]
-        if less and cluster.tally[place] >= wanted:
-            best = int(place)
-    return best
+    best_domain = -1
+    for found_index in range(found):
+        domain = cluster.domain[level * cluster.nodes + cluster.found[found_index]]
+        less = best_domain < 0 or cluster.tally[domain] < cluster.tally[best_domain]
+        if less and cluster.tally[domain] >= wanted:
+            best_domain = int(domain)
+    return best_domain
 
 
 @compiled
@@ -98,8 +105,8 @@ def _filter_nodes(
     """Drop what is not of the type or not in the domain; the number of rows kept, in
     order."""
     kept_count = 0
-    for at in range(found):
-        node = cluster.found[at]
+    for found_index in range(found):
+        node = cluster.found[found_index]
         inside = (
             level == ANYWHERE or cluster.domain[level * cluster.nodes + node] == place
         )
@@ -117,12 +124,12 @@ def _pack_gang(
     inside that."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
-        place = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
-        while place < 0:
-            place = _largest_domain(cluster, kept_count, below)
-            seats, kept_count = _take_domain(cluster, seats, kept_count, below, place)
-            place = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
-        kept_count = _filter_nodes(cluster, kept_count, -1, below, place)
+        domain = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
+        while domain < 0:
+            domain = _largest_domain(cluster, kept_count, below)
+            seats, kept_count = _take_domain(cluster, seats, kept_count, below, domain)
+            domain = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
+        kept_count = _filter_nodes(cluster, kept_count, -1, below, domain)
     for seat in range(seats, wanted):
         cluster.out_node[seat] = cluster.found[seat - seats]
 
@@ -131,12 +138,12 @@ def _pack_gang(
 def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
     """The domain with the most rows, the first of equals; `tally` is as `_tightest_domain`
     left it."""
-    best = cluster.domain[level * cluster.nodes + cluster.found[0]]
-    for at in range(kept):
-        place = cluster.domain[level * cluster.nodes + cluster.found[at]]
-        if cluster.tally[place] > cluster.tally[best]:
-            best = place
-    return int(best)
+    best_domain = cluster.domain[level * cluster.nodes + cluster.found[0]]
+    for found_index in range(kept):
+        domain = cluster.domain[level * cluster.nodes + cluster.found[found_index]]
+        if cluster.tally[domain] > cluster.tally[best_domain]:
+            best_domain = domain
+    return int(best_domain)
 
 
 @compiled
@@ -146,8 +153,8 @@ def _take_domain(
     """All rows of the domain get seats; gives the number of seats so far and of rows
     left."""
     left_over = 0
-    for at in range(kept):
-        node = cluster.found[at]
+    for found_index in range(kept):
+        node = cluster.found[found_index]
         if cluster.domain[level * cluster.nodes + node] == place:
             cluster.out_node[seats] = node
             seats += 1
@@ -160,21 +167,25 @@ def _take_domain(
 @compiled
 def _spread_over_racks(cluster: ClusterArrays, wanted: int, kept: int) -> None:
     """Each seat into the rack with the fewest of them so far, the first of equals."""
-    for at in range(kept):
-        cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]] = 0
+    for found_index in range(kept):
+        cluster.tally[
+            cluster.domain[RACK * cluster.nodes + cluster.found[found_index]]
+        ] = 0
     for seat in range(wanted):
-        best = 0
-        for at in range(1, kept - seat):
-            least = cluster.tally[
-                cluster.domain[RACK * cluster.nodes + cluster.found[best]]
+        best_index = 0
+        for found_index in range(1, kept - seat):
+            least_seats = cluster.tally[
+                cluster.domain[RACK * cluster.nodes + cluster.found[best_index]]
             ]
             if (
-                cluster.tally[cluster.domain[RACK * cluster.nodes + cluster.found[at]]]
-                < least
+                cluster.tally[
+                    cluster.domain[RACK * cluster.nodes + cluster.found[found_index]]
+                ]
+                < least_seats
             ):
-                best = at
-        node = cluster.found[best]
+                best_index = found_index
+        node = cluster.found[best_index]
         cluster.tally[cluster.domain[RACK * cluster.nodes + node]] += 1
         cluster.out_node[seat] = node
-        for at in range(best, kept - seat - 1):
-            cluster.found[at] = cluster.found[at + 1]
+        for found_index in range(best_index, kept - seat - 1):
+            cluster.found[found_index] = cluster.found[found_index + 1]

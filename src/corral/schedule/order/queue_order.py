@@ -36,9 +36,15 @@ class _Run:
     has_elder: bool = False
 
     def key(self, number: int) -> LineKey:
-        first = self.gangs[self.at]
+        first_gang = self.gangs[self.at]
         rank = ELDEST if self.has_elder and self.at == 0 else self.rank
-        return (first.preemptible, -first.priority, rank, first.order, number)
+        return (
+            first_gang.preemptible,
+            -first_gang.priority,
+            rank,
+            first_gang.order,
+            number,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -142,9 +148,9 @@ class QueueLine:
             else:
                 heappop(runs)
         for node in reversed(self._way[:-1]):
-            last, below = node.heap[0]
+            heap_key, below = node.heap[0]
             if below.runs or below.heap:
-                heapreplace(node.heap, (self._node_key(below, last[-1]), below))
+                heapreplace(node.heap, (self._node_key(below, heap_key[-1]), below))
             else:
                 heappop(node.heap)
 
@@ -159,28 +165,30 @@ class QueueLine:
                 lines[asker] = self._line_of(gangs[0], nodes)
             run = _Run(gangs, self._keys.of_waiting(gangs[0]))
             lines[asker].runs.append((run.key(number), run))
-        each = {id(node): node for node in lines.values()}.values()
-        self._find_elders(each, lent)
-        for node in each:
+        line_nodes = {id(node): node for node in lines.values()}.values()
+        self._find_elders(line_nodes, lent)
+        for node in line_nodes:
             heapify(node.runs)
 
     def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
         """Find the protected gang: of the first of each group of a line, the one that
         has waited longest, if that is long, as far as something is lent to it. The one
         with the longest wait of all comes first."""
-        old = [
+        old_runs = [
             (waited, node, run)
             for node in lines
             for waited, run in [self._oldest(node)]
             if waited >= ELDER_SECONDS
         ]
-        taken, gpus = lent() if old else 0.0, self._standing.capacity.gpus
+        lent_gpus, gpus = lent() if old_runs else 0.0, self._standing.capacity.gpus
         for waited, node, run in sorted(
-            old, key=lambda one: (-one[0], one[2].gangs[0].order)
+            old_runs, key=lambda one: (-one[0], one[2].gangs[0].order)
         ):
-            part, gang = lent_to(waited, gpus), run.gangs[0]
-            if taken <= part:
-                taken += min(part, class_of(gang).gpu_millis / MILLIS_PER_GPU)
+            gpu_allowance, gang = lent_to(waited, gpus), run.gangs[0]
+            if lent_gpus <= gpu_allowance:
+                lent_gpus += min(
+                    gpu_allowance, class_of(gang).gpu_millis / MILLIS_PER_GPU
+                )
                 self.elders.add(gang.job)
                 run.has_elder = True
                 node.runs = [(run.key(key[-1]), run) for key, run in node.runs]

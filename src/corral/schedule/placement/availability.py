@@ -105,10 +105,10 @@ class Availability:
         """These seats come free by then."""
         if one.until == inf:
             return
-        until = _latest_end(one.until, self.now)
+        end_time = _latest_end(one.until, self.now)
         self._endings.append(one)
         for seat in one.seats:
-            self._on[seat.node].append((until, one, seat))
+            self._on[seat.node].append((end_time, one, seat))
 
     def never_free(self, nodes: Iterable[NodeId]) -> None:
         """Remove the known ends on these nodes, whose capacity is already assigned to
@@ -172,18 +172,18 @@ class Availability:
 
     def least(self, node: NodeId, start: float, stop: float) -> NodeRoom:
         """Return what of the node is free during the whole interval."""
-        least = self._at(node, start)
-        for at in sorted(
+        narrowest_room = self._at(node, start)
+        for promise_start in sorted(
             {stay.promise.start for stay, _ in self._promised.get(node, ())}
         ):
-            if start < at < stop:
-                least.narrow(self._at(node, at))
-        return least
+            if start < promise_start < stop:
+                narrowest_room.narrow(self._at(node, promise_start))
+        return narrowest_room
 
     def _at(self, node: NodeId, at: float) -> NodeRoom:
         room = self._rooms[node].copy()
-        for until, seat_end, seat in self._on.get(node, ()):
-            if self.now < until <= at:
+        for end_time, seat_end, seat in self._on.get(node, ()):
+            if self.now < end_time <= at:
                 room.give(seat, kin=seat_end.kin, apart_from=seat_end.apart_from)
         for stay, seat in self._promised.get(node, ()):
             if stay.holds_at(at):
@@ -197,8 +197,12 @@ class Availability:
         if not self._standing.has_bounds:
             return True
         asked_millis = self._standing.asked_by(gang, shape, self._kinds)
-        points = {at for at in self.starts() if start < at < stop} | {start}
-        return all(self._lets_at(gang, asked_millis, at) for at in points)
+        points = {
+            start_time for start_time in self.starts() if start < start_time < stop
+        } | {start}
+        return all(
+            self._lets_at(gang, asked_millis, start_time) for start_time in points
+        )
 
     def _lets_at(
         self, gang: Waiting, asked: tuple[tuple[str, int], ...], at: float
@@ -212,22 +216,22 @@ class Availability:
     @contextmanager
     def _as_of(self, at: float) -> Iterator[None]:
         """Pretend that queues hold what they will hold then."""
-        gone = [
+        ended_seats = [
             ending
             for ending in self._endings
             if _latest_end(ending.until, self.now) <= at
         ]
-        come = [stay for stay in self._stays.values() if stay.holds_at(at)]
-        for seat_end in gone:
+        active_stays = [stay for stay in self._stays.values() if stay.holds_at(at)]
+        for seat_end in ended_seats:
             self._standing.give(seat_end.holding)
-        for stay in come:
+        for stay in active_stays:
             self._standing.take(stay.holding)
         try:
             yield
         finally:
-            for stay in come:
+            for stay in active_stays:
                 self._standing.give(stay.holding)
-            for seat_end in gone:
+            for seat_end in ended_seats:
                 self._standing.take(seat_end.holding)
 
     # -- the earliest start ----------------------------------------------------------------------
@@ -251,18 +255,18 @@ class Availability:
         so a plan that is put off by a moment stays the same plan."""
         promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
-        same = (
+        similar_promise = (
             self._earliest_promise(gang, before.shape, nodes)
             if promise is not None
             else None
         )
         if (
-            same is None
+            similar_promise is None
             or promise is None
-            or same.start >= promise.start + SAME_SECONDS
+            or similar_promise.start >= promise.start + SAME_SECONDS
         ):
             return promise
-        return same
+        return similar_promise
 
     def _earliest_promise(
         self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
@@ -271,28 +275,32 @@ class Availability:
         changes = self._changes()
         able: dict[NodeId, NodeRoom] = {}
         steps = sorted(changes)
-        seen = self.now
-        for place, at in enumerate(steps):
-            stop = _end_time(at, gang.holds_seconds)
-            some = (
-                changes[at] | self._begin_on(seen, stop)
-                if place
+        covered_until = self.now
+        for step_index, start_time in enumerate(steps):
+            stop = _end_time(start_time, gang.holds_seconds)
+            candidate_nodes = (
+                changes[start_time] | self._begin_on(covered_until, stop)
+                if step_index
                 else self._worth_a_look(shape)
             )
-            seen = stop
-            for node in some:
+            covered_until = stop
+            for node in candidate_nodes:
                 is_open = node in self._rooms and node not in self._shut
                 if is_open and (on is None or node in on):
-                    self._look(able, gang, shape, node, at, stop)
+                    self._look(able, gang, shape, node, start_time, stop)
             if len(able) < shape.nodes:
                 continue
             seats = find_seats(
                 sorted(able.values(), key=self._idle_sort_key), gang, shape
             )
-            if seats and self.lets(gang, shape, at, stop):
-                after = self._after(seats, at)
+            if seats and self.lets(gang, shape, start_time, stop):
+                blocking_jobs = self._after(seats, start_time)
                 return Promise(
-                    job=gang.job, shape=shape, seats=seats, start=at, after=after
+                    job=gang.job,
+                    shape=shape,
+                    seats=seats,
+                    start=start_time,
+                    after=blocking_jobs,
                 )
         return None
 
@@ -300,9 +308,12 @@ class Availability:
         """Nodes that may have room now; of most that are full nothing needs to be
         asked."""
         resources = shape.resources
-        least = 0 if resources.is_share else resources.gpus
+        min_whole_gpus = 0 if resources.is_share else resources.gpus
         for node, room in self._rooms.items():
-            has_room = room.whole >= least and room.free_millis >= resources.gpu_millis
+            has_room = (
+                room.whole >= min_whole_gpus
+                and room.free_millis >= resources.gpu_millis
+            )
             if has_room or node in self._on or node in self._promised:
                 yield node
 
@@ -322,9 +333,9 @@ class Availability:
             changes_at |= {
                 _latest_end(ending.until, self.now): set() for ending in self._endings
             }
-        for node, ends in self._on.items():
-            for until, _, _ in ends:
-                changes_at.setdefault(until, set()).add(node)
+        for node, seat_ends in self._on.items():
+            for end_time, _, _ in seat_ends:
+                changes_at.setdefault(end_time, set()).add(node)
         for stay in self._stays.values():
             if stay.stop != inf:
                 changes_at.setdefault(stay.stop, set()).update(
@@ -345,7 +356,7 @@ class Availability:
         if self._on.get(node) or self._promised.get(node):
             now, room = room, self.least(node, at, stop)
             room.last = frozenset(
-                i for i, free in enumerate(now.free_gpu_millis) if free
+                i for i, free_millis in enumerate(now.free_gpu_millis) if free_millis
             )
         fits = may_use(room, gang) and room.seat(
             shape.resources, exclusive=gang.place.exclusive
@@ -367,19 +378,19 @@ class Availability:
         else who gives back just then what its queue may hold."""
         later_jobs = dict[JobId, bool]()
         for own_seat in seats:
-            for until, seat_end, seat in self._on.get(own_seat.node, ()):
-                if until <= start:
+            for end_time, seat_end, seat in self._on.get(own_seat.node, ()):
+                if end_time <= start:
                     meets = bool(set(seat.gpus) & set(own_seat.gpus))
                     later_jobs[seat_end.job] = (
                         later_jobs.get(seat_end.job, False) or meets
                     )
         on_gpus = [job for job, meets in later_jobs.items() if meets]
-        then = [
+        ending_jobs = [
             ending.job
             for ending in self._endings
             if _latest_end(ending.until, self.now) == start
         ]
-        return tuple(sorted(on_gpus or later_jobs or then))
+        return tuple(sorted(on_gpus or later_jobs or ending_jobs))
 
 
 def _end_time(start: float, seconds: float | None) -> float:
@@ -389,7 +400,7 @@ def _end_time(start: float, seconds: float | None) -> float:
 def _latest_end(until: float, now: float) -> float:
     """Return when a job ends at the latest; one that should have ended ends a little
     later than now."""
-    more = 0.0
-    while until + more <= now:
-        more = max(OVERTIME_SECONDS, 2 * more)
-    return until + more
+    extra_seconds = 0.0
+    while until + extra_seconds <= now:
+        extra_seconds = max(OVERTIME_SECONDS, 2 * extra_seconds)
+    return until + extra_seconds

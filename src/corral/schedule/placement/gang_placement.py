@@ -20,10 +20,12 @@ def find_seats(
     """Seats for the whole gang in this shape, or none. `rooms` come in the order of
     best fit."""
     resources = shape.resources
-    least = 0 if resources.is_share else resources.gpus
+    min_whole_gpus = 0 if resources.is_share else resources.gpus
     if shape.nodes == 1 and gang.takes_any:
         return _first_seat(rooms, gang, shape)
-    able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
+    able = [
+        room for room in rooms if room.whole >= min_whole_gpus and may_use(room, gang)
+    ]
     if len(able) < shape.nodes:
         return ()
     # domains are counted, so each of their nodes must really have room
@@ -35,7 +37,7 @@ def find_seats(
             if room.seat(resources, exclusive=exclusive) is not None
         ]
     for group in _of_one_mark(able, gang, shape):
-        for way in in_order(
+        for candidate_rooms in in_order(
             group,
             shape.nodes,
             gang.place.topology,
@@ -43,7 +45,7 @@ def find_seats(
             likes=gang.likes,
             of_one_type=resources.gpu_millis > 0,
         ):
-            if seats := _gather_seats(way, gang, shape):
+            if seats := _gather_seats(candidate_rooms, gang, shape):
                 return seats
     return ()
 
@@ -54,9 +56,9 @@ def _first_seat(
     """The same for a gang of one node that may be any: the first that has room,
     suspected ones come last in the order of best fit."""
     resources, exclusive = shape.resources, gang.place.exclusive
-    least = 0 if resources.is_share else resources.gpus
+    min_whole_gpus = 0 if resources.is_share else resources.gpus
     for room in rooms:
-        if room.whole >= least and may_use(room, gang):
+        if room.whole >= min_whole_gpus and may_use(room, gang):
             seat = room.seat(resources, exclusive=exclusive)
             if seat is not None:
                 return (seat,)
@@ -148,19 +150,20 @@ def nearest_to_free(
         and gang.place.admits(room.labels)
     )
     if gang.place.topology.mode == Mode.REQUIRE:
-        ways: Iterable[list[NodeRoom]] = in_order(
+        candidate_groups: Iterable[list[NodeRoom]] = in_order(
             list(could), shape.nodes, gang.place.topology
         )
     else:
-        ways = [list(islice(could, shape.nodes))]
-    best: list[NodeRoom] = []
-    for way in ways:
-        chosen = way[: shape.nodes]
+        candidate_groups = [list(islice(could, shape.nodes))]
+    best_rooms: list[NodeRoom] = []
+    for candidate_rooms in candidate_groups:
+        chosen = candidate_rooms[: shape.nodes]
         if len(chosen) == shape.nodes and (
-            not best or _total_free_millis(chosen) > _total_free_millis(best)
+            not best_rooms
+            or _total_free_millis(chosen) > _total_free_millis(best_rooms)
         ):
-            best = chosen
-    return frozenset(room.id for room in best)
+            best_rooms = chosen
+    return frozenset(room.id for room in best_rooms)
 
 
 def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
@@ -169,8 +172,8 @@ def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
     by_free: dict[int, list[NodeRoom]] = defaultdict(list)
     for room in rooms:
         by_free[room.free_millis].append(room)
-    for free in sorted(by_free, reverse=True):
-        yield from sorted(by_free[free], key=lambda room: room.id)
+    for free_millis in sorted(by_free, reverse=True):
+        yield from sorted(by_free[free_millis], key=lambda room: room.id)
 
 
 def _total_free_millis(rooms: Sequence[NodeRoom]) -> int:

@@ -50,16 +50,16 @@ class Shares:
     ) -> tuple[Seat, ...]:
         """The seat of a gang of one node, or none. `rooms` come in the order of best
         fit."""
-        least = 0 if shape.resources.is_share else shape.resources.gpus
-        rooms = [room for room in rooms if room.whole >= least]
+        min_whole_gpus = 0 if shape.resources.is_share else shape.resources.gpus
+        rooms = [room for room in rooms if room.whole >= min_whole_gpus]
         able = (room for room in rooms if may_use(room, gang))
         seats = ((room, self._find_seat(room, gang, shape)) for room in able)
         fits = islice(
             ((room, seat) for room, seat in seats if seat is not None), ENOUGH
         )
         fitting_seats = [
-            (self._seat_waste(room, seat, shape), at, seat)
-            for at, (room, seat) in enumerate(fits)
+            (self._seat_waste(room, seat, shape), fit_index, seat)
+            for fit_index, (room, seat) in enumerate(fits)
         ]
         return (min(fitting_seats)[2],) if fitting_seats else ()
 
@@ -73,19 +73,19 @@ class Shares:
     def _seat_waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
         """GPUs that the seat spoils beyond those that it takes; suspected nodes come
         last."""
-        free, cpu, memory = (
+        free_millis, cpu, memory = (
             sum(room.free_gpu_millis),
             room.free_cpu_millis,
             room.free_memory_bytes,
         )
-        before = stranded(self._demand, free, cpu, memory // MIB)
-        after = stranded(
+        stranded_before = stranded(self._demand, free_millis, cpu, memory // MIB)
+        stranded_after = stranded(
             self._demand,
-            free - seat.gpu_millis,
+            free_millis - seat.gpu_millis,
             cpu - seat.cpu_millis,
             (memory - seat.memory_bytes) // MIB,
         )
-        waste = (after - before) / WHOLE + room.suspicion
+        waste = (stranded_after - stranded_before) / WHOLE + room.suspicion
         if shape.resources.is_share:
             rounded = seat.gpu_millis - shape.resources.gpu_millis
             free_of_gpu = room.free_gpu_millis[seat.gpus[0]]

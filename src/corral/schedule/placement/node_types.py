@@ -45,9 +45,9 @@ class NodeTypes:
             known_nodes.setdefault(kind, node)
             kinds[node.id] = kind
             count[kind] += 1
-        empty = {kind: NodeRoom(node) for kind, node in known_nodes.items()}
-        self._kinds = [(room, count[kind]) for kind, room in empty.items()]
-        self._empty = {node: empty[kind] for node, kind in kinds.items()}
+        empty_rooms = {kind: NodeRoom(node) for kind, node in known_nodes.items()}
+        self._kinds = [(room, count[kind]) for kind, room in empty_rooms.items()]
+        self._empty = {node: empty_rooms[kind] for node, kind in kinds.items()}
         self._holds: dict[tuple[NodeId, Resources], bool] = {}
         self._holding: dict[Resources, int] = {}
         self._together: dict[tuple[Resources, PlaceRule], int] = {}
@@ -84,7 +84,7 @@ class NodeTypes:
         ]
         if not able:
             return None
-        most = max(
+        largest_request = max(
             able,
             key=lambda one: (
                 one.gpu_type == asked_type,
@@ -93,7 +93,10 @@ class NodeTypes:
                 one.memory_bytes,
             ),
         )
-        return Shape(nodes=min(shape.nodes, self.holding(most)), resources=most)
+        return Shape(
+            nodes=min(shape.nodes, self.holding(largest_request)),
+            resources=largest_request,
+        )
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
         """Return how many nodes could give a part of the gang at once if nothing else
@@ -165,7 +168,11 @@ class NodeTypes:
     @property
     def most_parts(self) -> int:
         """Parts of the most finely cut GPU, where no GPU is whole; else 0."""
-        cuts = [parts for room, _ in self._kinds for parts in room.node.inventory.cuts]
+        cuts = [
+            slice_count
+            for room, _ in self._kinds
+            for slice_count in room.node.inventory.cuts
+        ]
         return max(cuts, default=0) if all(cuts) else 0
 
     @property

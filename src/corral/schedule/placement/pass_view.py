@@ -90,10 +90,10 @@ class PassView:
         start, count = 0, len(self.rooms)
         while start < count:  # a stretch of equal suspicion
             suspicion = self.rooms[start].suspicion
-            end = self._place_of(suspicion + 1, 0, start)
-            least = self._place_of(suspicion, gpu_millis, start)
-            node_rooms += self.rooms[least:end]
-            start = end
+            stretch_end = self._place_of(suspicion + 1, 0, start)
+            first_fit = self._place_of(suspicion, gpu_millis, start)
+            node_rooms += self.rooms[first_fit:stretch_end]
+            start = stretch_end
         return node_rooms
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
@@ -111,11 +111,11 @@ class PassView:
 
     def _remove_room(self, node: NodeId) -> bool:
         """Whether the node was open."""
-        shown = self._shown.get(node, self.by_id[node])
-        place = bisect_left(self.rooms, shown.fullness, key=fullness)
-        is_open = place < len(self.rooms) and self.rooms[place] is shown
+        shown_room = self._shown.get(node, self.by_id[node])
+        room_index = bisect_left(self.rooms, shown_room.fullness, key=fullness)
+        is_open = room_index < len(self.rooms) and self.rooms[room_index] is shown_room
         if is_open:
-            del self.rooms[place]
+            del self.rooms[room_index]
         return is_open
 
     def _insert_room(self, node: NodeId) -> None:

@@ -27,10 +27,10 @@ def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
     A rack is one of its pod and an NVLink domain one of its rack: names may come again
     elsewhere.
     """
-    at = LEVELS.index(level)
+    level_index = LEVELS.index(level)
     if level not in labels:
         return ("", id)
-    return tuple(labels.get(above, "") for above in LEVELS[at:])
+    return tuple(labels.get(above, "") for above in LEVELS[level_index:])
 
 
 def in_order(
@@ -53,16 +53,16 @@ def in_order(
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)
-    failed = {id: place for place, id in enumerate(avoid)}
+    failed = {id: failure_rank for failure_rank, id in enumerate(avoid)}
     clean = [room for room in able if not room.suspicion and room.id not in failed]
     if len(clean) < len(able):
-        others = [room for room in able if room.suspicion or room.id in failed]
-        others.sort(key=lambda room: failed.get(room.id, -1))
+        other_rooms = [room for room in able if room.suspicion or room.id in failed]
+        other_rooms.sort(key=lambda room: failed.get(room.id, -1))
         if nodes == 1:
-            yield [*clean, *others]
+            yield [*clean, *other_rooms]
             return
         yield from _by_type(clean, nodes, topology, of_one_type)
-        able = [*clean, *others]
+        able = [*clean, *other_rooms]
     yield from _by_type(able, nodes, topology, of_one_type)
 
 
@@ -77,12 +77,14 @@ def _by_type(
     )
     if len(kinds) > 1:
         groups = [[room for room in able if kind in room.kinds] for kind in kinds]
-        ways = [
-            way
+        domain_candidates = [
+            candidate
             for group in groups
-            for way in _candidate_domains(group, nodes, topology)
+            for candidate in _candidate_domains(group, nodes, topology)
         ]
-        yield from (rooms for _, _, rooms in sorted(ways, key=lambda one: one[:2]))
+        yield from (
+            rooms for _, _, rooms in sorted(domain_candidates, key=lambda one: one[:2])
+        )
     yield from (rooms for _, _, rooms in _candidate_domains(able, nodes, topology))
 
 
@@ -96,16 +98,22 @@ def _candidate_domains(
     if topology.mode == Mode.SPREAD:
         yield _ANYWHERE, len(able) - nodes, _spread_over_racks(able)
         return
-    last = LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE
-    for at, level in enumerate(LEVELS[: last + 1]):
+    widest_level = (
+        LEVELS.index(topology.within) if topology.mode == Mode.REQUIRE else _ANYWHERE
+    )
+    for level_index, level in enumerate(LEVELS[: widest_level + 1]):
         groups = [
             group
             for domain, group in _rooms_by_domain(able, level).items()
             if len(group) >= nodes and (domain[0] or topology.mode != Mode.REQUIRE)
         ]
         for group in sorted(groups, key=len):
-            yield at, len(group) - nodes, _pack_rooms(group, nodes, at)
-    if last == _ANYWHERE:
+            yield (
+                level_index,
+                len(group) - nodes,
+                _pack_rooms(group, nodes, level_index),
+            )
+    if widest_level == _ANYWHERE:
         yield _ANYWHERE, len(able) - nodes, _pack_rooms(able, nodes, _ANYWHERE)
 
 
@@ -121,20 +129,20 @@ def _rooms_by_domain(
 def _pack_rooms(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
     """Whole domains, the largest first, until the rest fits into one; then the same
     inside that."""
-    first: list[NodeRoom] = []
+    first_rooms: list[NodeRoom] = []
     node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
         groups = list(_rooms_by_domain(node_rooms, level).values())
-        while max(map(len, groups)) < nodes - len(first):
+        while max(map(len, groups)) < nodes - len(first_rooms):
             largest = max(groups, key=len)
             groups.remove(largest)
-            first += largest
-        enough = [group for group in groups if len(group) >= nodes - len(first)]
+            first_rooms += largest
+        enough = [group for group in groups if len(group) >= nodes - len(first_rooms)]
         node_rooms = min(enough, key=len)
         later = [
             room for group in groups if group is not node_rooms for room in group
         ] + later
-    return [*first, *node_rooms, *later]
+    return [*first_rooms, *node_rooms, *later]
 
 
 def _spread_over_racks(able: Sequence[NodeRoom]) -> list[NodeRoom]:

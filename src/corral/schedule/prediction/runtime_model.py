@@ -122,9 +122,13 @@ class Learned:
         """Return the smallest circle of similar jobs with an ended job; None: no job
         has ended.
         """
-        for place, circle in enumerate(_similarity_groups(user, stem, job_class)):
+        for circle_index, circle in enumerate(
+            _similarity_groups(user, stem, job_class)
+        ):
             if circle in self._mean_run_times:
-                return Nearest(*self._mean_run_times[circle], CIRCLE_WORDS[place])
+                return Nearest(
+                    *self._mean_run_times[circle], CIRCLE_WORDS[circle_index]
+                )
         return None
 
     # -- by attained service -----------------------------------------------------------------------
@@ -144,8 +148,8 @@ class Learned:
         """Return at which levels the jobs of each class have ended, the oldest
         first."""
         levels: dict[Class, list[int]] = defaultdict(list)
-        for ended in self._ended:
-            levels[ended.job_class].append(level_of(ended.seconds))
+        for ended_job in self._ended:
+            levels[ended_job.job_class].append(level_of(ended_job.seconds))
         return levels
 
     @cached_property
@@ -158,16 +162,16 @@ class Learned:
 
     @cached_property
     def _combined_hazard(self) -> list[float]:
-        ended, passed = [0.0] * LEVELS, [0.0] * LEVELS
+        ended_counts, passed = [0.0] * LEVELS, [0.0] * LEVELS
         for levels in self._ended_levels.values():
             for level in levels:
-                ended[level] += 1
+                ended_counts[level] += 1
         for levels in self._running_levels.values():
             for level in levels:
                 passed[level - 1] += level > 0
-        reached, beyond = _sums_from(ended), _sums_from(passed)
+        reached, beyond = _sums_from(ended_counts), _sums_from(passed)
         return [
-            overall_hazard(ended[level], reached[level] + beyond[level], level)
+            overall_hazard(ended_counts[level], reached[level] + beyond[level], level)
             for level in range(LEVELS)
         ]
 
@@ -178,13 +182,13 @@ class Learned:
         """(mean seconds, ended jobs) of each circle of kin."""
         means: dict[tuple[object, ...], tuple[float, int]] = {}
         for ended_job in self._ended:
-            for place, circle in enumerate(
+            for circle_index, circle in enumerate(
                 _similarity_groups(ended_job.user, ended_job.stem, ended_job.job_class)
             ):
-                mean, ended = means.get(circle, (0.0, 0))
+                mean, ended_count = means.get(circle, (0.0, 0))
                 means[circle] = (
-                    mean_after(mean, ended + 1, place, ended_job.seconds),
-                    ended + 1,
+                    mean_after(mean, ended_count + 1, circle_index, ended_job.seconds),
+                    ended_count + 1,
                 )
         return means
 
@@ -219,16 +223,20 @@ class Lessons:
 
 
 def _build_record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
-    ended, recent, passed = [0.0] * LEVELS, [0.0] * LEVELS, [0.0] * LEVELS
+    ended_counts, recent, passed = [0.0] * LEVELS, [0.0] * LEVELS, [0.0] * LEVELS
     weight, keep = 1.0, 1 - 1 / RECENT_JOBS
     for level in reversed(ends):  # the newest counts most
-        ended[level] += 1
+        ended_counts[level] += 1
         recent[level] += weight
         weight *= keep
     for level in lives:
         passed[level - 1] += level > 0
     return _Record(
-        ended, _sums_from(ended), recent, _sums_from(recent), _sums_from(passed)
+        ended_counts,
+        _sums_from(ended_counts),
+        recent,
+        _sums_from(recent),
+        _sums_from(passed),
     )
 
 
@@ -252,4 +260,4 @@ def _similarity_groups(
         (),
     )
     assert len(circles) == CIRCLES
-    return tuple((place, *circle) for place, circle in enumerate(circles))
+    return tuple((circle_index, *circle) for circle_index, circle in enumerate(circles))

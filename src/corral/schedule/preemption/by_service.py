@@ -108,8 +108,8 @@ class Buying:
     def offer(self, gang: Waiting) -> float:
         """Its key, with what it takes to get it back to where it was."""
         if gang.job not in self._offers:
-            back = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
-            self._offers[gang.job] = self.keys.of_waiting(gang) + back
+            restart_cost = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
+            self._offers[gang.job] = self.keys.of_waiting(gang) + restart_cost
         return self._offers[gang.job]
 
     def worth(self, victim: RunningGang) -> float:
@@ -117,9 +117,12 @@ class Buying:
         if victim.job not in self._worths:
             millis = victim.gpu_millis
             victim_class, weight = Class(victim.queue, millis), weight_of(millis)
-            back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
+            restart_cost = (
+                victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
+            )
             self._worths[victim.job] = (
-                self.keys.of_service(victim_class, victim.served_by(self.now)) - back
+                self.keys.of_service(victim_class, victim.served_by(self.now))
+                - restart_cost
             )
         return self._worths[victim.job]
 

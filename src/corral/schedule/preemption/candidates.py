@@ -45,14 +45,14 @@ class Roster:
         """Return the candidates of gangs that were examined already, in their order."""
         by_job = {gang.job: gang for gang in running}
         groups: dict[Alike, list[Listed]] = defaultdict(list)
-        for place, running_gang in enumerate(by_job.values()):
+        for gang_index, running_gang in enumerate(by_job.values()):
             alike = (
                 running_gang.queue,
                 running_gang.priority,
                 running_gang.can_save,
                 running_gang.preemptible,
             )
-            groups[alike].append(Listed((place, 0), running_gang.job))
+            groups[alike].append(Listed((gang_index, 0), running_gang.job))
         return cls(
             groups, [job for job, gang in by_job.items() if gang.stopping], by_job.get
         )

@@ -76,21 +76,21 @@ class PreemptionRights:
         one is beyond its own, or owes."""
         standing = self._standing
         own_path, their_path = self._path(gang.queue), self._path(queue)
-        parts = 0
+        shared_depth = 0
         while (
-            parts < min(len(own_path), len(their_path))
-            and own_path[parts] == their_path[parts]
+            shared_depth < min(len(own_path), len(their_path))
+            and own_path[shared_depth] == their_path[shared_depth]
         ):
-            parts += 1
-        if parts == len(own_path) or not any(millis for _, millis in asked):
+            shared_depth += 1
+        if shared_depth == len(own_path) or not any(millis for _, millis in asked):
             return False
-        branch = own_path[parts]
+        branch = own_path[shared_depth]
         if branch in standing.owing or not self._is_within(gang, asked, branch):
             return False
-        if parts == len(their_path):
+        if shared_depth == len(their_path):
             # It runs in a queue above the gang's, on the capacity that this one shares.
             return not standing.is_within(gang.queue, asked, their_path[-1])
-        return standing.gives_back(their_path[parts])
+        return standing.gives_back(their_path[shared_depth])
 
     def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
         if queue not in self._paths:

@@ -51,13 +51,13 @@ class Sales:
         self._buying = buying
         self._running = running
         lots: dict[tuple[QueueName, int], list[_Lot]] = defaultdict(list)
-        for at, running_gang in enumerate(running):
+        for gang_index, running_gang in enumerate(running):
             if buying.is_for_sale(running_gang):
-                lot = _Lot(-buying.worth(running_gang), at, running_gang.queue)
+                lot = _Lot(-buying.worth(running_gang), gang_index, running_gang.queue)
                 lots[self._line_key(running_gang.queue), running_gang.priority].append(
                     lot
                 )
-        self._lots = {line: sorted(some) for line, some in lots.items()}
+        self._lots = {line: sorted(line_lots) for line, line_lots in lots.items()}
         self._version: tuple[int, ...] = ()
         self._shelves: dict[Buyer, _Shelf] = {}
 

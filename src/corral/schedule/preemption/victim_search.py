@@ -111,10 +111,10 @@ class Search:
 
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
         """Return seats for the gang, with the victims; None when no solution exists."""
-        for node, some in self.by_node.items():
+        for node, node_candidates in self.by_node.items():
             freed_seats = (
                 seat
-                for candidate in some
+                for candidate in node_candidates
                 for seat in candidate.running.seats
                 if seat.node == node
             )
@@ -149,35 +149,35 @@ class Search:
         seats = self._seats(nodes)
         if not seats:
             return ()
-        for victim_candidate, why in sorted(
+        for victim_candidate, reason in sorted(
             self.chosen.values(), key=lambda two: two[0].cost, reverse=True
         ):
             self._spare(victim_candidate)
-            other = self._seats(nodes) if self._is_let() else ()
-            if other:
-                seats = other
+            other_seats = self._seats(nodes) if self._is_let() else ()
+            if other_seats:
+                seats = other_seats
             else:
-                self._take(victim_candidate, why)
+                self._take(victim_candidate, reason)
         return seats
 
     def _nodes(self, group: Sequence[NodeRoom]) -> list[NodeRoom]:
         """The cheapest nodes; who is chosen on one may make room on another, too."""
         heap: list[tuple[Cost, int]] = []
-        for place, room in enumerate(group):
+        for room_index, room in enumerate(group):
             need = self._needed_victims(room)
             if need is not None:
-                heap.append((cost_of(need), place))
+                heap.append((cost_of(need), room_index))
         if len(heap) < self.shape.nodes:
             return []
         heapify(heap)
         nodes: list[NodeRoom] = []
         while heap and len(nodes) < self.shape.nodes:
-            _, place = heappop(heap)
-            need = self._needed_victims(group[place])
+            _, room_index = heappop(heap)
+            need = self._needed_victims(group[room_index])
             if need is None:
                 # those chosen meanwhile have ended the right to take from others
                 continue
-            nodes.append(group[place])
+            nodes.append(group[room_index])
             for victim_candidate in need:
                 self._take(victim_candidate, self.right(victim_candidate))
         return nodes if len(nodes) == self.shape.nodes else []
@@ -255,8 +255,10 @@ class Search:
     def _is_enough(self, room: NodeRoom, one: VictimCandidate) -> bool:
         """Whether this one alone makes room."""
         resources = self.shape.resources
-        most = sum(len(seat.gpus) for seat in one.running.seats if seat.node == room.id)
-        if not resources.is_share and room.whole + most < resources.gpus:
+        freed_gpus = sum(
+            len(seat.gpus) for seat in one.running.seats if seat.node == room.id
+        )
+        if not resources.is_share and room.whole + freed_gpus < resources.gpus:
             return False
         pretended = room.copy()
         _free_victim_seats(pretended, one)
@@ -264,13 +266,13 @@ class Search:
 
     def _room_without_chosen(self, room: NodeRoom) -> NodeRoom:
         """The node without those chosen; the room itself, where none of them is."""
-        gone = [
+        leaving_victims = [
             candidate
             for candidate, _ in self.chosen.values()
             if any(seat.node == room.id for seat in candidate.running.seats)
         ]
-        pretended = room.copy() if gone else room
-        for victim_candidate in gone:
+        pretended = room.copy() if leaving_victims else room
+        for victim_candidate in leaving_victims:
             _free_victim_seats(pretended, victim_candidate)
         return pretended
 
@@ -282,15 +284,15 @@ class Search:
         """Stop as many more as the queue's limits need, the cheapest first."""
         everybody = {
             candidate.running.job: candidate
-            for some in self.by_node.values()
-            for candidate in some
+            for node_candidates in self.by_node.values()
+            for candidate in node_candidates
         }
         for victim_candidate in sorted(everybody.values(), key=lambda one: one.cost):
             if self._is_let():
                 return True
-            why = self.right(victim_candidate)
-            if victim_candidate.running.job not in self.chosen and why is not None:
-                self._take(victim_candidate, why)
+            reason = self.right(victim_candidate)
+            if victim_candidate.running.job not in self.chosen and reason is not None:
+                self._take(victim_candidate, reason)
         return self._is_let()
 
     def _is_let(self) -> bool:

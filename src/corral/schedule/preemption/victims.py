@@ -108,29 +108,30 @@ class Victims:
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
-        way = None
+        admission = None
         if alike not in self._failed:
-            way = (
+            admission = (
                 self._by_right(gang, shapes, ground)
                 if self._can_have_victims(gang)
                 else None
             )
-            if way is None:
+            if admission is None:
                 self._failed.add(alike)
-        way = way or self._buy_places(gang, shapes, ground)
-        if way is not None:
+        admission = admission or self._buy_places(gang, shapes, ground)
+        if admission is not None:
             self._found += 1
-            self.doom(way.reserved.victims)
-        return way
+            self.doom(admission.reserved.victims)
+        return admission
 
     def _can_have_victims(self, gang: Waiting) -> bool:
         """Whether anybody leaves, or is such that a gang of its queue and priority
         could ever have a right to stop him."""
         key, roster = (gang.queue, gang.priority), self._all().roster
         if key not in self._ever:
-            some = map(roster.first, roster.groups)
+            sample_gangs = map(roster.first, roster.groups)
             self._ever[key] = any(
-                self._rights.could_ever(gang, running_gang) for running_gang in some
+                self._rights.could_ever(gang, running_gang)
+                for running_gang in sample_gangs
             )
         return self._ever[key] or bool(self._leaving())
 
@@ -154,7 +155,7 @@ class Victims:
         like = self._search_key(gang, ground)
         if like in self._in_vain:
             return None
-        leaving, way = self._leaving(), None
+        leaving, admission = self._leaving(), None
         with self._given(leaving):
             able = self._with_a_right(gang, shapes)
             if able or leaving:
@@ -163,12 +164,12 @@ class Victims:
                         self._weigh_by_work(victim_candidate)
                         for victim_candidate in able
                     ]
-                way = self._first(
+                admission = self._first(
                     gang, shapes, able, leaving, ground, self._rights.right
                 )
-        if way is None:
+        if admission is None:
             self._in_vain.add(like)
-        return way
+        return admission
 
     def _orders_by_service(
         self, gang: Waiting, able: Sequence[VictimCandidate]
@@ -211,8 +212,8 @@ class Victims:
         if like in self._prices and not buying.has_paid(gang, *self._prices[like]):
             return None
         able = [
-            self._weigh_by_work(self._candidate(self._running[at]))
-            for at in sorted(offered.at)
+            self._weigh_by_work(self._candidate(self._running[running_index]))
+            for running_index in sorted(offered.at)
         ]
 
         def right(gang: Waiting, _: Gpus, one: RunningGang) -> PreemptWhy | None:
@@ -220,17 +221,17 @@ class Victims:
 
         leaving = self._leaving()
         with self._given(leaving):
-            way = self._first(gang, shapes, able, leaving, ground, right)
-        if way is None or not way.preempted:
+            admission = self._first(gang, shapes, able, leaving, ground, right)
+        if admission is None or not admission.preempted:
             self._in_vain.add(like)
             return None
         victims = [
             victim_candidate.running
             for victim_candidate in able
-            if victim_candidate.running.job in way.reserved.victims
+            if victim_candidate.running.job in admission.reserved.victims
         ]
-        self._prices[like] = (way.reserved.shape, price_of(victims))
-        return way if buying.has_paid(gang, *self._prices[like]) else None
+        self._prices[like] = (admission.reserved.shape, price_of(victims))
+        return admission if buying.has_paid(gang, *self._prices[like]) else None
 
     def _for_sale(self, buying: Buying) -> Sales:
         if self._sales is None:
@@ -272,10 +273,15 @@ class Victims:
                 if isinstance(running_gangs, Roster)
                 else Roster.of(running_gangs)
             )
-            some = [*map(roster.first, roster.groups), *roster.some(roster.leaving)]
-            queues = {running_gang.queue for running_gang in some}
-            over = {queue: self._standing.borrowed_millis(queue) for queue in queues}
-            self._told = _Told(roster, over)
+            sample_gangs = [
+                *map(roster.first, roster.groups),
+                *roster.some(roster.leaving),
+            ]
+            queues = {running_gang.queue for running_gang in sample_gangs}
+            borrowed_by_queue = {
+                queue: self._standing.borrowed_millis(queue) for queue in queues
+            }
+            self._told = _Told(roster, borrowed_by_queue)
         return self._told
 
     def _leaving(self) -> list[VictimCandidate]:
@@ -290,10 +296,14 @@ class Victims:
 
     def _candidate(self, one: RunningGang) -> VictimCandidate:
         if one.job not in self._candidates:
-            over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
+            borrowed_gpus = self._all().over_millis[one.queue] / MILLIS_PER_GPU
             work = one.cost_gpu_seconds
             cost = Cost(
-                int(not one.preemptible), work, one.priority, -over, -one.started
+                int(not one.preemptible),
+                work,
+                one.priority,
+                -borrowed_gpus,
+                -one.started,
             )
             self._candidates[one.job] = VictimCandidate.of(one, self._types, cost)
         return self._candidates[one.job]
@@ -321,17 +331,21 @@ class Victims:
     ) -> list[VictimCandidate]:
         """Return the gangs from which at least one of the shapes may take now, of all
         that stay."""
-        asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
-        roster, right = self._all().roster, self._rights.right
+        gpu_requests = [
+            self._standing.asked_by(gang, shape, self._kinds) for shape in shapes
+        ]
+        roster, preempt_right = self._all().roster, self._rights.right
         groups = [
             group
             for group in roster.groups
-            if any(right(gang, ask, roster.first(group)) for ask in asks)
+            if any(
+                preempt_right(gang, ask, roster.first(group)) for ask in gpu_requests
+            )
         ]
-        some = roster.in_order(groups)
+        ordered_gangs = roster.in_order(groups)
         return [
             self._candidate(running_gang)
-            for running_gang in some
+            for running_gang in ordered_gangs
             if not self._is_leaving(running_gang)
         ]
 
@@ -346,17 +360,17 @@ class Victims:
     ) -> Admission | None:
         pretended = self._rooms_without(leaving, ground)
         for settled in _SETTLED:
-            some = [
+            eligible_victims = [
                 victim_candidate
                 for victim_candidate in able
                 if victim_candidate.running.min_runtime_over or not settled
             ]
-            if settled and len(some) in (0, len(able)):
+            if settled and len(eligible_victims) in (0, len(able)):
                 continue  # the second round is the same
             for shape in shapes:
-                way = self._way(gang, shape, some, pretended, right)
-                if way is not None:
-                    return way
+                admission = self._way(gang, shape, eligible_victims, pretended, right)
+                if admission is not None:
+                    return admission
         return None
 
     def _rooms_without(
@@ -408,10 +422,10 @@ class Victims:
                 Preempted(
                     job=victim_candidate.running.job,
                     by=gang.job,
-                    why=why,
+                    why=reason,
                     lost_gpu_seconds=victim_candidate.running.lost_gpu_seconds,
                 )
-                for victim_candidate, why in found_way.victims
+                for victim_candidate, reason in found_way.victims
             ),
         )
 

@@ -124,23 +124,26 @@ class Standing:
     ) -> "Standing":
         """One of its own that begins as this one is, with this past and these who owe
         instead."""
-        other = copy(self)
-        other.owing = owing
+        standing_copy = copy(self)
+        standing_copy.owing = owing
         held_columns, inner = list(self.columns.held), list(self.columns.inner)
-        other.columns = self.columns._replace(held=held_columns, inner=inner)
-        other._held, other._past = dict(self._held), {}
-        other._lent, other._of_user = self._lent.copy(), self._of_user.copy()
+        standing_copy.columns = self.columns._replace(held=held_columns, inner=inner)
+        standing_copy._held, standing_copy._past = dict(self._held), {}
+        standing_copy._lent, standing_copy._of_user = (
+            self._lent.copy(),
+            self._of_user.copy(),
+        )
         for leaf, amounts in past.items():
-            other._add_amounts(other._past, leaf, amounts, 1.0)
-        return other
+            standing_copy._add_amounts(standing_copy._past, leaf, amounts, 1.0)
+        return standing_copy
 
     # -- what changes ----------------------------------------------------------------------------
 
     def take(self, one: QuotaHolding) -> int:
         """Count it as held. Answers how much of it its queue borrows."""
-        before = self.borrowed_millis(one.queue)
+        borrowed_before = self.borrowed_millis(one.queue)
         self._apply_holding(one, 1)
-        return self.borrowed_millis(one.queue) - before
+        return self.borrowed_millis(one.queue) - borrowed_before
 
     def give(self, one: QuotaHolding) -> None:
         """Count it as given back."""
@@ -190,14 +193,14 @@ class Standing:
 
     def pass_time(self, seconds: float) -> None:
         """Let past use decay for `seconds`, and add what is held during that time."""
-        more = accrued_seconds(seconds, self.tree.half_life_seconds)
-        more /= constant_seconds(self.tree.half_life_seconds)
-        for name in {**self._past, **self._held} if more else ():
+        decay_fraction = accrued_seconds(seconds, self.tree.half_life_seconds)
+        decay_fraction /= constant_seconds(self.tree.half_life_seconds)
+        for name in {**self._past, **self._held} if decay_fraction else ():
             left_amounts = ResourceAmounts().plus(
-                self._past.get(name, ResourceAmounts()), 1.0 - more
+                self._past.get(name, ResourceAmounts()), 1.0 - decay_fraction
             )
             self._past[name] = left_amounts.plus(
-                self._held.get(name, ResourceAmounts()), more
+                self._held.get(name, ResourceAmounts()), decay_fraction
             )
 
     # -- queries
@@ -218,8 +221,8 @@ class Standing:
 
     def lasting_millis(self, queue: QueueName) -> int:
         """The same without its preemptible jobs."""
-        first = self.row(queue) * self.columns.kinds
-        return sum(self.columns.held[first : first + self.columns.kinds])
+        first_column = self.row(queue) * self.columns.kinds
+        return sum(self.columns.held[first_column : first_column + self.columns.kinds])
 
     def own_millis(self, queue: QueueName) -> int:
         """Return what the queue owns; nothing if its budget is spent."""
@@ -265,8 +268,11 @@ class Standing:
             return None
         row = self.row(queue)
         for ancestor in self.tree.path(queue):
-            most = ancestor.most_per_user_millis
-            if most is not None and self._of_user[ancestor.name, user] + millis > most:
+            user_limit = ancestor.most_per_user_millis
+            if (
+                user_limit is not None
+                and self._of_user[ancestor.name, user] + millis > user_limit
+            ):
                 return LimitRefusal(queue=ancestor.name, user=user)
             if (preemptible or self._lent[ancestor.name]) and self._is_over(
                 ancestor, column, preemptible
@@ -352,11 +358,11 @@ class Standing:
         """The same of a gang, which is charged all GPUs of nodes that are to be
         exclusively its: of as many as the smallest ones have that would do."""
         asked_millis = self.millis_of(shape, kinds)
-        whole = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
-        if whole <= shape.gpu_millis:
+        whole_millis = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
+        if whole_millis <= shape.gpu_millis:
             return asked_millis
         kind = asked_millis[0][0] if asked_millis else kinds[0] if kinds else ANY_TYPE
-        return ((kind, whole),)
+        return ((kind, whole_millis),)
 
     def share(self, queue: QueueName) -> float:
         """The queue's dominant share, past and present, over its weight."""

@@ -38,10 +38,10 @@ class Claim:
 
 def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
     """GPUs that are owed at that moment (wall clock), if it goes on as it does."""
-    gone = accrued_seconds(at - debt.at, half_life_seconds) / constant_seconds(
-        half_life_seconds
-    )
-    return debt.gpus * (1.0 - gone) + debt.rate * gone
+    decay_fraction = accrued_seconds(
+        at - debt.at, half_life_seconds
+    ) / constant_seconds(half_life_seconds)
+    return debt.gpus * (1.0 - decay_fraction) + debt.rate * decay_fraction
 
 
 def owing(
@@ -61,7 +61,12 @@ def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
     seconds, as a head polls), if nothing changes; inf: never."""
     below = (debt for debt in debts if debt.queue in tree.below_service)
     return min(
-        (then for debt in below if (then := _changes_at(debt, tree)) > at), default=inf
+        (
+            change_time
+            for debt in below
+            if (change_time := _changes_at(debt, tree)) > at
+        ),
+        default=inf,
     )
 
 
@@ -74,14 +79,14 @@ def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
     }
     for gangs in waiting if claims else ():
         if not gangs[0].preemptible:
-            each = sum(
+            gang_millis = sum(
                 millis
                 for _, millis in standing.asked_by(gangs[0], gangs[0].shapes[0], ())
             )
             for queue in tree.path(gangs[0].queue):
                 if claim := claims.get(queue.name):
                     claims[queue.name] = replace(
-                        claim, asked=claim.asked + len(gangs) * each
+                        claim, asked=claim.asked + len(gangs) * gang_millis
                     )
     return claims
 
@@ -96,18 +101,24 @@ def counted(
     clock)."""
     counted_shares = []
     for name in sorted({*claims, *debts}):
-        none = Debt(queue=name, at=at)
-        before, claim = debts.get(name, none), claims.get(name)
+        empty_debt = Debt(queue=name, at=at)
+        previous_debt, claim = debts.get(name, empty_debt), claims.get(name)
         if claim is None:  # it is below no such queue any more
-            after = none if before.gpus or before.rate else before
-        else:
-            gpus = gpus_of(before, at, half_life_seconds)
-            rate = _borrowing_rate(claim, owes=gpus > LEAST)
-            after = (
-                before if rate == before.rate else replace(none, gpus=gpus, rate=rate)
+            new_debt = (
+                empty_debt
+                if previous_debt.gpus or previous_debt.rate
+                else previous_debt
             )
-        if after is not before:
-            counted_shares.append(after)
+        else:
+            gpus = gpus_of(previous_debt, at, half_life_seconds)
+            rate = _borrowing_rate(claim, owes=gpus > LEAST)
+            new_debt = (
+                previous_debt
+                if rate == previous_debt.rate
+                else replace(empty_debt, gpus=gpus, rate=rate)
+            )
+        if new_debt is not previous_debt:
+            counted_shares.append(new_debt)
     return counted_shares
 
 

@@ -38,14 +38,14 @@ class QueueColumns(NamedTuple):
 def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
     """Return what the row would borrow if it also held `asked`, with `more` counted at
     it."""
-    over = -queues.own_any[row]
+    borrowed_millis = -queues.own_any[row]
     for kind in range(queues.kinds):
-        at = row * queues.kinds + kind
-        beyond = queues.held[at] + asked[kind] - queues.own[at]
+        column_index = row * queues.kinds + kind
+        beyond = queues.held[column_index] + asked[kind] - queues.own[column_index]
         if beyond > 0:
-            over += beyond
+            borrowed_millis += beyond
     lent = queues.inner[row] + more - queues.total[row]
-    return max(0, over, lent)
+    return max(0, borrowed_millis, lent)
 
 
 def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
@@ -54,17 +54,17 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
     The cluster refuses only what would be borrowed from it and is kept by others: a
     queue's own is never denied, and what is not there is for placing to say.
     """
-    more = sum(asked)
-    if not more:
+    added_millis = sum(asked)
+    if not added_millis:
         return FREE
     borrows = 0
     while row != CLUSTER:
-        borrows = borrowed(queues, row, asked, more)
+        borrows = borrowed(queues, row, asked, added_millis)
         if borrows > queues.borrow_limit[row]:
             return row
-        more = _seen_above(queues, row, more)
+        added_millis = _seen_above(queues, row, added_millis)
         row = queues.parent[row]
-    if not borrows or queues.inner[CLUSTER] + more <= queues.total[CLUSTER]:
+    if not borrows or queues.inner[CLUSTER] + added_millis <= queues.total[CLUSTER]:
         return FREE
     held_millis = sum(queues.held[: queues.kinds])
     return (
@@ -75,24 +75,24 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
 def is_within(queues: QueueColumns, row: int, asked: Column, level: int) -> bool:
     """Whether the queue `level`, that of the row or one above it, has all of it without
     borrowing when the row also holds `asked`."""
-    more = sum(asked)
+    added_millis = sum(asked)
     while row != level:
-        more = _seen_above(queues, row, more)
+        added_millis = _seen_above(queues, row, added_millis)
         row = queues.parent[row]
-    return not borrowed(queues, level, asked, more)
+    return not borrowed(queues, level, asked, added_millis)
 
 
 def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
     """Count `asked` as held by the row (sign 1), or as given back (-1)."""
-    more = sign * sum(asked)
+    added_millis = sign * sum(asked)
     while True:
         for kind in range(queues.kinds):
             queues.held[row * queues.kinds + kind] += sign * asked[kind]
-        seen = _seen_above(queues, row, more)
-        queues.inner[row] += more
+        millis_above = _seen_above(queues, row, added_millis)
+        queues.inner[row] += added_millis
         if row == CLUSTER:
             return
-        row, more = queues.parent[row], seen
+        row, added_millis = queues.parent[row], millis_above
 
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
@@ -125,19 +125,22 @@ def columns_of(
     """
     queues = [queue for _, queue in tree.walk()]
     queues += [Queue(name=name) for name in sorted(set(others) - tree.by_name.keys())]
-    named = {kind for queue in queues for kind, _ in queue.nominal}
+    named_kinds = {kind for queue in queues for kind, _ in queue.nominal}
     kind_of = {
-        kind: i for i, kind in enumerate(sorted((set(kinds) | named) - {ANY_TYPE}))
+        kind: i
+        for i, kind in enumerate(sorted((set(kinds) | named_kinds) - {ANY_TYPE}))
     }
     row_of = {queue.name: row for row, queue in enumerate(queues, start=1)}
-    made = _empty_columns(len(queues) + 1, len(kind_of))
-    made.total[CLUSTER] = made.own_any[CLUSTER] = capacity_millis
+    queue_columns = _empty_columns(len(queues) + 1, len(kind_of))
+    queue_columns.total[CLUSTER] = queue_columns.own_any[CLUSTER] = capacity_millis
     for queue in queues:
-        _fill_queue_row(made, queue, row_of, kind_of, stripped)
+        _fill_queue_row(queue_columns, queue, row_of, kind_of, stripped)
     for row in range(len(queues), CLUSTER, -1):  # what is kept counts at the parents
-        made.inner[made.parent[row]] += max(made.inner[row], made.kept[row])
+        queue_columns.inner[queue_columns.parent[row]] += max(
+            queue_columns.inner[row], queue_columns.kept[row]
+        )
     names = (QueueName(""), *(queue.name for queue in queues))
-    return made, EntitlementRows(row_of=row_of, names=names, kind_of=kind_of)
+    return queue_columns, EntitlementRows(row_of=row_of, names=names, kind_of=kind_of)
 
 
 def _empty_columns(rows: int, kinds: int) -> QueueColumns:

@@ -61,11 +61,14 @@ def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) ->
     Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with
     weights.
     """
-    most = 0.0
-    for place in range(RESOURCES):
-        if capacity[place] > 0 and used[place] > most * capacity[place]:
-            most = used[place] / capacity[place]
-    return most / weight
+    largest_share = 0.0
+    for resource_index in range(RESOURCES):
+        if (
+            capacity[resource_index] > 0
+            and used[resource_index] > largest_share * capacity[resource_index]
+        ):
+            largest_share = used[resource_index] / capacity[resource_index]
+    return largest_share / weight
 
 
 def targets(

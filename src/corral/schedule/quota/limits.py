@@ -58,10 +58,11 @@ class QueueLimits:
         """Return the reason of a gang that fits its limit now, but not with promised
         starts.
         """
-        asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        request_text = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
             code=ReasonCode.QUEUE_LIMIT,
-            sentence=f"{asks}; with those who are promised a start before it would be gone that is "
+            sentence=f"{request_text}; with those who are promised a start before it "
+            "would be gone that is "
             f"more than queue {gang.queue} may hold",
             suggestions=(f"run: corral queue show {gang.queue}",),
         )
@@ -74,16 +75,17 @@ class QueueLimits:
             gang.queue, gang.user, asked_millis, preemptible=gang.preemptible
         )
         refused = refused or LimitRefusal(queue=gang.queue)
-        asks = f"it asks for {counted_gpus(shape.gpu_millis)}"
+        request_text = f"it asks for {counted_gpus(shape.gpu_millis)}"
         if gang.whole_gpus:
-            asks += (
+            request_text += (
                 ", and exclusively: "
                 f"{counted_gpus(sum(millis for _, millis in asked_millis))} are charged"
             )
         if refused.queue is None:
             return Reason(
                 code=ReasonCode.NOTHING_TO_BORROW,
-                sentence=f"{asks}, which queue {gang.queue} would have to borrow; what other "
+                sentence=f"{request_text}, which queue {gang.queue} would have to "
+                "borrow; what other "
                 "queues do not use they keep for themselves",
                 suggestions=(
                     f"run: corral queue ls; to give it GPUs of its own: corral queue set "
@@ -96,14 +98,14 @@ class QueueLimits:
             held_millis = standing.of_user_millis(queue.name, refused.user)
             return Reason(
                 code=ReasonCode.USER_LIMIT,
-                sentence=f"{asks}; {refused.user} has {gpus_text(held_millis)} of the "
+                sentence=f"{request_text}; {refused.user} has {gpus_text(held_millis)} of the "
                 f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
                 f"{queue.name}",
                 suggestions=see,
             )
         return Reason(
             code=ReasonCode.QUEUE_LIMIT,
-            sentence=f"{asks}; {self._usage_text(queue)}",
+            sentence=f"{request_text}; {self._usage_text(queue)}",
             suggestions=see,
         )
 

@@ -23,14 +23,16 @@ class Seating:
 
     def check(self, allocation: Allocation, job_before: Job | None) -> None:
         """I8: HELD once, RELEASED once, and only when nothing of it lives there."""
-        before = self._books.take_allocation(allocation)
+        previous_state = self._books.take_allocation(allocation)
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
-        if before == SeatState.RELEASED:
+        if previous_state == SeatState.RELEASED:
             self._books.breach(
                 "I8", f"{allocation.key} was released and is {allocation.state}"
             )
-        if allocation.state == SeatState.HELD and before is not None:
-            self._books.breach("I8", f"{allocation.key} was {before} and is held again")
+        if allocation.state == SeatState.HELD and previous_state is not None:
+            self._books.breach(
+                "I8", f"{allocation.key} was {previous_state} and is held again"
+            )
         if allocation.state == SeatState.RELEASED and self._books.evidence.lives(
             key, node
         ):
@@ -38,7 +40,7 @@ class Seating:
                 "I8", f"{allocation.key} is released while its ranks live"
             )
         if allocation.state == SeatState.UNREACHABLE:
-            if before != allocation.state:
+            if previous_state != allocation.state:
                 self._given_up(key, node)
             self._whole_gang_silent(key, node, job_before)
 
@@ -56,12 +58,16 @@ class Seating:
     def _not_all_at_once(self, node: NodeId, silent: float) -> None:
         """I7: many nodes that went silent in one moment are no proof against any of
         them."""
-        others = [
-            self._books.silent_seconds(other)
-            for other in self._books.nodes
-            if not self._books.evidence.lost_since(other, self._books.now() - silent)
+        silences = [
+            self._books.silent_seconds(other_node)
+            for other_node in self._books.nodes
+            if not self._books.evidence.lost_since(
+                other_node, self._books.now() - silent
+            )
         ]
-        together = sum(abs(other - silent) < 1.0 for other in others)
+        together = sum(
+            abs(silent_seconds - silent) < 1.0 for silent_seconds in silences
+        )
         if together >= max(4, len(self._books.nodes) // 5):
             text = f"{node} is given up, and {together} nodes went silent with it"
             self._books.breach("I7", text)
@@ -71,8 +77,8 @@ class Seating:
     ) -> None:
         """I7: a gang that reports steps is alive, also where one of its nodes is
         silent."""
-        lost = self._books.jobs[key[0]].reason_code == ReasonCode.NODE_LOST
-        if not lost or before is None or before.state != JobState.RUNNING:
+        is_node_lost = self._books.jobs[key[0]].reason_code == ReasonCode.NODE_LOST
+        if not is_node_lost or before is None or before.state != JobState.RUNNING:
             return
         if self._books.steps_on(key, node, self._books.silent_seconds(node)):
             self._books.breach(
@@ -86,16 +92,20 @@ class Seating:
             for allocation in changes.allocations
             if allocation.state == SeatState.HELD
         }:
-            used: dict[int, int] = {}
-            for (job, attempt, where), state in self._books.seats.items():
-                if where != node or state == SeatState.RELEASED:
+            used_millis: dict[int, int] = {}
+            for (job, attempt, seat_node), state in self._books.seats.items():
+                if seat_node != node or state == SeatState.RELEASED:
                     continue
                 seats = self._books.attempts[job, attempt].seats
                 seat = next(seat for seat in seats if seat.node == node)
                 for index in seat.gpus:
-                    used[index] = used.get(index, 0) + seat.gpu_millis // len(seat.gpus)
-            if max(used.values(), default=0) > MILLIS_PER_GPU:
-                self._books.breach("I3", f"GPUs of {node} are promised twice: {used}")
+                    used_millis[index] = used_millis.get(
+                        index, 0
+                    ) + seat.gpu_millis // len(seat.gpus)
+            if max(used_millis.values(), default=0) > MILLIS_PER_GPU:
+                self._books.breach(
+                    "I3", f"GPUs of {node} are promised twice: {used_millis}"
+                )
 
 
 def _bound_seconds(spec: JobSpec) -> float:

@@ -30,16 +30,16 @@ class Starting:
             for allocation in changes.allocations
             if (allocation.job, allocation.attempt) == key
         ]
-        whole = len(rows) == len(attempt.seats) == job.spec.nodes
-        if not whole or any(row.state != SeatState.HELD for row in rows):
+        is_whole_gang = len(rows) == len(attempt.seats) == job.spec.nodes
+        if not is_whole_gang or any(row.state != SeatState.HELD for row in rows):
             text = f"{key} was placed on {len(rows)} of {job.spec.nodes} nodes"
             self._books.breach("I9", text)
         saves = self._books.saves.get(attempt.job, {}).values()
-        newest = max(
+        newest_step = max(
             (save.step for save in saves if not save.quarantined), default=None
         )
-        if attempt.resume_step != newest:
-            text = f"{key} resumes from {attempt.resume_step}, newest is {newest}"
+        if attempt.resume_step != newest_step:
+            text = f"{key} resumes from {attempt.resume_step}, newest is {newest_step}"
             self._books.breach("I12", text)
         if attempt.number > 1:
             self._restarted(job, attempt)
@@ -63,14 +63,14 @@ class Starting:
         )
         self._starts_rightly(launch, node)
         evidence.start(key, node, launch.seat, ranks)
-        used: dict[int, int] = {}
+        used_millis: dict[int, int] = {}
         for alive in evidence.on_node(node):
             for index in alive.seat.gpus:
                 share = alive.seat.gpu_millis // len(alive.seat.gpus)
-                used[index] = used.get(index, 0) + share
-        if max(used.values(), default=0) > MILLIS_PER_GPU:
+                used_millis[index] = used_millis.get(index, 0) + share
+        if max(used_millis.values(), default=0) > MILLIS_PER_GPU:
             self._books.breach(
-                "I3", f"GPUs of {node} are used twice: {used} in thousandths"
+                "I3", f"GPUs of {node} are used twice: {used_millis} in thousandths"
             )
 
     def _starts_rightly(self, launch: Launch, node: NodeId) -> None:
@@ -79,12 +79,12 @@ class Starting:
         state = self._books.seats.get((*key, node))
         if state in (None, SeatState.RELEASED):
             self._books.breach("I8", f"{key} starts on {node} without a seat ({state})")
-        for (number, where), alive in self._books.evidence.alive[key[0]].items():
+        for (number, alive_node), alive in self._books.evidence.alive[key[0]].items():
             if number != key[1]:
                 older = (key[0], AttemptNumber(min(number, key[1])))
-                node_id = where if number < key[1] else node
+                node_id = alive_node if number < key[1] else node
                 if not self._books.may_overlap(job.spec, older, node_id):
-                    text = f"{key} starts on {node} while {alive.key} lives on {where}"
+                    text = f"{key} starts on {node} while {alive.key} lives on {alive_node}"
                     self._books.breach("I2", text)
         self._resumes_rightly(launch)
 

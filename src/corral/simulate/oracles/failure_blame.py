@@ -21,10 +21,10 @@ class FailureBlameOracle:
 
     def check(self, changes: Changes) -> None:
         for job in changes.jobs:
-            before = self._before.get(job.id)
+            previous_job = self._before.get(job.id)
             self._before[job.id] = job
-            if before is not None and before.attempt:
-                self._job(before, job)
+            if previous_job is not None and previous_job.attempt:
+                self._job(previous_job, job)
 
     def _job(self, before: Job, job: Job) -> None:
         key = (job.id, before.attempt)
@@ -47,8 +47,8 @@ class FailureBlameOracle:
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
         if job.user_retries > before.user_retries and not own_exits:
-            why = self._infra(key) or "nothing befell it"
-            self._books.breach("I17", f"the user pays for {key}: {why}")
+            infra_cause = self._infra(key) or "nothing befell it"
+            self._books.breach("I17", f"the user pays for {key}: {infra_cause}")
         if job.infra_retries > before.infra_retries and not self._infra(key):
             self._books.breach(
                 "I17", f"the cluster pays for {key}: its ranks failed {own_exits}"
@@ -101,7 +101,9 @@ class FailureBlameOracle:
             self._books.breach(
                 "I17", f"{job.id} failed by {job.reason}; no rank did by itself"
             )
-        elif job.exit_code not in {end.shell_code for end in own_exits.values()}:
+        elif job.exit_code not in {
+            rank_exit.shell_code for rank_exit in own_exits.values()
+        }:
             self._books.breach(
                 "I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}"
             )
@@ -109,11 +111,11 @@ class FailureBlameOracle:
     def _check_time_limit(self, job: Job, key: AttemptKey) -> None:
         limit = job.spec.max_duration_seconds or 0.0
         books, evidence = self._books, self._books.evidence
-        since = evidence.up_since.get(key, books.now())
+        up_since = evidence.up_since.get(key, books.now())
         if not books.all_heard(seat.node for seat in books.attempts[key].seats):
             # this long can the head be sure of
-            since = evidence.first_up.get(key, since)
-        ran = books.now() - since
+            up_since = evidence.first_up.get(key, up_since)
+        ran = books.now() - up_since
         if ran < limit - 3.0:
             self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
 

@@ -26,8 +26,8 @@ class JobRequestsOracle:
 
     def check(self, changes: Changes, decided_wall: float) -> None:
         """`decided_wall`: the wall clock of the head when it decided this."""
-        before = self._books.jobs
-        jobs = before | {job.id: job for job in changes.jobs}
+        previous_jobs = self._books.jobs
+        jobs = previous_jobs | {job.id: job for job in changes.jobs}
         for allocation in changes.allocations:
             self._track_allocation(allocation)
         for allocation in changes.allocations:
@@ -40,9 +40,11 @@ class JobRequestsOracle:
             if key not in self._books.attempts:
                 self._placed(jobs[attempt.job], attempt)
         for job in changes.jobs:
-            self._check_begin_time(job, before.get(job.id), decided_wall)
-            self._warned(job, before.get(job.id), attempts.get((job.id, job.attempt)))
-            self._too_late(job, before.get(job.id), changes)
+            self._check_begin_time(job, previous_jobs.get(job.id), decided_wall)
+            self._warned(
+                job, previous_jobs.get(job.id), attempts.get((job.id, job.attempt))
+            )
+            self._too_late(job, previous_jobs.get(job.id), changes)
         for job in jobs.values():
             self._check_start_deadline(job, decided_wall)
 
@@ -59,14 +61,14 @@ class JobRequestsOracle:
         node, key = allocation.seat.node, allocation.key
         job_spec = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
-            other = jobs[id].spec if id in jobs else None
-            if other_key == key or other is None:
+            other_spec = jobs[id].spec if id in jobs else None
+            if other_key == key or other_spec is None:
                 continue
-            if job_spec.place.exclusive or other.place.exclusive:
+            if job_spec.place.exclusive or other_spec.place.exclusive:
                 self._books.breach("exclusive", f"{key} and {other_key} share {node}")
             shuns = (
-                other.name in job_spec.place.apart_from
-                or job_spec.name in other.place.apart_from
+                other_spec.name in job_spec.place.apart_from
+                or job_spec.name in other_spec.place.apart_from
             )
             if shuns and not jobs[id].is_final:
                 self._books.breach("apart", f"{key} and {other_key} meet on {node}")

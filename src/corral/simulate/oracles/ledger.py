@@ -25,10 +25,10 @@ class LedgerCheck:
         for row in changes.allocations:
             if not row.charged:
                 self._open.setdefault(row.key, row)
-            elif (first := self._open.pop(row.key, None)) is not None:
+            elif (open_allocation := self._open.pop(row.key, None)) is not None:
                 gpus = row.seat.gpu_millis / MILLIS_PER_GPU
                 held_seconds[row.key[:2]] += gpus * max(
-                    0.0, row.since - first.placed_at
+                    0.0, row.since - open_allocation.placed_at
                 )
         recorded_seconds: dict[AttemptKey, float] = defaultdict(float)
         for account in changes.accounts:

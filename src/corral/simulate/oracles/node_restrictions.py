@@ -35,9 +35,14 @@ class NodeRestrictionsOracle:
             self._cordoned_at.append(wall)
             if not books.machines[node.id].disk.signals:
                 books.breach("I16", f"{node.id} is cordoned, and has reported nothing")
-        lately = sum(wall - at < BREAKER_SECONDS for at in self._cordoned_at)
-        most = max(1, int(len(books.nodes) * BREAKER_SHARE))
-        if any(at == wall for at in self._cordoned_at) and lately > most:
+        lately = sum(
+            wall - cordoned_at < BREAKER_SECONDS for cordoned_at in self._cordoned_at
+        )
+        cordon_limit = max(1, int(len(books.nodes) * BREAKER_SHARE))
+        if (
+            any(cordoned_at == wall for cordoned_at in self._cordoned_at)
+            and lately > cordon_limit
+        ):
             books.breach(
                 "I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health"
             )

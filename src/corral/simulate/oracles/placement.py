@@ -52,24 +52,24 @@ class PlacementOracle:
     def _port(self, allocation: Allocation) -> None:
         """I3: a port of a node is the rendezvous of one attempt until it is
         released."""
-        taken = self._ports.setdefault(allocation.seat.node, {})
+        taken_ports = self._ports.setdefault(allocation.seat.node, {})
         if allocation.port is None:
             return
         if allocation.state == SeatState.RELEASED:
-            if taken.get(allocation.port) == allocation.key:
-                del taken[allocation.port]
-        elif taken.setdefault(allocation.port, allocation.key) != allocation.key:
-            other = taken[allocation.port]
+            if taken_ports.get(allocation.port) == allocation.key:
+                del taken_ports[allocation.port]
+        elif taken_ports.setdefault(allocation.port, allocation.key) != allocation.key:
+            port_owner = taken_ports[allocation.port]
             self._books.breach(
-                "I3", f"{allocation.key} has the port {allocation.port} of {other}"
+                "I3", f"{allocation.key} has the port {allocation.port} of {port_owner}"
             )
 
     def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
-        for after in job.spec.after:
-            if not _is_met(after, jobs[after.job]):
-                state = jobs[after.job].state
+        for dependency in job.spec.after:
+            if not _is_met(dependency, jobs[dependency.job]):
+                state = jobs[dependency.job].state
                 self._books.breach(
-                    "after", f"{job.id} is placed, and {after.job} is {state}"
+                    "after", f"{job.id} is placed, and {dependency.job} is {state}"
                 )
 
     def _check_array_limit(self, job: Job, jobs: dict[JobId, Job]) -> None:
@@ -97,22 +97,22 @@ class PlacementOracle:
         }
         if job.spec.name in shunned:
             return
-        for before in self._books.jobs.values():
-            other = jobs[before.id]
-            if other.spec.name in shunned:
+        for previous_job in self._books.jobs.values():
+            current_job = jobs[previous_job.id]
+            if current_job.spec.name in shunned:
                 continue
-            waits = before.state == other.state == JobState.QUEUED
+            waits = previous_job.state == current_job.state == JobState.QUEUED
             # who has seats kept waits for just those
-            waits = waits and other.id not in self._newly_kept
-            waits = waits and not self._giving.is_kept(other.id)
-            waits = waits and not self._goes_by_age(job, other, attempt)
+            waits = waits and current_job.id not in self._newly_kept
+            waits = waits and not self._giving.is_kept(current_job.id)
+            waits = waits and not self._goes_by_age(job, current_job, attempt)
             if (
                 waits
-                and is_alike(other, job)
-                and place_in_line(other) < place_in_line(job)
+                and is_alike(current_job, job)
+                and place_in_line(current_job) < place_in_line(job)
             ):
                 self._books.breach(
-                    "I10", f"{job.id} is placed before {other.id}, which is alike"
+                    "I10", f"{job.id} is placed before {current_job.id}, which is alike"
                 )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
@@ -125,8 +125,12 @@ class PlacementOracle:
 
     def _waited(self, job: Job) -> float:
         """Until this commit."""
-        before = self._books.jobs.get(job.id, job)
-        return before.waited_seconds + self._books.decided_wall() - before.since
+        previous_job = self._books.jobs.get(job.id, job)
+        return (
+            previous_job.waited_seconds
+            + self._books.decided_wall()
+            - previous_job.since
+        )
 
 
 def _is_met(after: After, job: Job) -> bool:
@@ -144,16 +148,16 @@ def is_alike(one: Job, other: Job) -> bool:
     bound = (
         one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
     )
-    job_spec, others = one.spec, other.spec
-    same = (one.owner, job_spec.queue, job_spec.preemptible) == (
+    job_spec, other_spec = one.spec, other.spec
+    is_same_queue = (one.owner, job_spec.queue, job_spec.preemptible) == (
         other.owner,
-        others.queue,
-        others.preemptible,
+        other_spec.queue,
+        other_spec.preemptible,
     )
-    alike = job_spec.shapes == others.shapes and job_spec.place == others.place
+    alike = job_spec.shapes == other_spec.shapes and job_spec.place == other_spec.place
     limits = (job_spec.max_duration_seconds, job_spec.grace_seconds)
-    as_long = limits == (others.max_duration_seconds, others.grace_seconds)
-    return same and not bound and alike and as_long
+    as_long = limits == (other_spec.max_duration_seconds, other_spec.grace_seconds)
+    return is_same_queue and not bound and alike and as_long
 
 
 def place_in_line(job: Job) -> tuple[int, int, int]:

@@ -62,12 +62,14 @@ class Giving:
         }
         self._tree = changes.queues or self._tree
         self.moving.check(changes, self._tree)
-        new = [attempt for attempt in changes.attempts if self._is_new(attempt)]
+        new_attempts = [
+            attempt for attempt in changes.attempts if self._is_new(attempt)
+        ]
         for allocation in changes.allocations:
             if allocation.state in (SeatState.RELEASED, SeatState.UNREACHABLE):
                 self._held.pop(allocation.key, None)
         given_counts: Counter[QueueName] = Counter()
-        for attempt in new:
+        for attempt in new_attempts:
             if not jobs[attempt.job].spec.preemptible:
                 given_counts[jobs[attempt.job].spec.queue] += self._charged_millis(
                     attempt.seats
@@ -75,11 +77,11 @@ class Giving:
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
             self._reservation(reservation, jobs, changes, given_counts)
         for job in changes.jobs:
-            before = self._books.jobs.get(job.id, job)
-            self._job(job, attempts.get((job.id, before.attempt)), changes)
-        for attempt in new:
+            previous_job = self._books.jobs.get(job.id, job)
+            self._job(job, attempts.get((job.id, previous_job.attempt)), changes)
+        for attempt in new_attempts:
             self._nobody_slips_in(attempt)
-        self._placed(changes.allocations, new, jobs)
+        self._placed(changes.allocations, new_attempts, jobs)
 
     def is_kept(self, job: JobId) -> bool:
         return job in self._kept
@@ -142,9 +144,10 @@ class Giving:
 
     def _is_already_leaving(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
-        before = self._books.jobs.get(job.id, job)
+        previous_job = self._books.jobs.get(job.id, job)
         just_told = (
-            job.reason_code == ReasonCode.PREEMPTED and not before.state.is_leaving
+            job.reason_code == ReasonCode.PREEMPTED
+            and not previous_job.state.is_leaving
         )
         return job.state.is_leaving and not just_told
 
@@ -159,14 +162,14 @@ class Giving:
     ) -> None:
         """Check that placements beyond a queue's own are recorded as borrowed, and
         within its limit."""
-        before = self._sum_held_millis(jobs)
+        held_before = self._sum_held_millis(jobs)
         for allocation in allocations:
             if allocation.state == SeatState.HELD:
                 node = allocation.seat.node
                 self._held[allocation.key] = _Held(
                     allocation.job, node, self._charged_millis([allocation.seat])
                 )
-        after = self._sum_held_millis(jobs)
+        held_after = self._sum_held_millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
             recorded[jobs[attempt.job].spec.queue] += attempt.borrowed_gpu_millis
@@ -181,16 +184,22 @@ class Giving:
                 self._own(queue),
                 self._tree.queue(queue).borrow_limit_millis,
             )
-            over = max(0, after[queue] - own_millis)
-            borrows = over - max(0, before[queue] - own_millis) + freely[queue]
+            borrowed_millis = max(0, held_after[queue] - own_millis)
+            borrows = (
+                borrowed_millis
+                - max(0, held_before[queue] - own_millis)
+                + freely[queue]
+            )
             # what is kept for others of the queue counts before
             if recorded[queue] < borrows:
                 text = (
                     f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
                 )
                 self._books.breach("quota", text)
-            if borrows and limit is not None and over > limit:
-                self._books.breach("quota", f"{queue} borrows {over} of {limit}")
+            if borrows and limit is not None and borrowed_millis > limit:
+                self._books.breach(
+                    "quota", f"{queue} borrows {borrowed_millis} of {limit}"
+                )
 
     # -- rights ----------------------------------------------------------------------------------
 
@@ -220,12 +229,12 @@ class Giving:
     ) -> None:
         """Only those yield from which it may take; one after the other, as long as it
         may. `new`: what queues were given in the same commit."""
-        by = jobs[one.job]
+        preempting_job = jobs[one.job]
         held_millis = self._sum_held_millis(jobs, staying=True, by=one.job)
         own_left = (
-            self._own(by.spec.queue)
-            - held_millis[by.spec.queue]
-            - self._kept_millis(by, jobs)
+            self._own(preempting_job.spec.queue)
+            - held_millis[preempting_job.spec.queue]
+            - self._kept_millis(preempting_job, jobs)
         )
         held_millis.update(new)
         for reservation in self._kept.values():
@@ -239,7 +248,11 @@ class Giving:
             if self._was_told(one, victim):
                 continue  # it was judged then, by what queues held then
             if not self._may_take(
-                by, job, victim, held_millis, own_left >= one.shape.gpu_millis
+                preempting_job,
+                job,
+                victim,
+                held_millis,
+                own_left >= one.shape.gpu_millis,
             ):
                 text = (
                     f"{victim.job} yields to {one.job} by {victim.why}, without a right"
@@ -289,13 +302,13 @@ class Giving:
                 rule, policy = self._rule(by)
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
                 may = policy.goes_by_service and (saves or rule == Preempt.ANY)
-                job_spec, other = by.spec, job.spec
-                sold = other.queue in self._tree.sharing_service(job_spec.queue)
-                sold = sold and held[other.queue] > self._own(other.queue)
-                same = job_spec.priority == other.priority and (
-                    job_spec.queue == other.queue or sold
+                job_spec, other_spec = by.spec, job.spec
+                sold = other_spec.queue in self._tree.sharing_service(job_spec.queue)
+                sold = sold and held[other_spec.queue] > self._own(other_spec.queue)
+                is_same_line = job_spec.priority == other_spec.priority and (
+                    job_spec.queue == other_spec.queue or sold
                 )
-                return may and same and not job.spec.preemptible
+                return may and is_same_line and not job.spec.preemptible
             case PreemptWhy.ROOM:
                 return job.spec.priority <= by.spec.priority
             case PreemptWhy.RECLAIM:
@@ -308,34 +321,36 @@ class Giving:
     # -- each job --------------------------------------------------------------------------------
 
     def _job(self, job: Job, attempt: Attempt | None, changes: Changes) -> None:
-        before = self._books.jobs.get(job.id)
-        if job.state == JobState.QUEUED != (before and before.state):
+        previous_job = self._books.jobs.get(job.id)
+        if job.state == JobState.QUEUED != (previous_job and previous_job.state):
             self._waits_since[job.id] = self._books.now()
-        if before is None:
+        if previous_job is None:
             return
-        if (job.submitted, job.spec) != (before.submitted, before.spec):
+        if (job.submitted, job.spec) != (previous_job.submitted, previous_job.spec):
             self._books.breach("place", f"{job.id} has lost its place in line")
         is_told_to_stop = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
         if (
             is_told_to_stop
-            and before.state != JobState.STOPPING
+            and previous_job.state != JobState.STOPPING
             and job.reason_code == ReasonCode.PREEMPTED
         ):
-            self._told(job, before)
+            self._told(job, previous_job)
         preempted = (
-            before.state == JobState.STOPPING
-            and before.why is not None
-            and before.why.is_requeue
+            previous_job.state == JobState.STOPPING
+            and previous_job.why is not None
+            and previous_job.why.is_requeue
         )
         goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
         if preempted and goes_on and attempt and attempt.gave_way_to:
-            self._gave_way(before, job, attempt, changes)
+            self._gave_way(previous_job, job, attempt, changes)
 
     def _told(self, job: Job, before: Job) -> None:
         """Check that a job is stopped only for a waiting one, and not within its
         minimum run time."""
-        by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
-        if not by:
+        reservations = [
+            k for k in self._kept.values() if any(v.job == job.id for v in k.victims)
+        ]
+        if not reservations:
             self._books.breach(
                 "right", f"{job.id} got the order to yield, and nothing is kept"
             )
@@ -358,8 +373,8 @@ class Giving:
             before.user_retries,
         ):
             self._books.breach("I17", f"{job.id} pays for having given way")
-        by = attempt.gave_way_to
-        assert by is not None
+        preempting_job = attempt.gave_way_to
+        assert preempting_job is not None
         receipts = [
             receipt
             for receipt in changes.receipts
@@ -367,26 +382,29 @@ class Giving:
             and receipt.kind
             == (ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION)
         ]
-        if [receipt.others for receipt in receipts] != [(by,)]:
+        if [receipt.others for receipt in receipts] != [(preempting_job,)]:
             self._books.breach(
-                "receipt", f"{job.id} gave way to {by} without a receipt"
+                "receipt", f"{job.id} gave way to {preempting_job} without a receipt"
             )
-        if by in self._kept:
-            self._taken.setdefault(by, set()).add(job.id)
+        if preempting_job in self._kept:
+            self._taken.setdefault(preempting_job, set()).add(job.id)
 
     def _ended(self, one: Reservation, changes: Changes) -> None:
         """Whoever took from others has the other half of their receipts."""
-        taken = self._taken.pop(one.job, set())
-        others = self._named.setdefault(one.job, set())
+        victim_jobs = self._taken.pop(one.job, set())
+        receipt_jobs = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
             if receipt.kind.is_preemption and one.job in receipt.others:
-                taken.add(receipt.job)
+                victim_jobs.add(receipt.job)
             if (receipt.job, receipt.kind) == (one.job, ReceiptKind.TAKING):
-                others.update(receipt.others)
-        if one.ended != "placed" or not taken:
+                receipt_jobs.update(receipt.others)
+        if one.ended != "placed" or not victim_jobs:
             return
-        if not taken <= others:
-            text = f"{one.job} has no receipt of what it took from {sorted(taken - others)}"
+        if not victim_jobs <= receipt_jobs:
+            text = (
+                f"{one.job} has no receipt of what it took from "
+                f"{sorted(victim_jobs - receipt_jobs)}"
+            )
             self._books.breach("receipt", text)
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
@@ -395,8 +413,8 @@ class Giving:
         for reservation in self._kept.values():
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
-            if both := own_gpus & _gpus_of(reservation.seats):
-                text = f"{attempt.job} has {sorted(both)}, kept for {reservation.job}"
+            if shared_gpus := own_gpus & _gpus_of(reservation.seats):
+                text = f"{attempt.job} has {sorted(shared_gpus)}, kept for {reservation.job}"
                 self._books.breach("kept", text)
         for reservation in self._kept.values():
             for job, node, index in awaited(reservation):
@@ -415,13 +433,14 @@ class Giving:
         bound = self._tree.min_runtime_seconds + grace + STOP_SECONDS
         entitled = {job.id for job in self._entitled_now(jobs)}
         for job in entitled | self._kept.keys():
-            since = self._entitled.setdefault(job, max(now, healed_at))
-            if now - since > bound:
-                what = (
+            entitled_since = self._entitled.setdefault(job, max(now, healed_at))
+            if now - entitled_since > bound:
+                claim_text = (
                     "has a right to GPUs" if job in entitled else "has GPUs kept for it"
                 )
                 self._books.breach(
-                    "reclaim", f"{job} {what}, and waits for {now - since:.0f} s"
+                    "reclaim",
+                    f"{job} {claim_text}, and waits for {now - entitled_since:.0f} s",
                 )
         for job in self._entitled.keys() - entitled - self._kept.keys():
             del self._entitled[job]
@@ -430,30 +449,32 @@ class Giving:
         """Gangs of one node that could start if just one other gave way, which would
         have to."""
         now = self._books.now()
-        waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
+        waiting_jobs = [job for job in jobs.values() if job.state == JobState.QUEUED]
         held_millis = self._sum_held_millis(jobs, staying=True)
         patient = {
             job.id
-            for job in waiting
+            for job in waiting_jobs
             if now - self._waits_since[job.id] > PATIENT_SECONDS
             and held_millis[job.spec.queue] < self._own(job.spec.queue)
         }
-        for job in waiting:
+        for job in waiting_jobs:
             queue, asked_millis = job.spec.queue, job.spec.resources.gpu_millis
             left_millis = (
                 self._own(queue) - held_millis[queue] - self._kept_millis(job, jobs)
             )
             usual = not job.spec.preemptible and job.spec.array_limit is None
             rule = job.spec.place
-            free = not (rule.exclusive or rule.constraints or rule.apart_from)
+            is_unconstrained = not (
+                rule.exclusive or rule.constraints or rule.apart_from
+            )
             plain = (
-                free
+                is_unconstrained
                 and job.spec.nodes == 1
                 and asked_millis
                 and asked_millis % MILLIS_PER_GPU == 0
             )
-            first = not patient - {job.id}
-            if not (usual and plain and first and asked_millis <= left_millis):
+            is_first = not patient - {job.id}
+            if not (usual and plain and is_first and asked_millis <= left_millis):
                 continue
             if self._one_would_do(job, asked_millis, held_millis, jobs):
                 yield job
@@ -462,39 +483,18 @@ class Giving:
         self, by: Job, asked: int, held: Counter[QueueName], jobs: dict[JobId, Job]
     ) -> bool:
         for node in self._books.nodes.values():
-            on_node = [
-                held_gang
-                for held_gang in self._held.values()
-                if held_gang.node == node.id
-            ]
-            is_kept = any(
-                s.node == node.id
-                for reservation in self._kept.values()
-                for s in reservation.seats
-            )
-            if (
-                not node.takes_work
-                or is_kept
-                or any(held_gang.millis % MILLIS_PER_GPU for held_gang in on_node)
-            ):
+            gangs = [gang for gang in self._held.values() if gang.node == node.id]
+            is_cut = any(gang.millis % MILLIS_PER_GPU for gang in gangs)
+            if not node.takes_work or self.is_kept_on(node.id) or is_cut:
                 continue
-            free = len(node.inventory.gpus) * MILLIS_PER_GPU - sum(
-                held_gang.millis for held_gang in on_node
-            )
-            for held_gang in on_node:
-                job = jobs[held_gang.job]
-                queue, millis = (
-                    job.spec.queue,
-                    job.spec.nodes * job.spec.resources.gpu_millis,
-                )
-                lends = queue != by.spec.queue and held[queue] - millis >= self._own(
-                    queue
-                )
-                may = job.spec.preemptible or lends
-                if (
-                    may
-                    and job.state == JobState.RUNNING
-                    and free + held_gang.millis >= asked
-                ):
+            free_millis = len(node.inventory.gpus) * MILLIS_PER_GPU
+            free_millis -= sum(gang.millis for gang in gangs)
+            for gang in gangs:
+                job = jobs[gang.job]
+                queue = job.spec.queue
+                rest = held[queue] - job.spec.nodes * job.spec.resources.gpu_millis
+                lends = queue != by.spec.queue and rest >= self._own(queue)
+                may = job.state == JobState.RUNNING and (job.spec.preemptible or lends)
+                if may and free_millis + gang.millis >= asked:
                     return True
         return False

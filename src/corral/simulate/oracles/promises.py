@@ -54,15 +54,15 @@ class Promised:
     def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
         """Look at a commit, before the books take it in, but for its nodes."""
         self.trees += changes.queues is not None
-        before = dict(self.told)
+        previous_promises = dict(self.told)
         zero = decided_wall - decided_at
         zeros = [*self._zeros, zero]
         self._zeros = [min(zeros), max(zeros)]
         for row in changes.reservations:
             self._take_in(row, zero)
-        late = _Late(self, changes, decided_wall, zero, before)
+        late = _Late(self, changes, decided_wall, zero, previous_promises)
         self.given = late.given
-        for known_promise in before.values():
+        for known_promise in previous_promises.values():
             self._kept(known_promise, changes, late)
         for row in changes.reservations:
             told_promise = self.told.get(row.job)
@@ -70,8 +70,10 @@ class Promised:
                 self._comes_free(told_promise, late, zero)
         for attempt in late.new:
             self._has_gone_by_then(attempt, late.jobs[attempt.job])
-            if attempt.job in before:
-                self._begins_in_order(before[attempt.job], before, late)
+            if attempt.job in previous_promises:
+                self._begins_in_order(
+                    previous_promises[attempt.job], previous_promises, late
+                )
         self._in_order(late.jobs)
 
     def _take_in(self, row: Reservation, wall_zero: float) -> None:
@@ -119,11 +121,13 @@ class Promised:
         for attempt in late.holding(_seat_node_ids(known.row.seats), ()):
             job = late.jobs[attempt.job]
             limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
-            since = inf if limit is None else self._counts_from(attempt, wall_zero)
-            if since is None:
+            counted_from = (
+                inf if limit is None else self._counts_from(attempt, wall_zero)
+            )
+            if counted_from is None:
                 continue
-            until = since + (limit or 0.0) + tail
-            stays = job.state.is_live and until > known.latest + SLACK_SECONDS
+            latest_end = counted_from + (limit or 0.0) + tail
+            stays = job.state.is_live and latest_end > known.latest + SLACK_SECONDS
             if stays and _has_common_gpus(attempt.seats, known.row.seats):
                 text = f"{known.row.job} is promised what {job.id} may hold for longer"
                 self.books.breach("promise", text)
@@ -158,29 +162,32 @@ class Promised:
                 )
                 self.books.breach("promise", text)
                 continue
-            over = (
+            overlap_seconds = (
                 attempt.placed_at
                 + limit
                 + job.spec.grace_seconds
                 - known_promise.latest
             )
-            if over > SLACK_SECONDS:
-                text = f"{job.id} may run {over:.0f} s beyond the start of {known_promise.row.job}"
+            if overlap_seconds > SLACK_SECONDS:
+                text = (
+                    f"{job.id} may run {overlap_seconds:.0f} s beyond the start of "
+                    f"{known_promise.row.job}"
+                )
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
         """Check that of two equal requests the one that is first in line and got its
         promise first starts first."""
         tolds = sorted(self.told.values(), key=lambda one: one.row.since)
-        for place, later in enumerate(tolds):
+        for told_index, later in enumerate(tolds):
             job = jobs[later.row.job]
-            for sooner in tolds[:place]:
-                other = jobs[sooner.row.job]
-                first = is_alike(other, job) and place_in_line(other) < place_in_line(
-                    job
-                )
-                if first and sooner.latest > later.latest + SLACK_SECONDS:
-                    text = f"{job.id} is promised a start before {other.id}, which is alike"
+            for sooner in tolds[:told_index]:
+                sooner_job = jobs[sooner.row.job]
+                is_first = is_alike(sooner_job, job) and place_in_line(
+                    sooner_job
+                ) < place_in_line(job)
+                if is_first and sooner.latest > later.latest + SLACK_SECONDS:
+                    text = f"{job.id} is promised a start before {sooner_job.id}, which is alike"
                     self.books.breach("promise", text)
 
     def _begins_in_order(
@@ -190,14 +197,20 @@ class Promised:
         promise first (0050)."""
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
-            other = late.jobs[sooner.row.job]
+            sooner_job = late.jobs[sooner.row.job]
             waits = (
-                other.state == JobState.QUEUED and sooner.row.since < begun.row.since
+                sooner_job.state == JobState.QUEUED
+                and sooner.row.since < begun.row.since
             )
-            first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
+            is_first = is_alike(sooner_job, job) and place_in_line(
+                sooner_job
+            ) < place_in_line(job)
             gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
-            if waits and first and gains and late.is_same_world(sooner):
-                text = f"{job.id} begins before {other.id}, which is alike and was promised first"
+            if waits and is_first and gains and late.is_same_world(sooner):
+                text = (
+                    f"{job.id} begins before {sooner_job.id}, which is alike and was "
+                    "promised first"
+                )
                 self.books.breach("promise", text)
 
     # -- in time ---------------------------------------------------------------------------------
@@ -209,10 +222,13 @@ class Promised:
             return
         wall = head.control.now().wall
         for known_promise in self.told.values():
-            over = wall - known_promise.latest
-            if over > TICK_SECONDS and _is_near(known_promise.wall_zero, wall - now):
+            overdue_seconds = wall - known_promise.latest
+            if overdue_seconds > TICK_SECONDS and _is_near(
+                known_promise.wall_zero, wall - now
+            ):
                 self.books.breach(
-                    "promise", f"{known_promise.row.job} waits {over:.0f} s too long"
+                    "promise",
+                    f"{known_promise.row.job} waits {overdue_seconds:.0f} s too long",
                 )
 
 
@@ -256,10 +272,11 @@ class _Late:
             )
 
     def starts_in_time(self, known: _Told, job: Job) -> None:
-        over = self.wall - known.latest
-        if over > TICK_SECONDS and self.is_same_world(known):
+        overdue_seconds = self.wall - known.latest
+        if overdue_seconds > TICK_SECONDS and self.is_same_world(known):
             self._books.breach(
-                "promise", f"{job.id} starts {over:.0f} s after it was promised"
+                "promise",
+                f"{job.id} starts {overdue_seconds:.0f} s after it was promised",
             )
 
     def has_a_cause(self, known: _Told) -> None:
@@ -272,39 +289,48 @@ class _Late:
         known."""
         nodes = [seat.node for seat in known.row.seats]
         takes_work = all(self._books.nodes[node].takes_work for node in nodes)
-        same = known.trees == self._promised.trees and _is_near(
+        is_unchanged = known.trees == self._promised.trees and _is_near(
             known.wall_zero, self._wall_zero
         )
-        return same and takes_work and self._books.all_heard(nodes)
+        return is_unchanged and takes_work and self._books.all_heard(nodes)
 
     def _find_delay_causes(self, known: _Told) -> Iterator[bool]:
         """Whether a job outlasts its known limit, has a right, or got its promise
         earlier."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
-            until = self._expected_end(attempt)
-            yield until is not None and (until <= self.wall or until > known.latest)
+            expected_end = self._expected_end(attempt)
+            yield expected_end is not None and (
+                expected_end <= self.wall or expected_end > known.latest
+            )
             yield any(self._books.was_silent(node, known.at) for node in attempt.nodes)
         rights = (
             reservation
             for reservation in self._changes.reservations
             if reservation.latest_start is None
         )
-        yield any(_seat_node_ids(right.seats) & node_ids for right in rights)
+        yield any(
+            _seat_node_ids(kept_reservation.seats) & node_ids
+            for kept_reservation in rights
+        )
         yield self._may_have_less(known)
         yield any(self._promised.giving.is_kept_on(node) for node in node_ids)
-        for other in self._before.values():
-            if other.row.since < known.row.since and self._has_moved(other):
-                yield not self.is_same_world(other) or any(
-                    self._find_delay_causes(other)
+        for other_promise in self._before.values():
+            if other_promise.row.since < known.row.since and self._has_moved(
+                other_promise
+            ):
+                yield not self.is_same_world(other_promise) or any(
+                    self._find_delay_causes(other_promise)
                 )
 
     def _may_have_less(self, known: _Told) -> bool:
         """Return whether owners may have taken what it would have borrowed."""
         job = self.jobs[known.row.job]
-        before, now = Counter(known.given), Counter(self.given)
-        before[job.spec.queue] = now[job.spec.queue] = 0
-        return now != before and self._promised.giving.would_borrow(job, self.jobs)
+        given_before, now = Counter(known.given), Counter(self.given)
+        given_before[job.spec.queue] = now[job.spec.queue] = 0
+        return now != given_before and self._promised.giving.would_borrow(
+            job, self.jobs
+        )
 
     def _has_moved(self, known: _Told) -> bool:
         """Return whether it moved to other nodes, or to a later start."""
@@ -328,11 +354,11 @@ class _Late:
             and (job, number, node) not in released
             and (node in nodes or job in after)
         }
-        newest = {
+        changed_attempts = {
             (attempt.job, attempt.number): attempt for attempt in self._changes.attempts
         }
         for key in sorted(keys):
-            yield newest.get(key) or self._books.attempts[key]
+            yield changed_attempts.get(key) or self._books.attempts[key]
 
     def _expected_end(self, attempt: Attempt) -> float | None:
         """Return when the attempt should have ended (wall clock); None: unknown."""

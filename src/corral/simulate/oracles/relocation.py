@@ -48,8 +48,8 @@ class Moving:
             )
 
     def _is_news(self, attempt: Attempt) -> bool:
-        before = self._books.attempts.get((attempt.job, attempt.number))
-        return before is None or not before.relocated
+        previous_attempt = self._books.attempts.get((attempt.job, attempt.number))
+        return previous_attempt is None or not previous_attempt.relocated
 
     def _told(self, job: Job, attempt: Attempt, tree: QueueTree) -> None:
         rule = tree.relocation
@@ -61,9 +61,12 @@ class Moving:
             receipt.gpu_seconds_lost + receipt.restart_gpu_seconds
             for receipt in self._receipts
         )
-        most = rule.gpu_hours * HOUR_SECONDS
-        if spent + gpus * job.spec.grace_seconds > most:
-            text = f"{job.id} is moved; {spent:.1f} of {most:.1f} GPU-seconds are spent"
+        gpu_seconds_limit = rule.gpu_hours * HOUR_SECONDS
+        if spent + gpus * job.spec.grace_seconds > gpu_seconds_limit:
+            text = (
+                f"{job.id} is moved; {spent:.1f} of {gpu_seconds_limit:.1f} GPU-seconds are "
+                "spent"
+            )
             self._books.breach("spent", text)
         for receipt in self._receipts:
             if (

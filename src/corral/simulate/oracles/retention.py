@@ -21,10 +21,10 @@ class Forgetting:
             if job.id in self.gone:
                 self._report_breach(f"{job.id} was forgotten and is there again")
         awaited = {
-            after.job
+            dependency.job
             for job in self._books.jobs.values()
             if not job.state.is_final
-            for after in job.spec.after
+            for dependency in job.spec.after
         }
         self._were_too_many(changes)
         for id in changes.forgotten:
@@ -34,13 +34,13 @@ class Forgetting:
     def _were_too_many(self, changes: Changes) -> None:
         """Check that no more are deleted than are too many, if none is too old."""
         keep = self._books.stage.retention
-        over = sum(job.state.is_final for job in self._books.jobs.values()) - len(
-            self.gone
-        )
-        too_many = max(0, over - keep.jobs)
+        finished_count = sum(
+            job.state.is_final for job in self._books.jobs.values()
+        ) - len(self.gone)
+        too_many = max(0, finished_count - keep.jobs)
         if keep.seconds >= ALWAYS_SECONDS and len(changes.forgotten) > too_many:
             self._report_breach(
-                f"{changes.forgotten} are forgotten of {over} jobs that are over"
+                f"{changes.forgotten} are forgotten of {finished_count} jobs that are over"
             )
 
     def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:

@@ -37,17 +37,19 @@ class Block:
         width, row = len(self.fields), len(self.times) % PART_ROWS
         if row == 0:
             self.parts.append(array("f", bytes(4 * PART_ROWS * width)))
-        new = array("f", (nan if value is None else value for value in values.values()))
-        self.parts[-1][row * width : (row + 1) * width] = new
+        encoded_row = array(
+            "f", (nan if value is None else value for value in values.values())
+        )
+        self.parts[-1][row * width : (row + 1) * width] = encoded_row
         self.times.append(at)
 
     @property
     def rows(self) -> "array[float]":
         """All of them, one after the other."""
-        whole = array("f")
-        for part in self.parts:
-            whole.extend(part)
-        return whole[: len(self.times) * len(self.fields)]
+        all_rows = array("f")
+        for row_chunk in self.parts:
+            all_rows.extend(row_chunk)
+        return all_rows[: len(self.times) * len(self.fields)]
 
     def copy(self) -> "Block":
         """With what is full already shared: it changes no more."""
@@ -56,27 +58,30 @@ class Block:
     @property
     def curve(self) -> Curve:
         width, rows = len(self.fields), self.rows
-        columns = {name: rows[at::width] for at, name in enumerate(self.fields)}
+        columns = {
+            name: rows[field_index::width]
+            for field_index, name in enumerate(self.fields)
+        }
         return Curve(times=self.times, fields=columns)
 
 
 def block_of(curve: Curve) -> Block:
     block = Block(tuple(curve.fields))
-    for at, time in enumerate(curve.times):
-        block.add(time, {name: row[at] for name, row in curve.fields.items()})
+    for sample_index, time in enumerate(curve.times):
+        block.add(time, {name: row[sample_index] for name, row in curve.fields.items()})
     return block
 
 
 def packed(block: Block) -> bytes:
     """Moments are kept to some milliseconds from the first."""
-    width, first, rows = len(block.fields), block.times[0], block.rows
+    width, first_time, rows = len(block.fields), block.times[0], block.rows
     names = json.dumps(block.fields).encode()
-    columns = array("f", (time - first for time in block.times))
-    for at in range(width):
-        columns.extend(rows[at::width])
+    columns = array("f", (time - first_time for time in block.times))
+    for field_index in range(width):
+        columns.extend(rows[field_index::width])
     raw = columns.tobytes()
     shuffled = b"".join(raw[byte::4] for byte in range(4))
-    return _HEAD.pack(len(names), len(block.times), first) + zlib.compress(
+    return _HEAD.pack(len(names), len(block.times), first_time) + zlib.compress(
         names + shuffled, LEVEL
     )
 
@@ -84,20 +89,23 @@ def packed(block: Block) -> bytes:
 def unpacked(data: bytes) -> Curve:
     """Decode a packed block. Raises: ValueError if the data is not a valid block."""
     try:
-        names_bytes, moments, first = _HEAD.unpack_from(data)
+        names_bytes, moments, first_time = _HEAD.unpack_from(data)
         raw = zlib.decompress(data[_HEAD.size :])
         names = json.loads(raw[:names_bytes])
         shuffled = raw[names_bytes:]
-        whole = bytearray(len(shuffled))
+        column_bytes = bytearray(len(shuffled))
         for byte in range(4):
-            whole[byte::4] = shuffled[
+            column_bytes[byte::4] = shuffled[
                 byte * len(shuffled) // 4 : (byte + 1) * len(shuffled) // 4
             ]
-        columns = array("f", bytes(whole))
+        columns = array("f", bytes(column_bytes))
         if len(columns) != moments * (len(names) + 1):
             raise ValueError("it is cut off")
     except (struct.error, zlib.error, ValueError, TypeError) as error:
         raise ValueError(f"no block of a curve: {error}") from error
-    parts = [columns[at * moments : (at + 1) * moments] for at in range(len(names) + 1)]
-    times = [first + offset for offset in parts[0]]
-    return Curve(times=times, fields=dict(zip(names, parts[1:], strict=True)))
+    column_slices = [
+        columns[column_index * moments : (column_index + 1) * moments]
+        for column_index in range(len(names) + 1)
+    ]
+    times = [first_time + offset for offset in column_slices[0]]
+    return Curve(times=times, fields=dict(zip(names, column_slices[1:], strict=True)))

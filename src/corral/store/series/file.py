@@ -72,37 +72,40 @@ class SeriesFile:
         self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
     ) -> Curve:
         curves = await self._in_thread(lambda: self._blocks(key, since, until))
-        waiting = [block for of, block in self._full if of == key]
-        newest = [*waiting, self._open[key]] if key in self._open else waiting
-        whole = joined([*curves, *(block.curve for block in newest)])
+        pending_blocks = [block for of, block in self._full if of == key]
+        newest_blocks = (
+            [*pending_blocks, self._open[key]] if key in self._open else pending_blocks
+        )
+        joined_curve = joined([*curves, *(block.curve for block in newest_blocks)])
         field_names = (
-            [name for name in fields if name in whole.fields]
+            [name for name in fields if name in joined_curve.fields]
             if fields
-            else whole.fields
+            else joined_curve.fields
         )
-        named = Curve(
-            times=whole.times, fields={name: whole.fields[name] for name in field_names}
+        selected_curve = Curve(
+            times=joined_curve.times,
+            fields={name: joined_curve.fields[name] for name in field_names},
         )
-        return cut(named, since, until)
+        return cut(selected_curve, since, until)
 
     async def keep(self, now: float) -> None:
-        full, self._full = self._full, []
+        full_blocks, self._full = self._full, []
         for key, block in list(self._open.items()):
             if now - block.times[-1] > SPAN_SECONDS:  # nothing comes of it any more
-                full.append((key, self._open.pop(key)))
+                full_blocks.append((key, self._open.pop(key)))
                 del self._saved[key], self._full_at[key]
             elif now - self._saved[key] >= SAVED_SECONDS:
                 self._saved[key] = now
-                full.append((key, block.copy()))
+                full_blocks.append((key, block.copy()))
         try:
-            await self._in_thread(lambda: self._keep(full, now))
+            await self._in_thread(lambda: self._keep(full_blocks, now))
         except (sqlite3.Error, OSError) as error:
             log.warning("series_not_kept", error=str(error))
 
     async def close(self) -> None:
-        last = [*self._full, *self._open.items()]
+        last_blocks = [*self._full, *self._open.items()]
         try:
-            await self._in_thread(lambda: self._write_blocks(last))
+            await self._in_thread(lambda: self._write_blocks(last_blocks))
             await self._in_thread(self._close_database)
         except (sqlite3.Error, OSError) as error:
             log.warning("series_not_kept", error=str(error))
@@ -162,22 +165,22 @@ class SeriesFile:
 
     def _thin_old_blocks(self, now: float) -> None:
         """Replace the points of old spans by their means, in one transaction."""
-        last = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
+        thin_before = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
         db = self._opened()
-        old = db.execute(
+        old_spans = db.execute(
             "SELECT DISTINCT key, CAST(start / ? AS INTEGER) FROM blocks"
             " WHERE thin = 0 AND until < ? LIMIT ?",
-            (THIN_SPAN_SECONDS, last, AT_ONCE),
+            (THIN_SPAN_SECONDS, thin_before, AT_ONCE),
         ).fetchall()
-        for key, span in old:
-            part = (key, span * THIN_SPAN_SECONDS, (span + 1) * THIN_SPAN_SECONDS)
-            where = "key = ? AND thin = 0 AND start >= ? AND start < ?"
+        for key, span in old_spans:
+            span_key = (key, span * THIN_SPAN_SECONDS, (span + 1) * THIN_SPAN_SECONDS)
+            condition = "key = ? AND thin = 0 AND start >= ? AND start < ?"
             rows = db.execute(
-                f"SELECT data FROM blocks WHERE {where} ORDER BY start", part
+                f"SELECT data FROM blocks WHERE {condition} ORDER BY start", span_key
             )
             curve = averaged(joined(list(_unpack_blocks(key, rows))), THIN_STEP_SECONDS)
             with db:
-                db.execute(f"DELETE FROM blocks WHERE {where}", part)
+                db.execute(f"DELETE FROM blocks WHERE {condition}", span_key)
                 if curve.times:
                     row = (
                         key,
@@ -193,17 +196,17 @@ class SeriesFile:
     def _enforce_size_limit(self) -> None:
         """The oldest go until the file's pages in use are below the bound."""
         db = self._opened()
-        while (used := _bytes_used(db)) > self._most_bytes:
+        while (used_bytes := _bytes_used(db)) > self._most_bytes:
             (count,) = db.execute("SELECT COUNT(*) FROM blocks").fetchone()
-            most = max(1, int(count * (1 - self._most_bytes / used)))
+            delete_count = max(1, int(count * (1 - self._most_bytes / used_bytes)))
             with db:
-                gone = db.execute(
+                deleted_blocks = db.execute(
                     "DELETE FROM blocks WHERE (key, thin, start) IN"
                     " (SELECT key, thin, start FROM blocks ORDER BY until LIMIT ?)",
-                    (most,),
+                    (delete_count,),
                 ).rowcount
-            log.info("series_dropped", blocks=gone, bytes=used)
-            if not gone:
+            log.info("series_dropped", blocks=deleted_blocks, bytes=used_bytes)
+            if not deleted_blocks:
                 return
         db.execute("PRAGMA incremental_vacuum").fetchall()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -230,8 +233,8 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _bytes_used(db: sqlite3.Connection) -> int:
-    (pages,), (free,), (size,) = (
+    (pages,), (free_pages,), (size,) = (
         db.execute(f"PRAGMA {name}").fetchone()
         for name in ("page_count", "freelist_count", "page_size")
     )
-    return int((pages - free) * size)
+    return int((pages - free_pages) * size)

@@ -42,12 +42,12 @@ def has_lost_commits(log: Path, index: Path) -> bool:
             return False
         magic, _, page_bytes, _, salt_1, salt_2, *sums = HEADER.unpack(raw)
         order = MAGIC.get(magic, "<")
-        whole = _update_checksums(raw[:24], (0, 0), order) == tuple(sums)
+        is_header_valid = _update_checksums(raw[:24], (0, 0), order) == tuple(sums)
         return _has_two_commits(
             file,
             valid,
-            page_bytes if whole else 4096,
-            (salt_1, salt_2) if whole else None,
+            page_bytes if is_header_valid else 4096,
+            (salt_1, salt_2) if is_header_valid else None,
             order,
         )
 
@@ -62,21 +62,21 @@ def _has_two_commits(
     """Whether two commits lie in one unbroken chain behind the frame after the valid
     ones."""
     file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
-    before: Frame | None = None
+    previous_frame: Frame | None = None
     commits = 0
     while (frame := _read_wal_frame(file, page_bytes)) is not None:
         of_this_log = frame.salts == (salts or frame.salts)
         chained = (
-            before is not None
-            and frame.salts == before.salts
+            previous_frame is not None
+            and frame.salts == previous_frame.salts
             and of_this_log
-            and _update_checksums(frame.body, before.sums, order) == frame.sums
+            and _update_checksums(frame.body, previous_frame.sums, order) == frame.sums
         )
         commits = commits if chained else 0
         commits += of_this_log and frame.size_after != 0
         if commits >= 2:
             return True
-        before = frame
+        previous_frame = frame
     return False
 
 
@@ -91,8 +91,8 @@ def _read_wal_frame(file: BinaryIO, page_bytes: int) -> Frame | None:
 
 def _update_checksums(data: bytes, sums: Sums, order: str) -> Sums:
     first, second = sums
-    words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for left_word, right in zip(words[::2], words[1::2], strict=True):
+    data_words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for left_word, right_word in zip(data_words[::2], data_words[1::2], strict=True):
         first = (first + left_word + second) & 0xFFFFFFFF
-        second = (second + right + first) & 0xFFFFFFFF
+        second = (second + right_word + first) & 0xFFFFFFFF
     return first, second

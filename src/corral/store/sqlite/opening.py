@@ -117,20 +117,20 @@ def _create_empty_store(path: Path, fresh_id: Callable[[], str]) -> None:
             hint=f"put {path} back from a backup, or move the log away to begin afresh",
         )
     path.unlink(missing_ok=True)  # it is empty
-    fresh = path.with_name(path.name + ".new")
+    new_path = path.with_name(path.name + ".new")
     for stale_file in (
-        fresh,
-        _wal_path(fresh),
-        fresh.with_name(fresh.name + "-journal"),
+        new_path,
+        _wal_path(new_path),
+        new_path.with_name(new_path.name + "-journal"),
     ):
         stale_file.unlink(missing_ok=True)
-    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    _initialize_store(fresh, fresh_id)
+    os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    _initialize_store(new_path, fresh_id)
     # another made it first: then that one counts
     with contextlib.suppress(FileExistsError):
-        os.link(fresh, path)
+        os.link(new_path, path)
     sync_directory(path.parent)
-    fresh.unlink()
+    new_path.unlink()
 
 
 def _initialize_store(path: Path, fresh_id: Callable[[], str]) -> None:

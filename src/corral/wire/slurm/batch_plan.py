@@ -56,21 +56,22 @@ class BatchPlan:
 
 def decode_plan(text: str) -> BatchPlan:
     """Raises: ValueError, TypeError."""
-    named: dict[str, Any] = json.loads(text)
+    plan_fields: dict[str, Any] = json.loads(text)
     for key in ("arguments", "array"):
-        if named.get(key) is not None:
-            named[key] = tuple(named[key])
-    return BatchPlan(**named)
+        if plan_fields.get(key) is not None:
+            plan_fields[key] = tuple(plan_fields[key])
+    return BatchPlan(**plan_fields)
 
 
 def command_of(script: str, plan: BatchPlan) -> str:
     """The job's command on every node: the script as it is, and who runs it."""
-    end = _END
-    while end in script:
-        end += "_"
+    end_marker = _END
+    while end_marker in script:
+        end_marker += "_"
     text = script if script.endswith("\n") else f"{script}\n"
     return (
-        f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{_RUN}{shlex.quote(plan.encode())}\n"
+        f"cat > {SCRIPT} "
+        f"<<'{end_marker}'\n{text}{end_marker}\n{_RUN}{shlex.quote(plan.encode())}\n"
     )
 
 
@@ -78,8 +79,8 @@ def plan_in(command: str) -> BatchPlan | None:
     """Return the plan that such a job's command holds; None for another command."""
     if not is_batch(command):
         return None
-    words = shlex.split(command[command.rindex(_RUN) + len(_RUN) :])
-    return decode_plan(words[0])
+    run_arguments = shlex.split(command[command.rindex(_RUN) + len(_RUN) :])
+    return decode_plan(run_arguments[0])
 
 
 def is_batch(command: str) -> bool:

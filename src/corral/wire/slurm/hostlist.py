@@ -15,19 +15,19 @@ def compress(hosts: Sequence[str]) -> str:
     zeros. Where one comes twice (nodes that share an address), all are written out."""
     if len(set(hosts)) < len(hosts):
         return ",".join(hosts)
-    parts: list[str] = []
+    list_entries: list[str] = []
     numbers: list[str] = []
     prefix: str | None = None
     for host in hosts:
         match = _NUMBERED.fullmatch(host)
         if match is None or match.group(1) != prefix:
-            parts += _compress_group(prefix, numbers)
+            list_entries += _compress_group(prefix, numbers)
             prefix, numbers = (match.group(1), []) if match else (None, [])
         if match is None:
-            parts.append(host)
+            list_entries.append(host)
         else:
             numbers.append(match.group(2))
-    return ",".join([*parts, *_compress_group(prefix, numbers)])
+    return ",".join([*list_entries, *_compress_group(prefix, numbers)])
 
 
 def compress_sorted(hosts: Sequence[str]) -> str:
@@ -54,7 +54,8 @@ def _compress_group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]
         else:
             spans.append((number, number))
     inner = ",".join(
-        first if first == last else f"{first}-{last}" for first, last in spans
+        first_number if first_number == last_number else f"{first_number}-{last_number}"
+        for first_number, last_number in spans
     )
     yield f"{prefix}[{inner}]"
 
@@ -73,10 +74,12 @@ def expand(text: str) -> list[str]:
 
     Raises: ValueError when it is no list of nodes.
     """
-    every = (
-        name for part in _split_hostlist(text) for name in _expand_part(text, part)
+    all_hosts = (
+        name
+        for list_entry in _split_hostlist(text)
+        for name in _expand_part(text, list_entry)
     )
-    expanded = list(islice(every, MOST + 1))
+    expanded = list(islice(all_hosts, MOST + 1))
     if "" in expanded or "]" in "".join(expanded):
         raise ValueError(f"{text!r} is no list of nodes")
     if len(expanded) > MOST:
@@ -86,20 +89,22 @@ def expand(text: str) -> list[str]:
 
 def _split_hostlist(text: str) -> Iterator[str]:
     """Divided by the commas outside of brackets."""
-    return (part.strip() for part in re.split(r",(?![^\[]*\])", text.strip()))
+    return (
+        list_entry.strip() for list_entry in re.split(r",(?![^\[]*\])", text.strip())
+    )
 
 
 def _expand_part(text: str, part: str) -> Iterator[str]:
-    before, bracket, rest = part.partition("[")
+    prefix, bracket, rest = part.partition("[")
     if not bracket:
-        yield before
+        yield prefix
         return
     inside, closed, behind = rest.partition("]")
     if not closed:
         raise ValueError(f"{text!r} is no list of nodes: a bracket is missing")
     for number in _expand_ranges(text, inside):
-        for end in _expand_part(text, behind):
-            yield f"{before}{number}{end}"
+        for suffix in _expand_part(text, behind):
+            yield f"{prefix}{number}{suffix}"
 
 
 def _expand_ranges(text: str, inside: str) -> Iterator[str]:
@@ -110,10 +115,13 @@ def _expand_ranges(text: str, inside: str) -> Iterator[str]:
             raise ValueError(
                 f"{text!r} is no list of nodes: {span!r} is no number and no range"
             )
-        first, last = match.group(1), match.group(2) or match.group(1)
-        if int(last) < int(first) or int(last) - int(first) > MOST:
+        first_number, last_number = match.group(1), match.group(2) or match.group(1)
+        if (
+            int(last_number) < int(first_number)
+            or int(last_number) - int(first_number) > MOST
+        ):
             raise ValueError(
                 f"{text!r} is no list of nodes: {span!r} counts backwards, or too far"
             )
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}}"
+        for number in range(int(first_number), int(last_number) + 1):
+            yield f"{number:0{len(first_number)}}"

@@ -46,14 +46,15 @@ def id_of(text: str) -> str:
 
 def ids_of(text: str) -> Iterator[str]:
     """Every id of 17,18_3,19_[1-3]. Raises: Wrong."""
-    for part in re.split(r",(?![^\[]*\])", text):
-        match = _SOME.fullmatch(part.strip())
+    for id_text in re.split(r",(?![^\[]*\])", text):
+        match = _SOME.fullmatch(id_text.strip())
         if match is None:
-            yield id_of(part)
+            yield id_of(id_text)
             continue
         for span in match.group(2).split(","):
             yield from (
-                f"j{match.group(1)}_{index}" for index in _parse_index_range(part, span)
+                f"j{match.group(1)}_{index}"
+                for index in _parse_index_range(id_text, span)
             )
 
 
@@ -63,8 +64,10 @@ def _parse_index_range(text: str, span: str) -> range:
     )
     if match is None:
         raise SlurmRefusal(f"Invalid job id {text}")
-    first, last, step = match.groups()
-    index_range = range(int(first), int(last or first) + 1, int(step or 1))
+    first_index, last_index, step = match.groups()
+    index_range = range(
+        int(first_index), int(last_index or first_index) + 1, int(step or 1)
+    )
     if len(index_range) > MOST:
         raise SlurmRefusal(f"Invalid job id {text}")
     return index_range

@@ -85,18 +85,18 @@ class OptionTable:
         rest: list[str] = []
         words_left = list(words)
         while words_left:
-            word = words_left.pop(0)
-            if word == "--":
+            argument = words_left.pop(0)
+            if argument == "--":
                 rest += words_left
                 break
-            if word.startswith("--"):
-                self._parse_long_option(word[2:], words_left, options_read)
-            elif word.startswith("-") and len(word) > 1:
-                self._parse_short_options(word[1:], words_left, options_read)
+            if argument.startswith("--"):
+                self._parse_long_option(argument[2:], words_left, options_read)
+            elif argument.startswith("-") and len(argument) > 1:
+                self._parse_short_options(argument[1:], words_left, options_read)
             elif mixed:
-                rest.append(word)
+                rest.append(argument)
             else:
-                rest += [word, *words_left]
+                rest += [argument, *words_left]
                 break
         return self.checked(options_read, rest)
 
@@ -181,7 +181,7 @@ class OptionTable:
     def _parse_short_options(
         self, letters: str, left: list[str], found: dict[str, str]
     ) -> None:
-        for place, letter in enumerate(letters):
+        for letter_index, letter in enumerate(letters):
             option = self._by_letter.get(letter)
             if option is None:
                 raise SlurmRefusal(
@@ -193,7 +193,7 @@ class OptionTable:
             if option.takes == Takes.NOTHING:
                 found[option.name] = ""
                 continue
-            value = letters[place + 1 :].removeprefix("=")
+            value = letters[letter_index + 1 :].removeprefix("=")
             if not value and option.takes == Takes.VALUE:
                 value = self._next(left, f"option requires an argument -- '{letter}'")
             _store_option(found, option, value)
@@ -210,8 +210,8 @@ class OptionTable:
 
 
 def _store_option(found: dict[str, str], option: Option, value: str) -> None:
-    both = option.adds and option.name in found
-    found[option.name] = f"{found[option.name]},{value}" if both else value
+    is_appended = option.adds and option.name in found
+    found[option.name] = f"{found[option.name]},{value}" if is_appended else value
 
 
 _NOT_A_SCRIPT: Final = (
@@ -237,11 +237,11 @@ def words_of_script(script: str) -> list[list[str]]:
         )
     components: list[list[str]] = [[]]
     for number, line in _directives(lines):
-        words = _split_script_line(number, line)
-        if words[:1] in (["hetjob"], ["packjob"]):
+        line_arguments = _split_script_line(number, line)
+        if line_arguments[:1] in (["hetjob"], ["packjob"]):
             components.append([])
         else:
-            components[-1] += words
+            components[-1] += line_arguments
     return components
 
 

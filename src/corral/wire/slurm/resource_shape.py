@@ -38,8 +38,8 @@ class _Gpus:
 def shape_of(read: ParsedOptions) -> SlurmShape:
     """Raises: Wrong."""
     gpus = _read_gpu_counts(read)
-    fewest, nodes, tasks, each, notes = _nodes_and_tasks(read, gpus)
-    per_node = gpus.per_node or gpus.per_task * each
+    fewest, nodes, tasks, tasks_per_node, notes = _nodes_and_tasks(read, gpus)
+    per_node = gpus.per_node or gpus.per_task * tasks_per_node
     if gpus.in_all and not per_node:
         if gpus.in_all % nodes:
             raise SlurmRefusal(
@@ -48,15 +48,15 @@ def shape_of(read: ParsedOptions) -> SlurmShape:
             )
         per_node = gpus.in_all // nodes
     cpus = _read_count(read, "cpus-per-task")
-    cpus_per_node = each * (cpus or 1)
+    cpus_per_node = tasks_per_node * (cpus or 1)
     if (per_gpu := _read_count(read, "cpus-per-gpu")) and per_node:
         cpus_per_node = per_gpu * per_node
-        cpus = max(1, cpus_per_node // each)
+        cpus = max(1, cpus_per_node // tasks_per_node)
     return SlurmShape(
         nodes=nodes,
         fewest=fewest,
         tasks=tasks,
-        tasks_per_node=each,
+        tasks_per_node=tasks_per_node,
         cpus_per_task=cpus or 1,
         cpus_per_node=cpus_per_node,
         gpu_type=gpus.type,
@@ -79,27 +79,32 @@ def _nodes_and_tasks(
     fewest, nodes = (
         value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
     )
-    tasks, each = _read_count(read, "ntasks"), _read_count(read, "ntasks-per-node")
+    tasks, tasks_per_node = (
+        _read_count(read, "ntasks"),
+        _read_count(read, "ntasks-per-node"),
+    )
     if (per_gpu := _read_count(read, "ntasks-per-gpu")) and not tasks:
-        each = each or per_gpu * gpus.per_node
+        tasks_per_node = tasks_per_node or per_gpu * gpus.per_node
         tasks = tasks or per_gpu * gpus.in_all
     notes: tuple[str, ...] = ()
     if not nodes:
         listed = _count_listed_nodes(read)
-        nodes = max(1, -(-tasks // each) if each and tasks else 1, listed)
+        nodes = max(
+            1, -(-tasks // tasks_per_node) if tasks_per_node and tasks else 1, listed
+        )
         fewest = nodes
     if tasks and tasks < nodes:
         notes = (
             f"Warning: can't run {tasks} processes on {nodes} nodes, setting nnodes to {tasks}",
         )
         nodes, fewest = tasks, min(fewest, tasks)
-    each = each or max(1, -(-tasks // nodes))
-    if tasks > each * nodes:
+    tasks_per_node = tasks_per_node or max(1, -(-tasks // nodes))
+    if tasks > tasks_per_node * nodes:
         raise SlurmRefusal(
-            f"{tasks} tasks do not fit: {nodes} nodes with {each} each",
+            f"{tasks} tasks do not fit: {nodes} nodes with {tasks_per_node} each",
             hint="ask for more nodes",
         )
-    return fewest, nodes, tasks or each * nodes, each, notes
+    return fewest, nodes, tasks or tasks_per_node * nodes, tasks_per_node, notes
 
 
 def _count_listed_nodes(read: ParsedOptions) -> int:
@@ -140,13 +145,13 @@ def _parse_gres(text: str | None) -> tuple[str | None, int]:
     """(type, GPUs of a node)"""
     kind: str | None = None
     number = 0
-    for part in (text or "").split(","):
-        name, _, rest = part.strip().removeprefix("gres/").partition(":")
+    for gres_entry in (text or "").split(","):
+        name, _, rest = gres_entry.strip().removeprefix("gres/").partition(":")
         if name in ("", "none"):
             continue
         if name != "gpu":
             raise SlurmRefusal(
-                f"Invalid generic resource (gres) specification: {part}",
+                f"Invalid generic resource (gres) specification: {gres_entry}",
                 hint="there are GPUs, cores and memory: --gres=gpu:N",
             )
         rest = re.sub(r"\(.*\)$", "", rest)
@@ -158,10 +163,10 @@ def _parse_gres(text: str | None) -> tuple[str | None, int]:
 
 
 def _memory_per_node(read: ParsedOptions, cpus: int, gpus: int) -> int:
-    if (whole := read.get("mem")) is not None:
-        return value_forms.size_bytes(whole)
-    if (each := read.get("mem-per-cpu")) is not None:
-        return value_forms.size_bytes(each, "--mem-per-cpu") * cpus
-    if (each := read.get("mem-per-gpu")) is not None:
-        return value_forms.size_bytes(each, "--mem-per-gpu") * gpus
+    if (node_memory := read.get("mem")) is not None:
+        return value_forms.size_bytes(node_memory)
+    if (memory_per_unit := read.get("mem-per-cpu")) is not None:
+        return value_forms.size_bytes(memory_per_unit, "--mem-per-cpu") * cpus
+    if (memory_per_unit := read.get("mem-per-gpu")) is not None:
+        return value_forms.size_bytes(memory_per_unit, "--mem-per-gpu") * gpus
     return 0

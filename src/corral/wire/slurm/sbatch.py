@@ -95,13 +95,13 @@ def read_batch(
         if components > 1 and (
             name_of_count in given_options or name_of_count == "nodes"
         ):
-            each = value_forms.count(
+            count_per_component = value_forms.count(
                 given_options.get(name_of_count, "1"), f"--{name_of_count}"
             )
-            given_options[name_of_count] = str(each * components)
-    whole = SBATCH.checked(given_options, typed.rest)
+            given_options[name_of_count] = str(count_per_component * components)
+    merged_options = SBATCH.checked(given_options, typed.rest)
     batch = _build_submission(
-        whole,
+        merged_options,
         script,
         here,
         name="wrap" if typed.has("wrap") else name,
@@ -114,7 +114,10 @@ def read_batch(
 def _said_by(script: str) -> tuple[dict[str, str], int]:
     """Return the script's options, and how many components it has: they must all ask
     for the same, but for their names. Raises: Wrong."""
-    groups = [dict(SBATCH.read(words).options) for words in words_of_script(script)]
+    groups = [
+        dict(SBATCH.read(script_arguments).options)
+        for script_arguments in words_of_script(script)
+    ]
     unnamed = [
         {key: value for key, value in group.items() if key != "job-name"}
         for group in groups
@@ -164,9 +167,9 @@ def _build_submission(
         spec["array"] = array
     if read.has("no-requeue") and not read.has("requeue"):
         spec["retry"] = {"infra": 0}
-    after, singleton = afters(read.get("dependency"))
-    if after:
-        spec["after"] = after
+    dependencies, singleton = afters(read.get("dependency"))
+    if dependencies:
+        spec["after"] = dependencies
     if read.noted:
         ignored = ", ".join(f"--{option_name}" for option_name in read.noted)
         notes.append(
@@ -217,18 +220,20 @@ def job_fields(
 def plain_name(text: str) -> str:
     """The nearest name that a job can have."""
     base = os.path.basename(text.rstrip("/")) or text
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", base, flags=re.ASCII)[:55].strip("._-")
-    return words if is_name(words) else "sbatch"
+    safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", base, flags=re.ASCII)[:55].strip("._-")
+    return safe_name if is_name(safe_name) else "sbatch"
 
 
 def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
     partition = read.get("partition")
     if partition is None:
         return None
-    first, comma, _ = partition.partition(",")
+    first_partition, comma, _ = partition.partition(",")
     if comma:
-        notes.append(f"note: of the partitions {partition} the first is taken: {first}")
-    return first
+        notes.append(
+            f"note: of the partitions {partition} the first is taken: {first_partition}"
+        )
+    return first_partition
 
 
 def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
@@ -258,22 +263,24 @@ def _parse_signal_option(
 ) -> dict[str, Any] | None:
     if signal is None:
         return None
-    number, before = value_forms.warning(signal)
+    number, warning_seconds = value_forms.warning(signal)
     if limit is None:
         notes.append("note: --signal without --time: there is no end to warn of")
         return None
-    return {"signal": number, "before": f"{max(1, min(before, limit - 1))}s"}
+    return {"signal": number, "before": f"{max(1, min(warning_seconds, limit - 1))}s"}
 
 
 def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
     constraint_fields: dict[str, Any] = {}
-    for part in filter(None, re.split(r"[&,]", read.get("constraint") or "")):
-        if re.search(r"[|\[\]*()]", part):
+    for constraint_text in filter(
+        None, re.split(r"[&,]", read.get("constraint") or "")
+    ):
+        if re.search(r"[|\[\]*()]", constraint_text):
             raise SlurmRefusal(
                 f"Invalid feature specification: {read.get('constraint')}",
                 hint="write labels that all of its nodes have, joined by &: -C 'ib&zone=a'",
             )
-        label, sign, value = part.strip().partition("=")
+        label, sign, value = constraint_text.strip().partition("=")
         constraint_fields[label] = value if sign else True
     try:
         on = expand(read.get("nodelist") or "") if read.get("nodelist") else []
@@ -303,8 +310,8 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
     deadline_text = read.get("deadline")
     if deadline_text is None:
         return None
-    end = value_forms.moment(deadline_text, here.now, "--deadline")
-    latest = end - timedelta(seconds=limit or 0)
+    deadline = value_forms.moment(deadline_text, here.now, "--deadline")
+    latest = deadline - timedelta(seconds=limit or 0)
     if latest <= here.now:
         raise SlurmRefusal(
             f"Incorrect deadline specification {deadline_text}: it cannot be done by then"
@@ -317,14 +324,14 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
     Wrong."""
     dependencies: list[dict[str, str]] = []
     singleton = False
-    for part in filter(None, (text or "").split(",")):
-        kind, *ids = part.split(":")
+    for dependency_text in filter(None, (text or "").split(",")):
+        kind, *ids = dependency_text.split(":")
         if kind == "singleton" and not ids:
             singleton = True
             continue
-        if kind not in _ON or not ids or "?" in part:
+        if kind not in _ON or not ids or "?" in dependency_text:
             raise SlurmRefusal(
-                f"Job dependency problem: {part}",
+                f"Job dependency problem: {dependency_text}",
                 hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
                 "joined by commas",
             )
@@ -342,29 +349,39 @@ def exported(
     ALL leaves out variables that are named like secrets, because a spec is stored in
     plain text.
     """
-    parts = [part for part in re.split(r",(?=[A-Za-z_])", said or "ALL") if part]
+    export_entries = [
+        entry_text
+        for entry_text in re.split(r",(?=[A-Za-z_])", said or "ALL")
+        if entry_text
+    ]
     sent_variables: dict[str, str] = {}
-    if "ALL" in parts:
-        sent = {
+    if "ALL" in export_entries:
+        sendable_variables = {
             key: value for key, value in environment.items() if _may_be_sent(key, value)
         }
-        secret_names = sorted(key for key in sent if _SECRET.fullmatch(key))
+        secret_names = sorted(
+            key for key in sendable_variables if _SECRET.fullmatch(key)
+        )
         sent_variables = {
-            key: value for key, value in sent.items() if key not in secret_names
+            key: value
+            for key, value in sendable_variables.items()
+            if key not in secret_names
         }
-        named = {part.partition("=")[0] for part in parts}
-        if unnamed_secrets := [key for key in secret_names if key not in named]:
+        named_variables = {entry.partition("=")[0] for entry in export_entries}
+        if unnamed_secrets := [
+            key for key in secret_names if key not in named_variables
+        ]:
             notes.append(
                 "note: not sent along, for it is named like a secret: "
                 f"{', '.join(unnamed_secrets)}; "
                 "name it in --export, or run: corral secret set NAME"
             )
-    for part in parts:
-        name, sign, value = part.partition("=")
-        if part in ("ALL", "NONE", "NIL"):
+    for export_entry in export_entries:
+        name, sign, value = export_entry.partition("=")
+        if export_entry in ("ALL", "NONE", "NIL"):
             continue
         if not _VARIABLE.fullmatch(name):
-            raise SlurmRefusal(f"Invalid --export: {part}")
+            raise SlurmRefusal(f"Invalid --export: {export_entry}")
         if sign or name in environment:
             sent_variables[name] = value if sign else environment[name]
     return {key: sent_variables[key] for key in sorted(sent_variables)}

@@ -76,10 +76,12 @@ def count(text: str, option: str, *, least: int = 1) -> int:
 def nodes(text: str) -> tuple[int, int]:
     """(fewest, most) of 4 and 2-4."""
     match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", text.strip(), re.ASCII)
-    fewest, most = (int(group or 0) for group in match.groups()) if match else (0, 0)
-    if match is None or (most and most < fewest):
+    fewest, most_nodes = (
+        (int(group or 0) for group in match.groups()) if match else (0, 0)
+    )
+    if match is None or (most_nodes and most_nodes < fewest):
         raise SlurmRefusal(f'"{text}" is not a valid node count', code=USAGE)
-    return fewest, most or fewest
+    return fewest, most_nodes or fewest
 
 
 def typed_count(text: str, option: str) -> tuple[str | None, int]:
@@ -94,11 +96,11 @@ def typed_count(text: str, option: str) -> tuple[str | None, int]:
 
 def warning(text: str) -> tuple[int, int]:
     """(signal, seconds before the end) of USR1, SIGUSR1@90 and B:10@300."""
-    words, at, before = text.partition("@")
-    name = words.rpartition(":")[2].upper()
+    signal_text, separator, seconds_text = text.partition("@")
+    name = signal_text.rpartition(":")[2].upper()
     return signal_number(name), count(
-        before, "--signal", least=0
-    ) if at else SIGNAL_SECONDS
+        seconds_text, "--signal", least=0
+    ) if separator else SIGNAL_SECONDS
 
 
 def signal_number(text: str) -> int:
@@ -134,11 +136,11 @@ def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
 
 
 def _time_of_day(text: str, day: datetime) -> datetime | None:
-    named = _NAMED_HOURS.get(text.lower())
+    named_hour = _NAMED_HOURS.get(text.lower())
     match = _CLOCK.fullmatch(text)
-    if named is None and match is None:
+    if named_hour is None and match is None:
         return None
-    hour, minute, second = named or 0, 0, 0
+    hour, minute, second = named_hour or 0, 0, 0
     if match is not None:
         hour, minute, second = (int(group or 0) for group in match.groups()[:3])
         if match.group(4):
@@ -179,8 +181,8 @@ def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
     """Format a duration as squeue does: 5:09, 1:05:09, 2-01:05:09."""
     if seconds is None:
         return endless
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86_400)
+    whole_seconds = max(0, int(seconds))
+    days, rest = divmod(whole_seconds, 86_400)
     hours, minutes, seconds_left = rest // 3600, rest // 60 % 60, rest % 60
     if days:
         return f"{days}-{hours:02}:{minutes:02}:{seconds_left:02}"
@@ -193,7 +195,7 @@ def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:
 
 def elapsed_text(seconds: float) -> str:
     """Format a duration as sacct does: 00:05:09, 2-01:05:09."""
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86_400)
+    whole_seconds = max(0, int(seconds))
+    days, rest = divmod(whole_seconds, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock

@@ -1,7 +1,7 @@
-"""Corral makes one GPU cluster out of the GPU machines a team has.
+"""Corral makes one GPU cluster out of the GPU machines that a team has.
 
-The package itself imports nothing heavy: `corral.Client` and the errors that it raises
-are loaded when they are first asked for.
+Importing the package loads nothing heavy: `corral.Client` and the errors that it raises
+are loaded on first use.
 """
 
 from typing import TYPE_CHECKING

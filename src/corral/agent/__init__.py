@@ -1,2 +1,2 @@
-"""The process on a node: probe, make the wanted attempts run and no other, beat, ship
-logs."""
+"""The agent, a process on each node: it probes the node, runs exactly the attempts that
+the head wants there, sends heartbeats and ships logs."""

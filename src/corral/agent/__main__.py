@@ -1,9 +1,9 @@
-"""`python -m corral.agent NODE_DIR` is one node's agent; with --kill it ends all of the
-node, and with --part it is the agent of one attempt alone, from the folder that the
-head has prepared for it.
+"""`python -m corral.agent NODE_DIR` runs the agent of one node. With --kill it kills
+everything that runs on the node. With --part it runs the agent of a single attempt from
+the folder that the head has prepared for that attempt.
 
-Each way loads what it needs: a part begins before most of its program is read
-(part_start).
+Each mode imports only what it needs: the agent of an attempt begins before most of its
+program is loaded (part_start).
 """
 
 import sys

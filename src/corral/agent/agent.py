@@ -1,5 +1,5 @@
-"""The parts of one agent and how they speak to each other; what its talk with the head
-is about."""
+"""The parts of one agent, how they call each other, and what the agent exchanges with
+the head."""
 
 import asyncio
 import logging
@@ -57,12 +57,12 @@ Send = Callable[[SignalNow], None]
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """Implements channel.Node. `clock` counts seconds since the boot, also while
-    asleep.
+    """The agent of a node; implements head_channel.ChannelNode. `clock` counts seconds
+    since the machine's boot, including sleep.
 
-    `look` asks for the inventory, given the ports that the node's own attempts use;
-    `pump` carries bytes between a terminal and a rank until one of them ends; `send` a
-    signal to what runs.
+    `look` returns the inventory, given the ports that the node's own attempts use.
+    `pump` carries bytes between a terminal and a rank until one of them ends. `send`
+    sends a signal to a running rank.
     """
 
     node_dir: Path
@@ -126,11 +126,12 @@ class Agent:
         )
 
     def use_token(self, token: str) -> None:
-        """Show this one to the head from now on."""
+        """Use this token for the head from now on."""
         self.dialler.token = self.prepare.token = token
 
     def changed(self) -> None:
-        """Something of the attempts is new: tell the head, follow the logs."""
+        """Send a heartbeat and follow the new logs, because the state of an attempt has
+        changed."""
         self.beats.wake()
         if not self._observes:  # what comes together is looked at together
             self._observes = True
@@ -150,8 +151,11 @@ class Agent:
         self._failed = failed
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost
-        connection."""
+        """Run the agent until it is cancelled. A lost connection to the head raises
+        nothing.
+
+        Raises: any exception that comes from a bug or a broken disk.
+        """
         self.shipper.start()
         self.changed()
         try:
@@ -200,14 +204,16 @@ class Agent:
             self.beats.wake()
 
     async def _ask_forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
-        """Ask the head, which answers with its limits of kept work folders too."""
+        """Ask the head which of these jobs it has deleted. Its answer also updates the
+        limits for kept work folders."""
         answer = await self.prepare.forgotten(jobs)
         if answer.work is not None:
             self.kept_works.limits = answer.work
         return answer.forgotten
 
     def _accounts_changed(self) -> None:
-        """A user was refused, or is no longer: the head places by that."""
+        """Send the changed accounts to the head, which uses them for placement: the
+        node now refuses a user, or accepts the user again."""
         self.inventory_now = with_accounts(self.inventory_now, self.prepare.accounts)
         self.beats.wake()
 
@@ -225,12 +231,18 @@ class Agent:
         }
 
     def address(self) -> str:
-        """Return the address on the current route to the head. Raises: OSError,
-        ValueError."""
+        """Return the address of this node on the current route to the head.
+
+        Raises: OSError, ValueError when the head's address cannot be found out.
+        """
         return address_towards(self.dialler.heads.url())
 
     def hello(self) -> Hello:
-        """Raises: OSError, ValueError."""
+        """Return the first message of a connection to the head, with the node's
+        identity and inventory.
+
+        Raises: OSError, ValueError when the node's address cannot be found out.
+        """
         return Hello(
             protocol=PROTOCOL,
             node=self.settings.node,
@@ -310,8 +322,8 @@ class Agent:
         self.obedience.settle_drained()
 
     async def _watch_leases(self) -> None:
-        """Each second: stop what asked for it when the head is silent, forget what may
-        go."""
+        """Each second, stop the attempts whose jobs request a stop when the head is
+        silent, and remove the attempts that the head has recorded."""
         while True:
             await asyncio.sleep(LEASE_SECONDS)
             self.obedience.settle_drained()
@@ -322,8 +334,8 @@ class Agent:
                     self.ranks.stop(stop)
 
     async def _watch_disk(self) -> None:
-        """Each second: a node whose disk is full takes no new work. What runs there
-        runs on."""
+        """Check the disk each second: a node whose disk is full takes no new attempts.
+        Running attempts continue."""
         attempts = self.node_dir / "attempts"
         while True:
             try:
@@ -347,7 +359,8 @@ class Agent:
 
 
 def with_accounts(inventory: Inventory, accounts: Accounts) -> Inventory:
-    """The inventory with what is known of the accounts of ranks."""
+    """Return the inventory with the shared account and the refused users that
+    `accounts` has found."""
     return replace(
         inventory,
         shared_account=accounts.shared_account,

@@ -49,12 +49,12 @@ class BadArchive(Exception):
 
 
 class BoundsExceeded(BadArchive):
-    """The archive may be sound, but is larger than these bounds."""
+    """The archive may be valid, but it exceeds the limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackLimits:
-    """Limits of one unpacking. `seconds` are of wall clock."""
+    """Limits for unpacking one archive. `seconds` is wall clock time."""
 
     members: int
     bytes: int
@@ -72,9 +72,9 @@ class Readable(Protocol):
 
 
 class BoundedReader:
-    """A stream that is read forward only, in small pieces, until a deadline.
+    """A stream that is only read forward, in small pieces and until a deadline.
 
-    It has what `tarfile` needs of a file: read, seek, tell and close.
+    It has the methods that `tarfile` needs of a file: read, seek, tell and close.
     """
 
     def __init__(self, stream: Readable, bounds: UnpackLimits) -> None:
@@ -120,13 +120,14 @@ def unpack_members(
     *,
     disk: int,
 ) -> tuple[int, int]:
-    """Place each member of the stream. Returns the members and bytes of content.
+    """Call `place` for each member of the stream. Return the number of members and the
+    bytes of their content.
 
     Args:
-        disk: a descriptor of the folder that is written to, whose disk must not fill
-            up.
+        disk: a descriptor of the target folder, whose disk must not fill up.
 
-    Raises: BadArchive; OSError when the disk or the stream fails.
+    Raises: BadArchive when the archive is not allowed or broken; OSError when the disk
+    or the stream fails.
     """
     reader = BoundedReader(stream, bounds)
     number, size_bytes = 0, 0
@@ -153,7 +154,8 @@ def unpack_members(
 
 
 def _iterate_members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
-    """Iterate without keeping the members, which `tarfile` would do."""
+    """Iterate over the members of a tar stream without keeping them in memory, as
+    `tarfile` would."""
     try:
         with tarfile.open(fileobj=reader, mode="r:") as archive:  # type: ignore[call-overload]
             while (member := archive.next()) is not None:
@@ -164,7 +166,7 @@ def _iterate_members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
 
 
 class Content:
-    """The bytes of the member that is read now."""
+    """The content of the member that is being read."""
 
     def __init__(self, reader: BoundedReader, disk: int) -> None:
         self._reader = reader
@@ -176,7 +178,10 @@ class Content:
         self._member = member
 
     def write_to(self, target: int) -> None:
-        """Write all of it to a descriptor. Raises: BadArchive, OSError."""
+        """Write the whole content of the member to a file descriptor.
+
+        Raises: BadArchive when the content is cut short; OSError when the disk fails.
+        """
         self._reader.seek(self._member.offset_data)
         left_bytes = self._member.size
         while left_bytes:
@@ -206,9 +211,9 @@ class Content:
 
 
 def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
-    """Split a member's name into its folders and itself.
+    """Split a member's name into its folders and its own name.
 
-    Raises: BadArchive when it leads outside or is too long.
+    Raises: BadArchive when the path leads outside the target folder or is too long.
     """
     path_segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if ".." in path_segments or "\0" in name:

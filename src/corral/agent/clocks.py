@@ -1,4 +1,4 @@
-"""The machine's two clocks, used for all times on a node. In seconds."""
+"""The two clocks of the machine, in seconds; all times on a node come from them."""
 
 import time
 

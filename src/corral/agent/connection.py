@@ -1,5 +1,5 @@
-"""Dialling the head, again and again: it may be away for a while and come back
-elsewhere."""
+"""Connecting to the head, with retries: the head may be away for a while and come back
+at another address."""
 
 import asyncio
 import logging
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 async def first_of(*ways: Coroutine[None, None, None]) -> None:
-    """Run all until one of them ends, and raise what it raised; the others are
-    cancelled."""
+    """Run all coroutines until one of them ends, cancel the others, and raise the
+    exception of the one that ended, if any."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -40,8 +40,8 @@ async def first_of(*ways: Coroutine[None, None, None]) -> None:
 
 
 def delay_seconds(failures: int, chance: Random) -> float:
-    """Return the delay after N failures in a row: none at first, then jittered up to 1
-    s."""
+    """Return the delay in seconds before the next try: none after the first failure,
+    then longer with each failure in a row, jittered, and at most 1 s."""
     if failures <= 1:
         return 0.0
     full_delay_seconds = min(
@@ -52,7 +52,7 @@ def delay_seconds(failures: int, chance: Random) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Dialler:
-    """Opens WebSockets to wherever the head is, with the node's token."""
+    """Opens WebSockets to the current address of the head, with the node's token."""
 
     heads: HeadAddresses
     token: str
@@ -63,8 +63,10 @@ class Dialler:
     _said: str = ""
 
     async def dial(self, path: str) -> ClientConnection:
-        """One connection. Raises: OSError, ValueError, WebSocketException,
-        TimeoutError."""
+        """Open one connection to the head.
+
+        Raises: OSError, ValueError, WebSocketException, TimeoutError when this fails.
+        """
         return await self._open(self.heads.url().replace("http", "ws", 1) + path)
 
     async def _open(self, url: str) -> ClientConnection:
@@ -84,10 +86,11 @@ class Dialler:
         )
 
     async def _proven(self, url: str) -> socket.socket | None:
-        """A connection to a head that has proven itself; None where TLS does that.
+        """Return a connection to a head that has proven its identity; None where TLS
+        proves it.
 
-        Raises: ConnectionError for another process, or a head without the token;
-        OSError.
+        Raises: ConnectionError when another process listens there, or when the head
+        does not know the token; OSError when the connection fails.
         """
         token = self.token
         try:
@@ -104,8 +107,8 @@ class Dialler:
     async def keep(
         self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
     ) -> None:
-        """Dial, talk until that is lost or goes on elsewhere, and dial again, for
-        ever."""
+        """Keep a connection to the head for ever: dial, run `talk` until the connection
+        is lost or another head takes over, and dial again."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:
@@ -132,8 +135,8 @@ class Dialler:
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 
     def _say(self, path: str, trouble: str, fault: Exception | None = None) -> None:
-        """Each new trouble once; a head that is away for an hour makes one line. A
-        fault of ours is written down with its way through the code."""
+        """Log each new connection problem once, so that a head which is away for an
+        hour makes one line. A bug of Corral is logged with its traceback."""
         if trouble != self._said:
             self._said = trouble
             if trouble:

@@ -1,5 +1,5 @@
-"""Making the wanted attempts run and no other. Nothing is done for an attempt that is
-not named."""
+"""Convergence to the desired state: the node runs the attempts that the head wants and
+no others. Attempts that the head does not name are left alone."""
 
 import asyncio
 import logging
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Ranks(Protocol):
-    """The supervisor, as far as wanted state goes. Every method may be repeated."""
+    """The part of the supervisor that applies the desired state. Every method may be
+    called repeatedly."""
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
@@ -62,11 +63,11 @@ class Checker(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Obedience:
-    """Takes the head's newest word; words that came meanwhile are left out, they are
-    all whole.
+    """Applies the newest desired state from the head. Desired states that a newer one
+    has replaced are skipped, because each is complete.
 
-    `drained` says whether an ended attempt's logs are at the head: only then is it
-    forgotten.
+    `drained` returns whether the head has the logs of an ended attempt; only then is
+    the attempt removed.
     """
 
     ranks: Ranks
@@ -87,13 +88,15 @@ class Obedience:
     _settling: dict[AttemptKey, float] = field(default_factory=dict)  # since when
 
     def wanted(self, wanted: DesiredState) -> None:
-        """Take the word, to be obeyed at once by `run`."""
+        """Take a desired state, which `run` applies at once."""
         self._newest = wanted
         self._arrived.set()
 
     async def run(self) -> None:
-        """Obey, for ever. Raises: OSError when the node's disk cannot keep the newest
-        version."""
+        """Apply each new desired state, for ever.
+
+        Raises: OSError when the node's disk cannot store the newest version.
+        """
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -111,8 +114,8 @@ class Obedience:
             self.changed()
 
     def _other_boot(self, wanted: DesiredState) -> str:
-        """A word from before this boot names what the head counts as gone: it comes too
-        late."""
+        """Return why a desired state for an earlier boot must be refused; "" if it may
+        be applied. The head counts the attempts of an earlier boot as gone."""
         if wanted.boot in ("", self.boot):
             return ""
         return f"its orders are for boot {wanted.boot} of this node, which is {self.boot} now"
@@ -143,7 +146,8 @@ class Obedience:
         self.checks.want(wanted.checkup)
 
     def seen(self) -> tuple[Seen, ...]:
-        """Also what is still being prepared."""
+        """Return the attempts on the node, including those that are still being
+        prepared."""
         seens = self.ranks.seen()
         keys = {attempt.key for attempt in seens}
         early = [
@@ -154,7 +158,8 @@ class Obedience:
         return (*seens, *early)
 
     def settle_drained(self) -> None:
-        """Forget what the head has recorded, as soon as it keeps the logs too."""
+        """Remove the attempts that the head has recorded, as soon as the head has their
+        logs too."""
         now = asyncio.get_running_loop().time()
         for key, settling_since in list(self._settling.items()):
             late = now - settling_since > LOG_SECONDS
@@ -168,7 +173,7 @@ class Obedience:
                 self.changed()
 
     async def close(self) -> None:
-        """Let go of what is being prepared: the next agent of the node begins it
+        """Cancel the preparation of attempts; the next agent of the node starts it
         again."""
         for key, task in self._preparing.items():
             if key not in self._launching:
@@ -214,8 +219,8 @@ class Obedience:
         self.changed()
 
     def _stop_early(self, stop: Stop) -> None:
-        """Stop what is on its way: at once while it is prepared, else when its ranks
-        are there."""
+        """Stop an attempt that is starting: at once while it is being prepared, else as
+        soon as its ranks exist."""
         self._late_stops[stop.key] = stop
         if stop.key not in self._launching:
             self._preparing[stop.key].cancel()

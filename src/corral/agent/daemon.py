@@ -1,4 +1,4 @@
-"""The agent as a process: one asyncio thread on a node, one at a time, until
+"""The agent as a process: one for each node, with one asyncio thread, running until
 SIGTERM."""
 
 import asyncio
@@ -42,13 +42,13 @@ log = logging.getLogger(__name__)
 
 
 class AlreadyRunning(Refusal):
-    """Another agent works in this node's directory."""
+    """Another agent already runs in this node's directory."""
 
     code = "already_running"
 
 
 def serve(node_dir: Path) -> None:
-    """Be the agent of the node until SIGTERM; its attempts run on.
+    """Run the agent of the node until SIGTERM; its attempts continue after that.
 
     Raises: Refusal when the folder cannot be used or has an agent already.
     """
@@ -65,8 +65,10 @@ def serve(node_dir: Path) -> None:
 
 @contextmanager
 def sole_agent(node_dir: Path) -> Iterator[None]:
-    """Hold the node's lock, which the kernel lets go of with its holder. Raises:
-    AlreadyRunning."""
+    """Hold the node's lock, which the kernel releases when its holder ends.
+
+    Raises: AlreadyRunning when another agent holds it.
+    """
     with (node_dir / "agent.lock").open("a") as lock:
         os.fchmod(lock.fileno(), 0o600)  # whoever may open it could hold the lock
         try:
@@ -91,8 +93,8 @@ async def _run_agent_daemon(node_dir: Path, settings: NodeSettings, token: str) 
 async def agent_of(
     node_dir: Path, settings: NodeSettings, token: str, kind: type[Supervisor]
 ) -> AsyncIterator[tuple[Agent, Supervisor]]:
-    """An agent that has looked at what an earlier one left; when it goes, attempts run
-    on."""
+    """Yield an agent that has taken over the attempts of an earlier agent. When it
+    ends, the attempts continue."""
     changed = _Changes()
     supervisor = kind(node_dir, settings=settings, on_change=changed)
     boot = boot_id(node_dir)
@@ -125,7 +127,10 @@ def assemble(
     supervisor: Supervisor,
     ports: PortBlock,
 ) -> Agent:
-    """Put the parts of an agent together. Raises: SettingsInvalid, OSError."""
+    """Build an agent from its parts.
+
+    Raises: SettingsInvalid, OSError when the node's settings or folder cannot be used.
+    """
     trusted = trust(settings)
     heads = HeadAddresses(Path(settings.head_file), node_dir)
     probe = Probe(
@@ -196,7 +201,8 @@ def _preparing(
 async def _run_until_stopped(
     running: Coroutine[None, None, None], stopped: asyncio.Event
 ) -> None:
-    """Run until it fails, which raises, or until the process is asked to end."""
+    """Run the coroutine until it fails, which raises its exception, or until the
+    process is asked to end."""
 
     async def wait() -> None:
         await stopped.wait()

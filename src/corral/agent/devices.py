@@ -1,5 +1,5 @@
-"""Device files of GPUs that an attempt may open; all others of their kinds are closed
-to it."""
+"""Device files of GPUs that an attempt may open; all other devices of these kinds are
+denied to it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,12 +31,13 @@ def gpu_devices(
     parts: Mapping[str, MigPart] = NO_PARTS,
     mig: Path = CAPABILITIES,
 ) -> Devices | None:
-    """Return the GPUs' major numbers, each with the minor numbers the attempt may open.
+    """Return the GPUs' major numbers, each with the minor numbers that the attempt may
+    open.
 
-    None means that there is nothing to hide from the attempt. On a GPU in MIG mode, a
-    job opens the capabilities of its own parts if `parts` has all of them, and
-    otherwise any. A job without such parts opens none. AMD's /dev/kfd stays open to
-    every job: it gives no access to a GPU whose render node is closed.
+    None means that no device has to be hidden from the attempt. On a GPU in MIG mode, a
+    job may open the capabilities of its own MIG devices if `parts` has all of them, and
+    otherwise any. A job without MIG devices may open none. AMD's /dev/kfd stays open to
+    every job: it gives no access to a GPU whose render node is denied.
     """
     if settings.pretend_gpus is not None:
         return None
@@ -59,7 +60,8 @@ def gpu_devices(
 
 
 def _major_of(name: str, majors: Path) -> int | None:
-    """The number that the kernel has given to this kind of character device."""
+    """Return the major number of this kind of character device; None if the kernel has
+    none."""
     for line in majors.read_text().splitlines():
         line_fields = line.split()
         if line_fields[1:] == [name]:

@@ -1,5 +1,5 @@
-"""Whether the disk of a node has room for another attempt. No attempt can start on a
-full disk."""
+"""Check whether the disk of a node has room for another attempt. No attempt can start
+on a full disk."""
 
 import os
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ FULL: Final = "its disk is full"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRoom:
-    """Room on a disk for accounts other than root. `files` None: the disk does not
-    count them."""
+    """Free space on a disk for accounts other than root. `files` is the number of files
+    that can still be created; None if the disk has no such limit."""
 
     bytes: int
     files: int | None
@@ -29,9 +29,9 @@ def room_at(path: Path) -> DiskRoom:
 
 
 def closed_by(room: DiskRoom, *, is_closed: bool) -> str:
-    """Return why the node takes no new work, "" where it does. Once closed it needs
-    more room to open than to stay open, so that it does not change with each small
-    file."""
+    """Return why the node takes no new attempts; "" if it takes them. A closed node
+    needs more free space to open again than an open node needs to stay open, so that
+    its state does not change with each small file."""
     factor = ENOUGH if is_closed else 1
     has_bytes = room.bytes >= factor * LEAST_BYTES
     has_files = room.files is None or room.files >= factor * LEAST_FILES

@@ -1,9 +1,9 @@
-"""Bound on the disk that an attempt's folder takes, where users share a node.
+"""Limit on the disk space that an attempt's folder takes, where users share a node.
 
 `python -m corral.agent.disk_use LIMIT FOLDER...` prints one line of JSON, the bytes of
-each folder, and is gone. It has a low priority. A folder is counted until it is above
-the limit, so that the work is bounded by the limit. It starts only while the disk holds
-more than the limit.
+each folder, and exits. It has a low priority. Counting of a folder stops once it is
+above the limit, so that the limit bounds the work. The agent starts the program only
+while the disk holds more than the limit.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ Overrun = Callable[[AttemptKey, str], None]
 async def keep_bounded(
     node_dir: Path, policy: Callable[[], NodePolicy], overrun: Overrun
 ) -> None:
-    """For ever: call `overrun` with each attempt above the limit, and the reason as a
-    sentence."""
+    """Check the attempts for ever, and call `overrun` with each attempt above the limit
+    and a sentence with the reason."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
@@ -48,8 +48,10 @@ async def keep_bounded(
 async def overruns(
     node_dir: Path, policy: NodePolicy, command: Sequence[str] = COMMAND
 ) -> dict[AttemptKey, str]:
-    """The attempts above the policy's limit, each with the reason. Raises: OSError,
-    ValueError."""
+    """Return the attempts above the policy's disk limit, each with the reason.
+
+    Raises: OSError, ValueError when the folders cannot be counted.
+    """
     attempts = node_dir / "attempts"
     disk = os.statvfs(attempts)
     limit = policy.disk_limit_bytes(disk.f_blocks * disk.f_frsize)
@@ -71,8 +73,10 @@ async def overruns(
 
 
 def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
-    """Folders of attempts whose ranks have another account than the agent. Raises:
-    OSError."""
+    """Return the folders of attempts whose ranks run as another account than the agent.
+
+    Raises: OSError when the folder of attempts cannot be read.
+    """
     folders = {}
     for folder in attempts.iterdir():
         job, _, number = folder.name.rpartition(".")
@@ -87,7 +91,10 @@ def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
 async def _count_folder_bytes(
     limit: int, folders: Sequence[str], command: Sequence[str]
 ) -> Mapping[str, int]:
-    """Raises: OSError, ValueError when the helper does not answer."""
+    """Return the bytes of each folder, as counted by a helper process.
+
+    Raises: OSError, ValueError when the helper does not answer.
+    """
     helper = await asyncio.create_subprocess_exec(
         *command,
         str(limit),
@@ -107,11 +114,11 @@ async def _count_folder_bytes(
 
 
 def folder_bytes(folder: str, most: int) -> int:
-    """The bytes on the disk below a folder, each file once; it stops counting above
-    `most`.
+    """Return the bytes on disk below a folder, each file counted once. Counting stops
+    above `most`.
 
-    What vanishes meanwhile counts nothing. Links are not followed, nor other disks
-    entered.
+    Files that disappear during the count are ignored. Links are not followed, and other
+    file systems are not entered.
     """
     total = 0
     seen_inodes: set[int] = set()

@@ -1,9 +1,9 @@
-"""The end of the logs of ranks that failed, and their last error where much was printed
-after it.
+"""The end of the logs of failed ranks, and their last error where much output followed
+it.
 
-The head reads what the attempt failed of there. Heartbeats stay small and reading is
-bounded: lines that differ from others in their numbers only are left out, and the last
-error is searched backwards in the last megabytes of a log.
+The head derives the cause of the failure from this text. To keep heartbeats small and
+reading bounded, lines that differ from others only in their numbers are left out, and
+the last error is searched backwards in the last megabytes of a log.
 """
 
 import re
@@ -72,12 +72,11 @@ def tails_of(
 
 
 def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
-    """Return the end of the file, and of the one before it where it was just rotated;
-    "" for none.
+    """Return the end of the log file, and of the rotated file before it if that is
+    needed; "" without a log.
 
-    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them below its error.
-    Where the last error is not in what is left, it comes first, and GAP stands behind
-    it.
+    C++ frames are left out: NCCL's watchdog prints 9 KB of them below its error. If the
+    last error is not in the remaining text, it is put first, followed by GAP.
     """
     state, rotated_state = _state_of(file), _state_of(_rotated_file(file))
     return (
@@ -149,8 +148,8 @@ def _substance(text: bytes) -> bytes:
 
 
 def _begin_of_error(text: bytes) -> int | None:
-    """Return where the last error begins; of errors that were raised of each other the
-    first."""
+    """Return where the last error begins; for a chain of errors, where the first of
+    them begins. None without an error."""
     error_offset = max(text.rfind(error_marker) for error_marker in _ERRORS)
     if error_offset < 0:
         return None
@@ -165,8 +164,8 @@ def _begin_of_error(text: bytes) -> int | None:
 
 
 def _error_in(text: bytes) -> bytes:
-    """Return the last error: its first lines, and the end of it; of a chain its first
-    error and its last; b"" for none."""
+    """Return the last error: its first lines and its end. Of a chain of errors, return
+    the first and the last error; b"" without an error."""
     error_offset = _begin_of_error(text)
     if error_offset is None:
         return b""
@@ -184,7 +183,7 @@ def _error_in(text: bytes) -> bytes:
 
 
 def _shorten_error(error: bytes, most: int) -> bytes:
-    """Return the first lines of one error and the end of it."""
+    """Return the first lines of one error and its end, in at most `most` bytes."""
     rows = error.lstrip(b"\n").split(b"\n")
     rows = rows[: _rows_of_error(rows)]
     head = b"\n".join(rows[:_HEAD_LINES])[: most // 3]
@@ -206,7 +205,8 @@ def _rows_of_error(rows: list[bytes]) -> int:
 
 
 def _error_far(file: Path, end: int, most: int) -> bytes:
-    """Search the last error backwards, before `end`."""
+    """Search for the last error before the offset `end`, backwards over at most `most`
+    bytes."""
     stop = max(0, end - most)
     while end > stop:
         size = min(CHUNK_BYTES, end - stop)

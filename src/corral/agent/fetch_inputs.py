@@ -1,5 +1,5 @@
-"""Inputs that are fetched from the head: the workdir of an attempt, its secrets, and
-jobs to delete."""
+"""Inputs that the agent fetches from the head: an attempt's workdir, its secrets, and
+the list of deleted jobs."""
 
 import asyncio
 import hashlib
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 class HeadRefuses(Refusal):
-    """The head answered, and the answer is no."""
+    """The head answered the request with a refusal."""
 
     code = "head_refuses"
 
@@ -77,14 +77,14 @@ class HeadRefuses(Refusal):
 
 
 class HeadAway(Trouble):
-    """The head did not answer, or not as one that is well."""
+    """The head did not answer, or answered with a server error."""
 
     code = "unreachable"
 
 
 class NotStarted(Trouble):
-    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's.
-    `of`: the cause if it is not the node."""
+    """An attempt cannot be started on this node. `infra`: the cluster is at fault, not
+    the job. `of`: the cause if it is not the node."""
 
     code = "not_started"
 
@@ -103,7 +103,8 @@ class OwnerAnswer(msgspec.Struct, frozen=True):
 
 
 class ForgottenAnswer(msgspec.Struct, frozen=True):
-    """`work`: limits of kept work folders; a head of an older version sends none."""
+    """The head's list of deleted jobs. `work` has the limits for kept work folders; it
+    is None from a head of an older version."""
 
     forgotten: list[JobId]
     work: WorkLimits | None = None
@@ -120,10 +121,11 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class Prepare:
-    """Fetches with the node's token, in threads, a snapshot once however many ask for
-    it.
+    """Fetches the inputs of attempts, with the node's token and in threads. A snapshot
+    that several attempts need is fetched once.
 
-    A user has a share of the threads, whatever the sizes of their workdirs and images.
+    Each user has a share of the threads, regardless of the sizes of the user's workdirs
+    and images.
     """
 
     node_dir: Path
@@ -153,7 +155,10 @@ class Prepare:
     _fetching: dict[str, asyncio.Task[Path]] = field(default_factory=dict)
 
     async def work(self, launch: Launch) -> Path:
-        """The attempt's current directory, filled. Raises: NotStarted."""
+        """Create and fill the attempt's working directory, and return it.
+
+        Raises: NotStarted when this fails.
+        """
         job, attempt = launch.key
         into = self.node_dir / "attempts" / f"{job}.{attempt}" / "work"
         if launch.workdir is None:
@@ -174,7 +179,10 @@ class Prepare:
         return into
 
     async def account(self, launch: Launch) -> JobAccount | None:
-        """The account of its ranks; None: that of the agent. Raises: NotStarted."""
+        """Return the account for the attempt's ranks; None for the agent's account.
+
+        Raises: NotStarted when the account is refused or cannot be found out.
+        """
         try:
             return await self.accounts.of(launch, self._number)
         except AccountRefused as refused:
@@ -185,7 +193,10 @@ class Prepare:
             raise NotStarted(reason, infra=True) from trouble
 
     async def secrets(self, launch: Launch) -> Mapping[str, str]:
-        """The values of the job's secrets by name. Raises: NotStarted."""
+        """Return the values of the job's secrets by name.
+
+        Raises: NotStarted when they cannot be fetched.
+        """
         if not launch.secrets:
             return {}
         job, attempt = launch.key
@@ -213,8 +224,10 @@ class Prepare:
     async def image(
         self, launch: Launch, account: JobAccount | None
     ) -> ImageRoot | None:
-        """Return the root file system of the ranks; None: that of the node. Raises:
-        NotStarted."""
+        """Return the root file system of the ranks; None for that of the node.
+
+        Raises: NotStarted when the image is not available.
+        """
         if launch.image is None:
             return None
         attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
@@ -248,8 +261,10 @@ class Prepare:
             ) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
-        """Return which of the jobs the head has deleted. Raises: HeadRefuses, HeadAway,
-        ValueError."""
+        """Ask the head which of the jobs it has deleted.
+
+        Raises: HeadRefuses, HeadAway, ValueError when there is no valid answer.
+        """
         text = await self._in_thread(
             lambda: self._fetch_bytes(f"{FORGOTTEN}{','.join(jobs)}")
         )
@@ -260,11 +275,13 @@ class Prepare:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _unpack_archive(self, archive: Path, into: Path) -> None:
-        """Unpack a small archive directly, and a large one in a helper of low priority.
+        """Unpack a small archive in this process, and a large one in a helper of low
+        priority.
 
-        The next attempt fetches a cached unsafe archive again, because it may be
-        damaged.
-        Raises: SnapshotUnsafe, OSError.
+        An unsafe archive is removed from the cache, because it may be damaged; the next
+        attempt fetches it again.
+
+        Raises: SnapshotUnsafe, OSError when it cannot be unpacked.
         """
         try:
             try:
@@ -276,8 +293,10 @@ class Prepare:
             raise
 
     async def _number(self, key: AttemptKey) -> int:
-        """The number of the attempt's owner in the cluster. Raises: HeadRefuses,
-        HeadAway."""
+        """Return the number that the attempt's owner has in the cluster.
+
+        Raises: HeadRefuses, HeadAway when the head does not give the number.
+        """
         job, attempt = key
         text = await self._patiently(
             lambda: self._fetch_bytes(f"{OWNERS}{job}/{attempt}")
@@ -288,8 +307,8 @@ class Prepare:
             raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
 
     async def _cached_snapshot(self, digest: str) -> Path:
-        """The archive in the node's cache. One that waits for another's fetch may be
-        cancelled."""
+        """Return the snapshot's archive in the node's cache. A caller that waits for
+        the fetch of another caller may be cancelled without ending the fetch."""
         if digest not in self._fetching:
             task = asyncio.create_task(
                 self._patiently(lambda: self._fetch_snapshot(digest))
@@ -299,8 +318,10 @@ class Prepare:
         return await asyncio.shield(self._fetching[digest])
 
     async def _patiently(self, fetch: Callable[[], T]) -> T:
-        """Try again while the head is away, in case it comes back. Raises: HeadAway at
-        the end."""
+        """Call `fetch` again while the head is away, in case it comes back.
+
+        Raises: HeadAway when the time for retries is over.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.tries_seconds
         delay_seconds = 0.05
@@ -337,7 +358,10 @@ class Prepare:
         return path
 
     def post(self, path: str, body: bytes) -> bytes:
-        """The answer's body. Raises: HeadRefuses, HeadAway."""
+        """Send a request to the head and return the body of its answer.
+
+        Raises: HeadRefuses, HeadAway when the head does not accept it.
+        """
         response_buffer = io.BytesIO()
         self._download_body(path, response_buffer, body)
         return response_buffer.getvalue()
@@ -350,7 +374,10 @@ class Prepare:
     def _download_body(
         self, path: str, target: BinaryIO, body: bytes | None = None
     ) -> str:
-        """Write the answer's body; its SHA-256. Raises: HeadRefuses, HeadAway."""
+        """Write the body of the head's answer to `target`, and return its SHA-256.
+
+        Raises: HeadRefuses, HeadAway when the head does not send it.
+        """
         try:
             token = self.token
             connection = connection_to(
@@ -386,7 +413,10 @@ class Prepare:
 
 
 async def _unpack_in_helper(archive: Path, into: Path) -> None:
-    """Raises: SnapshotUnsafe, OSError."""
+    """Unpack an archive in a helper process.
+
+    Raises: SnapshotUnsafe, OSError when this fails.
+    """
     helper = await asyncio.create_subprocess_exec(
         *helper_words(archive, into),
         stdin=asyncio.subprocess.DEVNULL,
@@ -413,7 +443,8 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
 
 
 def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
-    """The head's no, or a head that is not well and worth another try."""
+    """Return HeadRefuses for a refusal by the head, or HeadAway for a server error or
+    HTTP 429, which are worth a retry."""
     try:
         refusal = msgspec.json.decode(body, type=_ErrorAnswer).error
     except ValueError:
@@ -425,7 +456,8 @@ def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
 
 
 def _make_room(cache: Path) -> None:
-    """Keep the cache under its size: the least lately used snapshots go."""
+    """Keep the cache below its maximum size by removing the least recently used
+    snapshots."""
     paths = sorted(cache.glob("*.tar.gz"), key=lambda file: file.stat().st_mtime)
     size_bytes = sum(file.stat().st_size for file in paths)
     for file in paths:

@@ -1,4 +1,5 @@
-"""Addresses of heads: those that the head has reported, then the one in head.json."""
+"""Addresses of heads: first those that the head has reported, then the address in
+head.json."""
 
 import asyncio
 import contextlib
@@ -19,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 class HeadAddresses:
-    """One at a time is dialled, by all that the agent dials. Another one's turn comes
-    when it is away; then what still hangs on a connection to the first is cut, for it
-    may hang for long."""
+    """The addresses of all heads. All connections of the agent dial the same address.
+    When that head is away, the next address is used; open connections to the earlier
+    head are then closed, because they may hang for long."""
 
     def __init__(self, head_file: Path, node_dir: Path | None = None) -> None:
         self.head_file = head_file
@@ -40,8 +41,9 @@ class HeadAddresses:
         return self._turn
 
     def named(self, urls: Sequence[str]) -> None:
-        """The head says which there are, the one that leads first. It is remembered,
-        for a head that is gone writes no more into its head.json."""
+        """Store the addresses that the head reports, the leading head first. They are
+        also written to disk, because a head that is gone no longer updates its
+        head.json."""
         new_urls = [
             url.rstrip("/") for url in urls[:LONGEST_LIST] if url.startswith("http")
         ]
@@ -54,8 +56,8 @@ class HeadAddresses:
                     partial_file.rename(self._kept)
 
     def failed(self, url: str, trouble: Exception) -> None:
-        """No talk came of it, or it ended: at once, or once it has answered no for long
-        enough, it is the next one's turn."""
+        """Record that a connection to `url` failed or ended. The next address is used
+        at once if the head did not answer, or else after several refusals in a row."""
         if url != self._turn:
             return
         self._answers += 1
@@ -72,11 +74,11 @@ class HeadAddresses:
                 self._moved = asyncio.Event()
 
     def worked(self) -> None:
-        """Somebody talks."""
+        """Record that a connection to the current head works."""
         self._answers = 0
 
     async def elsewhere(self) -> None:
-        """Until it is another one's turn."""
+        """Wait until another head's address is used."""
         await self._moved.wait()
         log.info("the talk goes on with another head")
 

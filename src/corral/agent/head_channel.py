@@ -1,5 +1,5 @@
-"""Heartbeats: the agent says all it sees each second and on any change; the head, what it
-wants."""
+"""Heartbeats: the agent reports all it sees each second and on any change; the head
+answers with the desired state."""
 
 import asyncio
 import contextlib
@@ -73,11 +73,11 @@ class ChannelNode(Protocol):
         ...
 
     def named(self, heads: tuple[str, ...]) -> None:
-        """The heads that there are, the one that leads first."""
+        """Take the addresses of all heads, the leading head first."""
         ...
 
     def users(self, names: tuple[str, ...]) -> None:
-        """The users who may submit jobs."""
+        """Take the names of the users who may submit jobs."""
         ...
 
     def wanted(self, wanted: DesiredState) -> None: ...
@@ -91,7 +91,8 @@ class ChannelNode(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Heartbeats:
-    """One talk at a time. `clock` counts seconds also while the machine sleeps."""
+    """Sends heartbeats over one connection at a time. `clock` counts seconds, including
+    the machine's sleep."""
 
     node: ChannelNode
     clock: Callable[[], float]
@@ -104,12 +105,14 @@ class Heartbeats:
     _left_out: tuple[str, ...] = ()
 
     def wake(self) -> None:
-        """Something changed: say so at once."""
+        """Send a heartbeat at once, because something has changed."""
         self._changed.set()
 
     async def talk(self, connection: ClientConnection) -> None:
-        """Until the connection is lost. Raises: OSError, ValueError,
-        WebSocketException."""
+        """Send heartbeats and receive messages until the connection is lost.
+
+        Raises: OSError, ValueError, WebSocketException from the connection.
+        """
         hello = self.node.hello()
         await connection.send(encode(hello))
         self._said, self._sampled = hello.inventory, None
@@ -153,7 +156,8 @@ class Heartbeats:
         self._said, self._sampled = inventory, sample
 
     def _warn(self, left_out: tuple[str, ...]) -> None:
-        """Write down what could not be sent, once for as long as it stays the same."""
+        """Log the parts that were left out of heartbeats, once for as long as they stay
+        the same."""
         if left_out and left_out != self._left_out:
             log.warning(
                 "left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out)

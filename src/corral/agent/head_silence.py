@@ -1,5 +1,5 @@
-"""Jobs that asked for it are stopped by the agent itself when the head has been silent
-for long."""
+"""Attempts that the agent itself stops when the head has been silent for long, if their
+jobs request that."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,13 +10,13 @@ MARGIN_SECONDS: Final = 1.5  # the longest time between two looks, and a little
 
 
 def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
-    """Stops for the attempts that must be gone once the silence reaches their
+    """Return stops for the attempts that must be gone once the silence reaches their
     `self_stop_seconds`.
 
-    The head may replace an attempt from then on, so its stop, grace and all, begins
-    earlier; the grace takes at most half of the time. Silence counts from when the
-    newest heartbeat that the head recorded was sent, which is never later than when the head
-    got it.
+    The head may replace an attempt from then on, so the stop and its grace period begin
+    earlier; the grace period takes at most half of the time. The silence counts from
+    when the agent sent the newest heartbeat that the head recorded, which is never
+    later than when the head received it.
     """
     stops = []
     for launch in launches:

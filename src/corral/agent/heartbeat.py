@@ -1,5 +1,5 @@
-"""Encoding a heartbeat: each attempt by itself, so that one cannot hold up the
-others."""
+"""Encoding of a heartbeat: each attempt is encoded separately, so that one that cannot
+be encoded does not hold up the others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,8 @@ CANNOT: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
-    """Return the frame, and a sentence for each part that was left out of it."""
+    """Encode the heartbeat. Return the frame, and a sentence for each part that was
+    left out of it."""
     frame = _try_encode(beat)
     if frame is not None and len(frame) <= HEARTBEAT_BYTES:
         return frame, ()
@@ -46,7 +47,7 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
-    """Return the part of the attempt that encodes to at most `most_bytes`, and its
+    """Return as much of the attempt as encodes to at most `most_bytes`, and the encoded
     size."""
     for attempt in _less_and_less(seen):
         frame = _try_encode(attempt)
@@ -57,8 +58,8 @@ def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
 
 
 def _less_and_less(seen: Seen) -> Iterator[Seen]:
-    """Yield the attempt, then with ever less of it: last of all go the ends of its
-    ranks."""
+    """Yield the attempt in full, then with fewer and fewer of its parts; the exits of
+    its ranks are dropped last."""
     yield seen
     seen = replace(seen, tails=())
     yield seen
@@ -73,7 +74,8 @@ def _less_and_less(seen: Seen) -> Iterator[Seen]:
 
 
 def _encodable_part(part: T, name: str, left_out: list[str]) -> T | None:
-    """Return the part if it can be encoded by itself."""
+    """Return the part if it can be encoded by itself; otherwise add its name to
+    `left_out` and return None."""
     frame = _try_encode(part)
     if frame is not None and len(frame) <= SEEN_BYTES:
         return part

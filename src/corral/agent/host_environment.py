@@ -1,4 +1,4 @@
-"""Variables that only the machine of the ranks adds to their environment."""
+"""Environment variables of ranks that only the machine they run on can supply."""
 
 import os
 import sys
@@ -31,8 +31,9 @@ def passed_on(host: Mapping[str, str]) -> dict[str, str]:
     """Return the part of the agent's environment that ranks inherit; variables of the
     job override it.
 
-    In a pod all of it comes from the image and from device plugins, and is meant for
-    the ranks.
+    In a pod the ranks inherit the agent's whole environment, except Corral's own
+    variables: it comes from the image and from device plugins, and is meant for the
+    ranks.
     """
     if POD in host:
         return {name: value for name, value in host.items() if not name.startswith(OWN)}
@@ -42,10 +43,11 @@ def passed_on(host: Mapping[str, str]) -> dict[str, str]:
 def with_active_environment(
     env: Mapping[str, str], own: Mapping[str, str], has_image: bool = False
 ) -> dict[str, str]:
-    """Return the variables with the submitter's environment first on PATH, where it is
-    here.
+    """Return the variables with the submitter's Python environment first on PATH, if
+    that environment exists on this node.
 
-    Elsewhere its variable goes, and the ranks have the Python of the agent's PATH.
+    If it does not, its variable is removed, and the ranks use the Python of the agent's
+    PATH.
 
     Args:
         own: variables of the job itself.
@@ -65,16 +67,16 @@ def with_active_environment(
 
 
 def interpreter() -> dict[str, str]:
-    """Corral's own on this machine."""
+    """Return the variable that names Corral's own Python interpreter on this machine."""
     return {"CORRAL_PYTHON": sys.executable}
 
 
 def interface(
     nodes: Sequence[str], node_rank: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Over which interface gloo speaks, on a gang of several machines: left to itself
-    it takes what the machine's own name leads to, which is often loopback. What the job
-    says goes before."""
+    """Return the variable that selects gloo's network interface, for a gang on several
+    machines. Without it gloo uses the interface to which the machine's own name
+    resolves, which is often loopback. A value that the job sets is kept."""
     if len(set(nodes)) < 2 or GLOO in env:
         return {}
     # only a gang waits for it to be read

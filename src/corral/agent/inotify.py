@@ -1,5 +1,4 @@
-"""Kernel notifications that a folder's files have grown, instead of repeated
-polling."""
+"""Kernel notifications about growing files in a folder, in place of repeated polling."""
 
 import asyncio
 import contextlib
@@ -21,15 +20,17 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Calls `woken` with the folder in which a file was written, made or renamed.
+    """Calls `woken` with the folder in which a file was written, created or renamed.
 
-    With None when the kernel dropped some news: any folder may have changed. A folder
-    is watched until it is removed or `forget` is called.
+    If the kernel dropped events, `woken` is called with None: any folder may have
+    changed. A folder is watched until it is removed or `forget` is called.
     """
 
     def __init__(self, woken: Callable[[Path | None], None]) -> None:
-        """Needs a running loop. Raises: OSError when the user's instances are used
-        up."""
+        """Open an inotify instance; this needs a running event loop.
+
+        Raises: OSError when the user has no inotify instances left.
+        """
         self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             raise OSError(ctypes.get_errno(), "inotify cannot be had")
@@ -40,8 +41,8 @@ class Inotify:
         self._loop.add_reader(self._descriptor, self._read)
 
     def watch(self, folder: Path) -> bool:
-        """Whether the folder is watched now; False when there are no watches left, or
-        no folder."""
+        """Watch the folder, and return whether it is watched now; False if no watches
+        are left or the folder does not exist."""
         if folder not in self._watches:
             mask = _MODIFY | _CREATE | _MOVED | _ONLY_FOLDERS
             watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)

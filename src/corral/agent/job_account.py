@@ -21,7 +21,7 @@ _UID_MIN: Final = re.compile(r"^\s*UID_MIN\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAccount:
-    """Account that ranks change to. `groups` has the main one first."""
+    """Account that ranks change to. `groups` has the main group first."""
 
     name: str
     uid: int
@@ -40,7 +40,7 @@ class JobAccount:
 
 
 def account_from(record: Mapping[str, Any] | None) -> JobAccount | None:
-    """The account in a shim's spec; None: ranks run as the shim does."""
+    """Return the account in a shim's spec; None if ranks run as the shim's account."""
     return (
         None
         if record is None
@@ -49,7 +49,7 @@ def account_from(record: Mapping[str, Any] | None) -> JobAccount | None:
 
 
 def account_in_system(name: str) -> JobAccount | None:
-    """The machine's account of this name; None where it has none."""
+    """Return the machine's account of this name; None if the machine has none."""
     try:
         entry = pwd.getpwnam(name)
     except (KeyError, ValueError):
@@ -65,8 +65,8 @@ def account_in_system(name: str) -> JobAccount | None:
 def allowed_account(
     owner: str, policy: NodePolicy
 ) -> JobAccount | PolicyRefusal | None:
-    """The account of the machine for a user's ranks, or why the policy refuses it; None
-    where the machine has no such account. An attempt without an owner counts as
+    """Return the account of the machine for a user's ranks, or the policy's refusal;
+    None if the machine has no such account. An attempt without an owner counts as
     root's."""
     account = account_in_system(owner or ROOT)
     if account is None:
@@ -78,7 +78,7 @@ def allowed_account(
 
 @lru_cache(maxsize=1)
 def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
-    """The lowest uid that the machine gives to people."""
+    """Return the lowest uid that the machine assigns to people."""
     try:
         match = _UID_MIN.search(login_defs.read_text())
     except OSError:

@@ -1,8 +1,8 @@
-"""The durable record of an attempt on a node: one JSON object a line, with its
+"""The durable record of an attempt on a node: one JSON object a line, each with its
 checksum.
 
-Space is taken when the file is made, so that exits can still be written on a full disk;
-what has not been used reads as zeros. A line that is not whole ends the journal: it was
+Disk space is reserved when the file is created, so that exits can still be written on a
+full disk; unused space reads as zeros. An incomplete line ends the journal: it was
 being written when the machine stopped.
 """
 
@@ -20,7 +20,7 @@ _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class Journal:
-    """Appends records; what `append` has returned from is on the disk."""
+    """Appends records to a journal; once `append` returns, they are on the disk."""
 
     def __init__(self, descriptor: int, used_bytes: int, size_bytes: int) -> None:
         self._descriptor = descriptor
@@ -29,8 +29,10 @@ class Journal:
 
     @classmethod
     def create(cls, file: Path, reserve_bytes: int = RESERVE_BYTES) -> "Journal":
-        """Make the file with its space. Raises: FileExistsError; OSError when the disk
-        is full."""
+        """Create the file and reserve its space.
+
+        Raises: FileExistsError when it exists; OSError when the disk is full.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o600)
         try:
@@ -44,17 +46,19 @@ class Journal:
 
     @classmethod
     def reopen(cls, file: Path) -> "Journal":
-        """Go on after the last whole record. Raises: OSError."""
+        """Open the journal to append after its last complete record.
+
+        Raises: OSError when this fails.
+        """
         used_bytes = sum(map(len, _whole_lines(file.read_bytes())))
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         return cls(descriptor, used_bytes, os.fstat(descriptor).st_size)
 
     def append(self, *records: Mapping[str, Any], keep_bytes: int = 0) -> None:
-        """Durable when it returns. `keep_bytes` of the space that is left must not be
-        used for it.
+        """Append records, which are on the disk when this returns. `keep_bytes` of the
+        remaining reserved space must stay free.
 
-        Raises: OSError when the disk is full or fails; the journal is then as it was
-        before.
+        Raises: OSError when the disk is full or fails; the journal is then unchanged.
         """
         line = b"".join(map(encode, records))
         needed_bytes = self._used_bytes + len(line) + keep_bytes
@@ -76,13 +80,13 @@ class Journal:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One line: the record in JSON, a tab, and its CRC-32 in hexadecimal."""
+    """Encode a record as one line: JSON, a tab, and its CRC-32 in hexadecimal."""
     text = _JSON.encode(record).encode()
     return b"%s\t%08x\n" % (text, zlib.crc32(text))
 
 
 def decode(content: bytes) -> list[Record]:
-    """The records before the first line that is not whole."""
+    """Return the records before the first incomplete line."""
     return [json.loads(line.rpartition(b"\t")[0]) for line in _whole_lines(content)]
 
 

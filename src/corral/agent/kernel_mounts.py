@@ -1,5 +1,5 @@
-"""Mounts and namespaces as the kernel has them; every failure is an OSError that says
-why."""
+"""Calls of the kernel for mounts and namespaces. Every failure raises an OSError that
+names the reason."""
 
 import ctypes
 import os
@@ -72,8 +72,8 @@ def mount(
 
 
 def bind(source: str, target: str) -> None:
-    """Make the tree at `source` (or at the folder of an open descriptor) seen at
-    `target`."""
+    """Bind-mount the tree at `source` (a path, or that of an open folder's descriptor)
+    at `target`."""
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
@@ -98,10 +98,10 @@ def restrict(target: str, flags: int) -> None:
 def overlay(
     lower: str, upper: Path, target: str, *, user: bool, flags: int = 0
 ) -> None:
-    """Mount `target` as a view of `lower` whose changes go to `upper`/changes.
+    """Mount `target` as an overlay of `lower` whose changes go to `upper`/changes.
 
-    The kernel is given descriptors, so that no character in a path can be taken for an
-    option.
+    The paths are passed to the kernel as descriptors, so that no character in a path
+    can be read as a mount option.
     """
     folders = [Path(lower), upper / "changes", upper / "work"]
     for folder in folders[1:]:
@@ -120,7 +120,7 @@ def overlay(
 
 
 def pivot(root: str) -> None:
-    """Make `root`, a mount, the root of this namespace, and let go of the old one."""
+    """Make the mount `root` the root of this mount namespace, and detach the old root."""
     os.chdir(root)
     number = SYS_PIVOT_ROOT[os.uname().machine]
     _raise_on_error(
@@ -131,10 +131,10 @@ def pivot(root: str) -> None:
 
 
 def own_mounts() -> bool:
-    """Move this process to a mount namespace of its own; whether it took a user
-    namespace too.
+    """Move this process, which must have one thread, to a mount namespace of its own.
+    Return whether this needed a user namespace too.
 
-    Raises: OSError where the kernel allows neither. The process must have one thread.
+    Raises: OSError where the kernel allows neither.
     """
     user = False
     if _libc.unshare(CLONE_NEWNS) != 0:
@@ -151,15 +151,19 @@ def own_mounts() -> bool:
 
 
 def own_hostname(name: str) -> None:
-    """Give this process, and all that it starts, a hostname of its own. Raises:
-    OSError."""
+    """Give this process, and all processes that it starts, their own hostname.
+
+    Raises: OSError when the kernel does not allow it.
+    """
     _raise_on_error(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
     socket.sethostname(name)
 
 
 def join_mounts(pid: int) -> None:
-    """Move this process to the mounts, and the hostname, of another. Raises:
-    OSError."""
+    """Move this process to the mount namespace and the hostname of another process.
+
+    Raises: OSError when this fails.
+    """
     for kind, flag in (
         ("user", CLONE_NEWUSER),
         ("mnt", CLONE_NEWNS),
@@ -181,8 +185,8 @@ def join_mounts(pid: int) -> None:
 
 
 def namespaces_of(pid: int) -> dict[str, int]:
-    """Descriptors of the user and mount namespaces of a process, as far as they are not
-    ours."""
+    """Return descriptors of the user and mount namespaces of a process, as far as they
+    differ from this process's."""
     opened = {}
     for kind in ("user", "mnt"):
         if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(
@@ -193,7 +197,10 @@ def namespaces_of(pid: int) -> dict[str, int]:
 
 
 def enter_namespaces(opened: Mapping[str, int]) -> None:
-    """Move this process, of one thread, to these namespaces. Raises: OSError."""
+    """Move this process, which must have one thread, to these namespaces.
+
+    Raises: OSError when this fails.
+    """
     for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
         if kind in opened:
             _raise_on_error(

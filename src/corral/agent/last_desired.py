@@ -1,8 +1,8 @@
-"""Last desired state from the head and the time of its last acknowledgement, kept
-across restarts.
+"""The last desired state from the head and the time of the head's last acknowledgement,
+kept across restarts of the agent.
 
-A restarted agent still refuses an older word, and counts the silence of the head from
-where its predecessor was.
+So a restarted agent still refuses an older desired state, and counts the head's silence
+from the same time as its predecessor.
 """
 
 import os
@@ -58,8 +58,8 @@ class LastDesired:
         return self._newest.version if self._newest else None
 
     def why_not(self, wanted: DesiredState) -> str:
-        """Return why a desired state must not be applied; "" if it may, repeated or
-        new."""
+        """Return why a desired state must not be applied; "" if it is new or repeated
+        and may be applied."""
         if self._newest is None:
             return ""
         if wanted.cluster != self._newest.cluster:
@@ -69,11 +69,11 @@ class LastDesired:
         return ""
 
     def keep(self, wanted: DesiredState) -> None:
-        """Safe from this process's death when it returns; a new term also from a power
-        cut.
+        """Store the version of the desired state. When this returns, it survives the
+        death of this process; a new term also survives a power cut.
 
-        A head never says an older counter of its own term again, so a counter that a
-        power cut takes back does no harm, and a job's start does not wait for the disk.
+        A head never repeats an older counter within its own term, so losing a counter
+        in a power cut does no harm, and the start of a job does not wait for the disk.
         """
         record = _Record(cluster=wanted.cluster, version=wanted.version)
         if record == self._newest:

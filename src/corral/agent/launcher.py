@@ -1,10 +1,10 @@
-"""The launcher: the node's init. One warm process with one thread that forks a shim
-when asked.
+"""The launcher, the init process of the node: it stays loaded, has one thread, and
+forks a shim on request.
 
 `python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns
-when it serves; PID is a process inside the node's private root, whose view it joins.
+when it is ready; PID is a process inside the node's private root, whose view it joins.
 Each request is one byte with a socket over which the shim gets its spec. Shims outlive
-it, and take another attempt from it when their own has ended (0134).
+the launcher. When their attempt has ended, they can take another one from it (0134).
 """
 
 import fcntl
@@ -34,8 +34,8 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 
 
 class Launcher:
-    """Serves until it is killed. `server` and every connection are of
-    SOCK_SEQPACKET."""
+    """Serves requests until it is killed. `server` and every connection are
+    SOCK_SEQPACKET sockets."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -92,7 +92,7 @@ class Launcher:
         agent.close()
 
     def _let_go(self) -> None:
-        """In the shim: what is the launcher's alone."""
+        """Close, in a forked shim, the descriptors that only the launcher uses."""
         descriptor = signal.set_wakeup_fd(-1)
         os.close(descriptor)
         self._poll.close()
@@ -161,7 +161,8 @@ def begin(
 
 
 def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> None:
-    """Its ranks go first: what the launcher still does for itself comes after."""
+    """Fork the first shim at once, so that its ranks start before the launcher finishes
+    its own preparation."""
     if os.fork() == 0:
         server.close()
         os.close(done)
@@ -170,8 +171,8 @@ def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> 
 
 
 def _open_node_socket(node_dir: Path) -> socket.socket | None:
-    """The node's socket; None when a living launcher has it. The lock goes with its
-    holder."""
+    """Open the node's socket; None if a living launcher has it. The launcher holds a
+    lock, which ends with its process."""
     lock = os.open(
         node_dir / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
     )

@@ -1,5 +1,5 @@
-"""The agent's side of the launcher: start it, reach it, hand it the socket of a new
-shim."""
+"""The agent's side of the launcher: start the launcher, connect to it, and send it the
+socket of a new shim."""
 
 import asyncio
 import os
@@ -26,10 +26,11 @@ class NoLauncher(Trouble):
 
 
 class LauncherClient:
-    """Connection to the launcher, replaced together with a launcher that has exited.
+    """Connection to the launcher; a launcher that has exited is replaced, and its
+    connection too.
 
     A launcher of another version is replaced as soon as the node has no living shim.
-    Its shims would otherwise run the code from before an upgrade.
+    Otherwise new shims would run the code from before an upgrade.
     """
 
     def __init__(self, node_dir: Path, find_shim: Callable[[], int | None]) -> None:
@@ -47,7 +48,10 @@ class LauncherClient:
         return launcher.pid if launcher else None
 
     async def start(self) -> None:
-        """Connect to the living launcher, else to a new one. Raises: NoLauncher."""
+        """Connect to the living launcher, or start a new one.
+
+        Raises: NoLauncher when none can be started.
+        """
         async with self._starting:
             if self._is_outdated and self._find_shim() is None:
                 await self._end_outdated()
@@ -60,7 +64,10 @@ class LauncherClient:
                 )
 
     async def fork(self) -> socket.socket:
-        """A socket whose other end a new shim has. Raises: NoLauncher."""
+        """Fork a new shim, and return the agent's end of the socket to it.
+
+        Raises: NoLauncher when no launcher can be started.
+        """
         ours, child_socket = socket.socketpair()
         ours.setblocking(False)
         with child_socket:
@@ -80,7 +87,7 @@ class LauncherClient:
             self._connection = None
 
     async def _end_outdated(self) -> None:
-        """End the launcher of another version, and see it gone."""
+        """Kill the launcher of another version, and wait until it has ended."""
         self.close()
         launcher = LocalProcess.recorded(self._node_dir / PID_FILE)
         give_up_at = asyncio.get_running_loop().time() + END_SECONDS
@@ -92,7 +99,8 @@ class LauncherClient:
         self._is_outdated = False
 
     def _on_launcher_lost(self) -> None:
-        """A launcher says nothing: what can be read is its end."""
+        """Close the connection: a launcher never sends data, so a readable socket means
+        that the launcher has ended."""
         self.close()
 
     async def _send(self, theirs: socket.socket) -> bool:

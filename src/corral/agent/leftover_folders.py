@@ -1,5 +1,5 @@
-"""Work folders that stay behind after their attempts, at most until the head forgets
-their jobs."""
+"""Work folders that remain after their attempts, at most until the head deletes their
+jobs."""
 
 import asyncio
 import logging
@@ -24,7 +24,8 @@ Ask = Callable[[Sequence[JobId]], Awaitable[Sequence[JobId]]]
 
 
 async def keep_swept(attempts: Path, ask: Ask) -> None:
-    """For ever. `ask` answers which of the jobs the head has forgotten."""
+    """Remove leftover folders for ever. `ask` returns which of the given jobs the head
+    has deleted."""
     while True:
         try:
             await sweep(attempts, ask)
@@ -36,9 +37,9 @@ async def keep_swept(attempts: Path, ask: Ask) -> None:
 
 
 async def sweep(attempts: Path, ask: Ask) -> None:
-    """Remove the folders of jobs that the head has forgotten.
+    """Remove the folders of jobs that the head has deleted.
 
-    Raises: CorralError, OSError, ValueError.
+    Raises: CorralError, OSError, ValueError when the head or the disk fails.
     """
     paths_by_job = await asyncio.to_thread(left_in, attempts)
     jobs = iter(paths_by_job)

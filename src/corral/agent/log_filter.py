@@ -1,5 +1,6 @@
-"""Rows of a log without what says nothing of a failure: source lines of tracebacks,
-frames of C++, repeated rows, and the middle of very long ones."""
+"""Filter for the rows of a log: it removes what does not describe a failure, namely
+source lines of tracebacks, C++ frames, repeated rows, and the middle of very long rows.
+"""
 
 import re
 from collections import Counter
@@ -24,8 +25,8 @@ _NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")
 
 
 def split(text: bytes) -> list[bytes]:
-    """Return the rows; a return of the carriage begins one, but where it ends a name
-    that a shell prints."""
+    """Return the rows of the text without C++ frames. A carriage return begins a new
+    row, except where it ends a name in a shell's message."""
     return (
         _LINE_END.sub(rb"\\r", _FRAMES.sub(b"", text))
         .replace(b"\r", b"\n")
@@ -34,7 +35,7 @@ def split(text: bytes) -> list[bytes]:
 
 
 def cut(row: bytes) -> bytes:
-    """Return the row; of a very long one its beginning and its end."""
+    """Return the row; a very long row is cut to its beginning and its end."""
     if len(row) <= HEAD_BYTES + END_BYTES:
         return row
     escape_offset = row.find(_ESCAPED)
@@ -44,8 +45,8 @@ def cut(row: bytes) -> bytes:
 
 
 def without_sources(rows: list[bytes]) -> list[bytes]:
-    """Return the rows without the source lines below frames of Python: the frames name
-    them."""
+    """Return the rows without the source lines below Python's traceback frames, because
+    the frames name file and line."""
     kept_lines = []
     is_below = False
     for row in rows:
@@ -57,7 +58,8 @@ def without_sources(rows: list[bytes]) -> list[bytes]:
 
 
 def without_repeats(rows: list[bytes]) -> list[bytes]:
-    """Return of many rows of one shape the first and the last."""
+    """Return the rows, with only the first and the last of many rows that differ only
+    in their numbers."""
     shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
     remaining_counts, seen_counts = Counter(shapes), Counter[bytes]()
     kept_lines = []

@@ -1,5 +1,5 @@
-"""Shipping the ranks' logs to the head as they grow: resumed by offset, bounded, to the
-end."""
+"""Shipping of the ranks' logs to the head as they grow, until they are complete. It
+resumes by offset, and its chunks are bounded."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,8 @@ Read = Callable[[Path, int, int], tuple[int, bytes]]
 
 @dataclass(slots=True, kw_only=True)
 class ShippedLog:
-    """One rank's log in transfer. `kept` is None until the head reports how much it
-    has."""
+    """The log of one rank in transfer. `kept` is how many bytes the head has; None
+    until the head reports it."""
 
     key: AttemptKey
     rank: int
@@ -44,8 +44,8 @@ class ShippedLog:
 
 @dataclass(slots=True, kw_only=True)
 class Followed:
-    """The logs of one attempt. Once `ended` they grow no more, and are done when all is
-    kept."""
+    """The logs of one attempt. Once `ended` is set they grow no more; they are done
+    when the head has all of them."""
 
     folder: Path
     ended: bool = False
@@ -56,8 +56,8 @@ class Followed:
 
 @dataclass(slots=True, kw_only=True)
 class LogShipper:
-    """Follows the logs of the attempts that are seen. `drained` is called when one is
-    done."""
+    """Ships the logs of the attempts on the node. `drained` is called when the logs of
+    an attempt are complete on the head."""
 
     attempts_dir: Path
     read: Read
@@ -69,12 +69,13 @@ class LogShipper:
     _inotify: Inotify | None = None
 
     def start(self) -> None:
-        """Needs a running loop. Without inotify the logs are looked at every 20 ms."""
+        """Start to watch the logs; this needs a running event loop. Without inotify the
+        logs are polled every 20 ms."""
         with contextlib.suppress(OSError):
             self._inotify = Inotify(self._on_folder_change)
 
     def observe(self, seen: tuple[Seen, ...]) -> None:
-        """Follow what is here, and let go of what is no more."""
+        """Follow the logs of these attempts, and stop following attempts that are gone."""
         present = {attempt.key: attempt.phase not in _OPEN for attempt in seen}
         for key in self._followed.keys() - present.keys():
             self._unfollow_attempt(key)
@@ -91,7 +92,7 @@ class LogShipper:
             followed.ended = has_ended
 
     def is_drained(self, key: AttemptKey) -> bool:
-        """Whether the attempt has ended and the head keeps all that it wrote."""
+        """Return whether the attempt has ended and the head has all of its logs."""
         followed = self._followed.get(key)
         if followed is None:
             return False
@@ -102,8 +103,10 @@ class LogShipper:
         )
 
     async def talk(self, connection: ClientConnection) -> None:
-        """Until the connection is lost. Raises: OSError, ValueError,
-        WebSocketException."""
+        """Ship logs until the connection is lost.
+
+        Raises: OSError, ValueError, WebSocketException from the connection.
+        """
         for key, followed in self._followed.items():
             for log in followed.logs.values():
                 log.kept = None
@@ -171,7 +174,7 @@ class LogShipper:
     async def _ship_attempt_logs(
         self, connection: ClientConnection, key: AttemptKey
     ) -> None:
-        """At most one chunk of each log of the attempt, so that none starves."""
+        """Send at most one chunk of each log of the attempt, so that no log starves."""
         followed = self._followed.get(key)
         if followed is None:
             return
@@ -205,7 +208,7 @@ class LogShipper:
         await connection.send(encode(question))
 
     def _discover_logs(self, key: AttemptKey, followed: Followed) -> list[ShippedLog]:
-        """Logs that have appeared since the last look."""
+        """Return the logs that have appeared since the last call."""
         if not followed.watched and self._inotify is not None:
             followed.watched = self._inotify.watch(followed.folder)
         new_logs = []

@@ -1,5 +1,5 @@
-"""Errors in the output of a rank that ended with exit code 0: a shell hid the code of a
-program."""
+"""Detection of errors in the output of a rank that ended with exit code 0, because a
+shell hid a program's exit code."""
 
 import re
 from typing import Final
@@ -29,19 +29,19 @@ _TRIES_AGAIN: Final = re.compile(
 
 
 def goes_on(command: str) -> bool:
-    """Return whether a shell may run more after a program of this command has
-    failed."""
+    """Return whether a shell may run further commands after a program of this command
+    has failed."""
     return _LONE_PROGRAM.match(command) is None and _TRIES_AGAIN.search(command) is None
 
 
 def error_before(text: bytes, *, goes_on: bool) -> str:
-    """Return the message of an error of Python that ended a program of a rank; "" for
-    none.
+    """Return the message of a Python error that ended a program of a rank; "" for none.
 
     Args:
         text: the end of the output.
-        goes_on: a shell may have gone on after it. Otherwise only an error counts that
-            is the last output: a program that goes on has caught it.
+        goes_on: whether a shell may have run further commands after the error. If not,
+            an error counts only if no output follows it, because a program that
+            continues has caught its error.
     """
     rows = text.split(b"\n")
     begin = max(
@@ -63,8 +63,8 @@ def error_before(text: bytes, *, goes_on: bool) -> str:
 
 
 def _is_uncaught(rows: list[bytes], begin: int) -> bool:
-    """Return whether the traceback that begins there is of an error that ended its
-    program: it begins in the outermost frame, and no line above it announces it."""
+    """Return whether the traceback at row `begin` is of an error that ended its
+    program: it starts with the outermost frame, and no line above it announces it."""
     if begin + 1 >= len(rows) or _OUTERMOST.match(rows[begin + 1]) is None:
         return False
     heads = [

@@ -1,5 +1,5 @@
-"""Capabilities of MIG: device files that a process must open to use a part of a cut
-GPU.
+"""Capabilities of MIG: device files that a process must open to use a MIG device of a
+divided GPU.
 
 Each GPU instance and each compute instance has a file /dev/nvidia-caps/nvidia-capN,
 whose minor N is in /proc/driver/nvidia/capabilities. Source: NVIDIA Multi-Instance GPU
@@ -19,8 +19,8 @@ _MINOR: Final = "DeviceFileMinor"
 
 
 class MigPart(msgspec.Struct, frozen=True):
-    """Position of a MIG device: the minor number of its GPU, its GPU instance and
-    compute instance."""
+    """Position of a MIG device: the minor number of its GPU, and the numbers of its GPU
+    instance and compute instance."""
 
     gpu: int
     gpu_instance: int
@@ -28,7 +28,10 @@ class MigPart(msgspec.Struct, frozen=True):
 
 
 def write_parts(node_dir: Path, parts: Mapping[str, MigPart]) -> None:
-    """Keep where the node's MIG devices are, by their names. Raises: OSError."""
+    """Store the positions of the node's MIG devices by name.
+
+    Raises: OSError when the file cannot be written.
+    """
     file = node_dir / MIG_FILE
     content = msgspec.json.encode(parts)
     if not parts and not file.exists():
@@ -53,8 +56,8 @@ def read_parts(node_dir: Path) -> dict[str, MigPart]:
 def capability_minors(
     names: Sequence[str], parts: Mapping[str, MigPart], root: Path = CAPABILITIES
 ) -> list[int] | None:
-    """The minors of the capabilities of these MIG devices; None where one of them is
-    not known."""
+    """Return the minor numbers of the capabilities of these MIG devices; None if the
+    position of one is not known."""
     minors: set[int] = set()
     try:
         for name in names:
@@ -74,7 +77,10 @@ def capability_minors(
 
 
 def _read_device_minor(access: Path) -> int:
-    """Raises: OSError, ValueError."""
+    """Return the minor number in an access file of a MIG capability.
+
+    Raises: OSError, ValueError when it cannot be read.
+    """
     for line in access.read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == _MINOR:

@@ -1,5 +1,5 @@
-"""A node's boot id: constant while any process of the node lives, and new after a
-restart."""
+"""A node's boot id: it is constant while any process of the node lives, and new after a
+restart of the node."""
 
 import os
 from pathlib import Path
@@ -12,8 +12,8 @@ _MACHINE: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id(node_dir: Path) -> BootId:
-    """The node's boot id. A reboot of the machine, or the file's removal, makes a new
-    one."""
+    """Return the node's boot id. A reboot of the machine, or removal of the file,
+    creates a new one."""
     file = node_dir / FILE
     machine = _MACHINE.read_text().strip()
     try:

@@ -1,15 +1,14 @@
-"""NVIDIA's library is opened here, for the survey and for the sensors. Any call of it
-may hang."""
+"""Access to NVIDIA's NVML library, for the discovery and for the sensors. Any call of
+the library may hang."""
 
 from collections.abc import Sequence
 
 
 def driver_indices(chosen: tuple[int, ...] | None) -> Sequence[int]:
-    """Open NVML: the GPUs that are there with a `chosen` index of the driver's; None:
-    all of them.
+    """Open NVML, and return the existing GPU indices among `chosen`, or all for None;
+    they are the driver's indices. Without a driver the result is empty.
 
-    Without a driver there are none. Raises: RuntimeError when there is one and it
-    fails.
+    Raises: RuntimeError when there is a driver and it fails.
     """
     import pynvml  # type: ignore[import-untyped]  # it is large
 
@@ -29,5 +28,5 @@ def driver_indices(chosen: tuple[int, ...] | None) -> Sequence[int]:
 
 
 def text_of(name: str | bytes) -> str:
-    """Older releases of the library answer with bytes."""
+    """Return the name as text; older releases of the library return bytes."""
     return name.decode() if isinstance(name, bytes) else name

@@ -1,9 +1,9 @@
-"""A rank's output: kept in rotated files under a rate and a size cap, read by a running
-offset.
+"""A rank's output: kept in rotated files with a rate limit and a size limit, and read
+by a running offset.
 
-The offset counts every byte that was ever kept, also those that rotation has let go of
-since. `rank-3.log.at` says at which offset each file begins; without it the file begins
-at 0.
+The offset counts every byte that was ever kept, including bytes that rotation has since
+removed. `rank-3.log.at` has the offset at which each file begins; without this file the
+offset is 0.
 """
 
 import json
@@ -27,7 +27,10 @@ class RankLog:
     def __init__(
         self, file: Path, now: Callable[[], float], *, kept_bytes: int = KEPT_BYTES
     ) -> None:
-        """Raises: OSError when the file cannot be made."""
+        """Open the log to append.
+
+        Raises: OSError when the file cannot be made.
+        """
         self._file = file
         self._now = now
         self._segment_bytes = kept_bytes // 2
@@ -40,8 +43,8 @@ class RankLog:
         self._why_dropped = ""
 
     def write(self, data: bytes) -> None:
-        """Keep what the caps allow of it. Never raises for a full disk: it counts as
-        dropped."""
+        """Write as much of the data as the limits allow. A full disk raises no error:
+        the data counts as dropped."""
         self._refill_allowance()
         if self._dropped_bytes:
             if self._allowed_bytes < _RESUME_BYTES:
@@ -55,7 +58,7 @@ class RankLog:
         self._keep(kept_data)
 
     def say(self, sentence: str) -> None:
-        """A line of Corral's own, which no cap stops."""
+        """Write a line of Corral's own, to which no limit applies."""
         self._keep(f"[corral] {sentence}\n".encode())
 
     def last_bytes(self, most: int) -> bytes:
@@ -69,7 +72,9 @@ class RankLog:
 
     def room_bytes(self) -> int:
         """Return the bytes that an ordinary account may still write to the log's disk.
-        Raises: OSError where the disk does not answer."""
+
+        Raises: OSError where the disk does not answer.
+        """
         disk = os.fstatvfs(self._descriptor)
         return disk.f_bavail * disk.f_frsize
 
@@ -109,8 +114,8 @@ class RankLog:
             data = data[written:]
 
     def _rotate_file(self) -> bool:
-        """Begin a new file. A reader finds every file's offset at each moment, by its
-        inode."""
+        """Begin a new file, and return whether this succeeded. A reader can find the
+        offset of every file at any moment, by its inode."""
         new_log = self._file.with_suffix(".log.new")
         begin = self._begin + self._size_bytes
         try:
@@ -133,10 +138,11 @@ class RankLog:
 
 
 def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
-    """Bytes of a log from `offset` on, and where they really begin: later, when
-    rotation took some.
+    """Return bytes of a log from `offset`, and the offset at which they begin; that is
+    later than `offset` if rotation has removed bytes. No bytes mean that no more has
+    been written.
 
-    Nothing: no more has been written. Raises: OSError other than a missing file.
+    Raises: OSError other than for a missing file.
     """
     if offset < 0 or max_bytes < 0:
         raise ValueError(f"no offset and no amount is negative: {offset}, {max_bytes}")
@@ -152,7 +158,7 @@ def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
 
 
 def end(file: Path) -> int:
-    """The offset after the last byte that was kept; 0 without a log."""
+    """Return the offset after the last byte that was kept; 0 without a log."""
     try:
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())
@@ -179,8 +185,8 @@ def _read_from(
 
 
 def _begin(file: Path, inode: int) -> int | None:
-    """At which offset the file with this inode begins; None for one that is being
-    rotated out."""
+    """Return the offset at which the file with this inode begins; None for a file that
+    is being rotated out."""
     try:
         begin = json.loads(_offsets_file(file).read_text()).get(str(inode))
     except FileNotFoundError:

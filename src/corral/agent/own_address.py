@@ -1,4 +1,4 @@
-"""Address and network interface by which this machine is reached."""
+"""The address and network interface at which other machines reach this machine."""
 
 import fcntl
 import re
@@ -18,10 +18,10 @@ _GET_ADDRESS: Final = 0x8915  # SIOCGIFADDR of linux/sockios.h
 
 
 def address_towards(url: str) -> str:
-    """The address of this machine that connections to the URL's host come from; nothing
-    is sent.
+    """Return the address of this machine from which it connects to the URL's host.
+    Nothing is sent.
 
-    Raises: OSError when there is no way there.
+    Raises: OSError when there is no route to the host.
     """
     parsed_url = urlsplit(url)
     addresses = socket.getaddrinfo(
@@ -34,7 +34,7 @@ def address_towards(url: str) -> str:
 
 
 def own_addresses() -> list[str]:
-    """The machine's addresses, without those of loopback and of one link only."""
+    """Return the machine's addresses, except loopback and link-local addresses."""
     addresses: list[str] = []
     with suppress(OSError):
         addresses += _LOCAL.findall(_FIB.read_text())
@@ -52,7 +52,8 @@ def own_addresses() -> list[str]:
 
 
 def interface_of(address: str) -> str:
-    """The name of the interface that has this address; "" when none has."""
+    """Return the name of the network interface that has this address; "" if none has
+    it."""
     for _, name in socket.if_nameindex():
         if address in _addresses_on(name):
             return name

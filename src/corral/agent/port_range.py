@@ -1,5 +1,5 @@
-"""TCP ports that a node may give to gangs, none of which another node of the machine
-gives too."""
+"""TCP ports that a node may assign to gangs; no other node of the machine assigns the
+same ports."""
 
 import os
 import socket
@@ -15,15 +15,15 @@ _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class PortBlock:
-    """A run of 64 ports that belongs to this process until it ends.
+    """A block of 64 ports that belongs to this process until it ends.
 
-    An abstract socket named after the block is the lock: the kernel lets go of it with
-    its holder, and it is known in the same network namespace as the ports are.
+    An abstract socket named after the block is the lock: the kernel releases it when
+    its holder ends, and it is visible in the same network namespace as the ports.
     """
 
     def __init__(self, record: Path, index: int = 0) -> None:
-        """`record` remembers the block for the next agent of the node; `index` spreads
-        nodes.
+        """Reserve a block. `record` is a file that stores it for the next agent of the
+        node; `index` makes nodes start their search at different blocks.
 
         Raises: OSError when every block is taken.
         """
@@ -32,8 +32,8 @@ class PortBlock:
         record.write_text(f"{self.ports[0]}\n")
 
     def free(self, held: Collection[int] = ()) -> tuple[int, ...]:
-        """32 ports that nothing listens on, or that are `held` by the node's own
-        attempts."""
+        """Return 32 ports on which no process listens, or which are `held` by the
+        node's own attempts."""
         offered = (port for port in self.ports if port in held or _is_port_unused(port))
         return tuple(port for port, _ in zip(offered, range(PORTS), strict=False))
 
@@ -55,8 +55,8 @@ class PortBlock:
 
 
 def _block_starts() -> Iterator[int]:
-    """The first ports of all blocks outside the range that outgoing connections draw
-    from."""
+    """Yield the first port of each block outside the range from which the kernel takes
+    ports for outgoing connections."""
     try:
         lowest_port, highest_port = (
             int(port_text) for port_text in _EPHEMERAL.read_text().split()

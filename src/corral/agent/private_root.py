@@ -1,15 +1,15 @@
-"""A node's view of its machine: its disk, and its hostname where it is one of several
+"""A node's view of its machine: its disk, and its hostname if the machine has several
 nodes.
 
 With isolation "disk" the ranks of a node see the machine's files through an overlay
 whose changes lie in the node's own folder `disk/`; only declared shared paths are the
 machine's own. Of the cluster's folder (its database, token and key, the other nodes)
-they see nothing but the node's own attempts and the shared paths in it. As root the
-whole disk is one overlay; without root a user namespace lays overlays on home and the
-temporary folders and makes the rest read only. It keeps well-meaning code apart; a rank
-that runs as root can still reach the machine through /proc. What the machine changes
-below such an overlay later may not be seen inside, so "hide" is the default: the ranks
-see the machine's files as they are, and only the cluster's own are hidden.
+they see only the node's own attempts and the shared paths in it. As root the whole disk
+is one overlay; without root a user namespace puts overlays on the home folder and the
+temporary folders and makes the rest read-only. This separates well-meaning code; a rank
+that runs as root can still reach the machine through /proc. Later changes by the
+machine below such an overlay may not be visible inside. So "hide" is the default: the
+ranks see the machine's files as they are, and only the cluster's own files are hidden.
 """
 
 import os
@@ -34,7 +34,8 @@ _NO_FILES: Final = re.compile(
 
 
 class NodeSight(Protocol):
-    """File system view of a node's ranks, from node.json."""
+    """The settings in node.json that determine which files and hostname a node's ranks
+    see."""
 
     @property
     def node(self) -> str: ...
@@ -60,8 +61,8 @@ def enter_private_root(
     Call this once, while the process has one thread.
 
     `beside` is a process that is already inside, such as a shim whose launcher died.
-    Its view is joined, because a disk can be mounted only once. If that process has
-    ended in the meantime, the disk is free.
+    This process joins its view, because a disk can be mounted only once. If that
+    process has ended in the meantime, the disk is free.
     Returns: "", or a sentence that names what could not be isolated and so is visible
     to other nodes.
     """
@@ -82,7 +83,11 @@ def enter_private_root(
 
 
 def has_private_root(inside: int) -> bool:
-    """Whether what that process of a node writes is its node's own. Raises: OSError."""
+    """Return whether the process `inside` of a node writes to the node's own disk, not
+    to the machine's.
+
+    Raises: OSError when the process cannot be inspected.
+    """
     inside_stat, ours = os.stat(f"/proc/{inside}/root/tmp"), os.stat("/tmp")
     return (inside_stat.st_dev, inside_stat.st_ino) != (ours.st_dev, ours.st_ino)
 
@@ -144,12 +149,12 @@ def _hide_only(node_dir: Path, settings: NodeSight) -> None:
 
 
 def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
-    """Write the node's own /etc/hosts, with an address on loopback for each node of the
+    """Write the node's own /etc/hosts, with a loopback address for each node of the
     machine.
 
-    Programs such as torchrun tell nodes apart by what the address of the hostname is
-    called, so no two may have one address. Returns: its path; nothing for a node
-    without neighbours.
+    Programs such as torchrun identify nodes by the name of the address to which the
+    hostname resolves, so no two nodes may have the same address. Returns: the path of
+    the file in a list; an empty list for a node without neighbours.
     """
     if settings.node not in settings.neighbours:
         return []
@@ -164,16 +169,19 @@ def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
 
 
 def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
-    """Let the node's name be its hostname, which the hosts below `root` know. Raises:
-    OSError."""
+    """Make the node's name its hostname, and mount the hosts file that lists it below
+    `root`.
+
+    Raises: OSError when this fails.
+    """
     for source in hosts.values():
         kernel_mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
         kernel_mounts.own_hostname(settings.node)
 
 
 def _compose_overlays(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
-    """The machine's disk under `root`, each file system an overlay; those that cannot
-    be one."""
+    """Mount the machine's disk under `root`, each file system as an overlay. Return the
+    file systems that cannot be overlays, which are read-only instead."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.overlay("/", disk / "upper", str(root), user=False)
     plain = []
@@ -203,8 +211,9 @@ def _compose_overlays(disk: Path, root: Path, hidden: Sequence[str]) -> list[str
 
 
 def _compose_as_user(disk: Path, root: Path) -> list[str]:
-    """The same without root: read only, with an overlay on each folder that people
-    write to."""
+    """Compose the node's view without root: mount the machine's disk read-only, with an
+    overlay on each folder that users write to. Return the folders that cannot have an
+    overlay."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.bind("/", str(root))
     for point, mount in mounts_by_point.items():
@@ -242,7 +251,7 @@ def _written_without_root() -> list[str]:
 
 
 def _fresh_memory_folder(root: Path) -> None:
-    """/dev/shm of the node's own, for the shared memory of its ranks."""
+    """Mount a /dev/shm of the node's own, for the shared memory of its ranks."""
     flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
     if Path("/dev/shm").is_dir():
         kernel_mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
@@ -264,8 +273,8 @@ def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
 
 @contextmanager
 def _open_stable_paths(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Each path with a name that still leads to it when something else is mounted over
-    it."""
+    """Yield for each path a name that still leads to it when something else is mounted
+    over it."""
     with ExitStack() as stack:
         names = {}
         for path in paths:
@@ -288,8 +297,8 @@ def _bind_paths(root: str, seen: Mapping[str, str]) -> None:
 
 
 def _make_way(target: Path) -> None:
-    """The folder, and those above it, for all to pass: whoever a rank runs as gets to
-    its work."""
+    """Create the folder and its missing parents so that all accounts may enter them,
+    because a rank of any account must reach its work folder."""
     if not target.parent.exists():
         _make_way(target.parent)
     target.mkdir()
@@ -298,8 +307,8 @@ def _make_way(target: Path) -> None:
 
 @contextmanager
 def _hide_folders(root: str, hidden: Sequence[str]) -> Iterator[None]:
-    """Empty folders over the hidden ones; what is shown in them meanwhile stays,
-    nothing else."""
+    """Mount empty folders over the hidden ones. Mounts that the caller makes inside
+    them stay visible; then the empty folders become read-only."""
     present_paths = [
         f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")
     ]
@@ -312,8 +321,8 @@ def _hide_folders(root: str, hidden: Sequence[str]) -> Iterator[None]:
 
 
 def _has_files(mount: kernel_mounts.Mount) -> bool:
-    """Whether people keep files there: no file system of the kernel's own, and not the
-    root."""
+    """Return whether users keep files on the mount: it is neither one of the kernel's
+    own file systems nor the root."""
     if mount.point == "/" or _NO_FILES.fullmatch(mount.kind):
         return False
     return not _is_within_any(mount.point, _KERNEL)

@@ -1,4 +1,5 @@
-"""Processes as /proc shows them: who lives, whose they are, what they were given."""
+"""Processes as /proc shows them: which live, their parents and sessions, and their
+arguments and environment."""
 
 import os
 import signal
@@ -46,32 +47,32 @@ def myself() -> LocalProcess:
 
 
 def lives(pid: int) -> bool:
-    """Whether the id is that of a process which has not ended: a zombie counts as
-    gone."""
+    """Return whether the process lives; a zombie counts as ended."""
     return LocalProcess.find(pid) is not None
 
 
 def send(pid: int, number: int) -> None:
-    """A signal to a process that may be gone, or not be ours to signal."""
+    """Send a signal to a process; nothing happens if it has ended or may not be
+    signalled by this account."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def parent_of(pid: int) -> int | None:
-    """The id of its parent now; None when it is gone."""
+    """Return the id of the process's current parent; None if the process has ended."""
     stat = stat_of(pid)
     return None if stat is None else int(stat[1])
 
 
 def session_of(pid: int) -> int | None:
-    """The session that it is in; None when it is gone."""
+    """Return the session of the process; None if it has ended."""
     stat = stat_of(pid)
     return None if stat is None else int(stat[3])
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal, by the mask that the kernel
-    shows."""
+    """Return whether the process has a handler for the signal, according to the mask in
+    /proc."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         mask = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
@@ -80,24 +81,25 @@ def catches(pid: int, number: int) -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Living processes below this one, in any session; zombies are left out, not what
-    they left."""
+    """Return the living descendants of this process, in any session. Zombies are left
+    out, but not their children."""
     return _scan_reliably(lambda: _look_below(ancestor))
 
 
 def marked(mark: bytes) -> list[int]:
-    """Living processes that were given this `NAME=value` in their environment."""
+    """Return the living processes that have this `NAME=value` in their environment."""
     return _scan_reliably(lambda: _look_for(mark))
 
 
 def _scan_reliably(look: Callable[[], _Look]) -> list[int]:
-    """Return the result of a scan. An empty result counts only if no listed process
-    ended.
+    """Repeat a scan of the processes until its result is reliable. An empty result
+    counts only if no listed process ended.
 
-    A process that is listed, starts a child and ends before the look leaves a child
-    that the list does not have. A process that had ended by the previous look can have
-    started none in this one. A child whose number is below those listed when its parent
-    ended is not in the list either. Process numbers rise until they wrap around.
+    A process that is listed, starts a child and ends before the scan reads it leaves a
+    child that the list does not have. A process that had already ended in the previous
+    scan cannot have started a child in this one. The list can also miss a child whose
+    number is below those listed when its parent ended. Process numbers rise until they
+    wrap around.
     """
     ended_processes: _Ended = set()
     for _ in range(WHOLE_LOOKS):
@@ -112,7 +114,7 @@ def _scan_reliably(look: Callable[[], _Look]) -> list[int]:
 
 
 def _newest_pid() -> int:
-    """The number that was given last (proc(5), /proc/loadavg)."""
+    """Return the process number that was assigned last (proc(5), /proc/loadavg)."""
     return int(Path("/proc/loadavg").read_text().split()[4])
 
 
@@ -149,9 +151,9 @@ def _look_for(mark: bytes) -> _Look:
 
 def _environment(pid: int) -> list[bytes]:
     """Return the initial environment of a process. During execve it is empty for a
-    moment: then read again.
+    moment, and is then read again.
 
-    Raises: OSError when it is gone or not ours to look at.
+    Raises: OSError when the process has ended or may not be read by this account.
     """
     for look in range(LOOKS):
         text = Path(f"/proc/{pid}/environ").read_bytes()
@@ -166,20 +168,22 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _is_leaving(pid: int) -> bool:
-    """It is gone, or on its way out, or the kernel's own: none of them is given another
-    program."""
+    """Return whether the process has ended, is ending, or is the kernel's own; none of
+    these executes another program."""
     stat = stat_of(pid)
     return stat is None or stat[0] in "ZX" or bool(int(stat[6]) & (KERNEL | EXITING))
 
 
 def _is_between_programs(pid: int) -> bool:
-    """Its new memory does not say yet where the environment ends (field 51)."""
+    """Return whether the process is in execve: its new memory does not yet show where
+    the environment ends (field 51)."""
     stat = stat_of(pid)
     return stat is not None and int(stat[48]) == 0
 
 
 def children(pid: int) -> list[int]:
-    """Living processes that it started or adopted, of one with a single thread."""
+    """Return the living processes that this process, which has a single thread, has
+    started or adopted."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
@@ -194,13 +198,14 @@ def children(pid: int) -> list[int]:
 
 
 def words_of(pid: int) -> list[bytes]:
-    """The words it was started with; none when it is gone."""
+    """Return the arguments with which the process was started; an empty list if it has
+    ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     return []
 
 
 def every() -> Iterator[int]:
-    """The last listed first: among them are the youngest, which may hand on and end
-    soon."""
+    """Iterate over all process numbers, the last listed first: among them are the
+    youngest processes, which may start a child and end soon."""
     return (int(name) for name in reversed(os.listdir("/proc")) if name.isdecimal())

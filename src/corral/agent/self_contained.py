@@ -89,8 +89,8 @@ def bundle(into: Path) -> None:
 
 
 def _required_packages(name: str, known_names: set[str] | None = None) -> set[str]:
-    """Distributions that this one needs without its extras, and those that they
-    need."""
+    """Return the distributions that this distribution needs without its extras, and
+    recursively those that they need."""
     known_names = set() if known_names is None else known_names
     try:
         requirements = distribution(name).requires or []
@@ -105,7 +105,8 @@ def _required_packages(name: str, known_names: set[str] | None = None) -> set[st
 
 
 def _copy_distribution(name: str, into: Path) -> None:
-    """Its files below site-packages; none where it is for another system."""
+    """Copy the files of the distribution that lie below site-packages. Copy nothing if
+    it is not installed, as for a distribution for another system."""
     try:
         package = distribution(name)
     except PackageNotFoundError:
@@ -130,8 +131,8 @@ def _native_libraries(folder: Path) -> Iterator[Path]:
 
 
 def _copy_needed(file: Path, native: Path) -> None:
-    """The shared libraries that it is linked with, by the names under which they are
-    looked for."""
+    """Copy the shared libraries that the file is linked with, under the names by which
+    the loader finds them."""
     done = subprocess.run(
         ["ldd", str(file)], capture_output=True, text=True, check=False
     )

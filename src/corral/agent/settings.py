@@ -18,13 +18,14 @@ TOKEN: Final = "token"
 
 
 class SettingsInvalid(Refusal):
-    """The node's directory cannot be used as it is."""
+    """The agent's settings, token or policy in the node's directory cannot be used."""
 
     code = "settings_invalid"
 
 
 def load_settings(node_dir: Path) -> NodeSettings:
-    """Raises: SettingsInvalid when node.json is missing, open to others, or wrong."""
+    """Return the node's settings from its directory. Raises: SettingsInvalid when
+    node.json is missing, open to others, or wrong."""
     text = private_file(node_dir / FILE)
     try:
         return decode_settings(text)
@@ -36,8 +37,8 @@ def load_settings(node_dir: Path) -> NodeSettings:
 
 
 def load_token(node_dir: Path) -> str:
-    """The node's own token. Raises: SettingsInvalid when missing, empty or open to
-    others."""
+    """Return the node's own token. Raises: SettingsInvalid when the token's file is
+    missing, empty or open to others."""
     token = private_file(node_dir / TOKEN).decode("ascii", "replace").strip()
     if not token:
         raise SettingsInvalid(
@@ -49,7 +50,7 @@ def load_token(node_dir: Path) -> str:
 
 def trust(settings: NodeSettings) -> ssl.SSLContext:
     """Return the TLS context that verifies the head's certificate. Raises:
-    SettingsInvalid."""
+    SettingsInvalid when the file holds no usable certificate."""
     try:
         return trusting(settings.trusted, system=settings.trusted is None)
     except OSError as wrong:
@@ -72,7 +73,8 @@ def head_url(path: Path) -> str:
 
 
 def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
-    """The content of a file that no other account may read, or at least write.
+    """Return the content of a file that no other account may read; with `may_be_read`,
+    that no other account may write.
 
     Raises: SettingsInvalid.
     """

@@ -1,5 +1,4 @@
-"""The launcher's shims: which of them wait for another attempt, and for how long they
-may."""
+"""The launcher's shims: which of them wait for another attempt, and when idle ones end."""
 
 import os
 import select
@@ -35,13 +34,14 @@ class IdleShims:
     def start(
         self, agent: socket.socket, be: Callable[[socket.socket], NoReturn]
     ) -> None:
-        """Let a shim have the agent's socket: one that waits, else a new one, which is
-        `be` in a new process. Raises: OSError when no process is to be had."""
+        """Hand the agent's socket to a shim: to an idle one, else to a new process that
+        calls `be`. Raises: OSError when no process can be created."""
         if not self._assign_idle_shim(agent):
             self._fork_shim(be)
 
     def hear(self, descriptor: int) -> None:
-        """A shim waits from now on, or has ended."""
+        """Handle an event of a shim's socket: the shim is idle from now on, or has
+        ended."""
         try:
             reply = self._sockets[descriptor].recv(16, socket.MSG_DONTWAIT)
         except BlockingIOError:  # an event of what had this descriptor before
@@ -64,7 +64,7 @@ class IdleShims:
         )
 
     def expire(self) -> None:
-        """Let those end that have waited for too long."""
+        """End the shims that have been idle for too long."""
         idle_cutoff = time.monotonic() - IDLE_SECONDS
         for descriptor in [
             descriptor_idle
@@ -74,7 +74,7 @@ class IdleShims:
             self._let_go(descriptor)
 
     def close(self) -> None:
-        """In a new process: these are the launcher's."""
+        """Close the launcher's sockets in a new process."""
         for connection in self._sockets.values():
             connection.close()
 

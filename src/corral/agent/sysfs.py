@@ -1,18 +1,19 @@
-"""Files of sysfs and procfs: one value each; one that is not there says nothing."""
+"""Reading of sysfs and procfs files with one value each. A missing file is not an
+error."""
 
 from contextlib import suppress
 from pathlib import Path
 
 
 def text_in(file: Path) -> str:
-    """Without the spaces around it; "" where it cannot be read."""
+    """Return the text of the file without surrounding spaces; "" if it cannot be read."""
     with suppress(OSError, ValueError):
         return file.read_text().strip()
     return ""
 
 
 def number_in(file: Path) -> int | None:
-    """None where it cannot be read, or is no number."""
+    """Return the number in the file; None if it cannot be read or is not a number."""
     with suppress(OSError, ValueError):
         return int(file.read_text())
     return None

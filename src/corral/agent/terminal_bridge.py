@@ -1,5 +1,5 @@
-"""Carrying bytes between a person's terminal, which the head bridges, and what runs on
-the node."""
+"""Forwarding of bytes between a user's terminal, to which the head connects, and a
+program on the node."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ READ_BYTES: Final = 64 * 1024
 async def carry(
     connection: ClientConnection, reader: asyncio.StreamReader, writer: Input
 ) -> None:
-    """Until either side ends; then both are closed, with the exit code of what has
-    ended.
+    """Forward bytes until either side ends; then close both sides, with the exit code
+    of the shell or rank if it is known.
 
     Raises: OSError, WebSocketException.
     """
@@ -42,9 +42,10 @@ async def _to_person(
 
 
 async def _from_person(connection: ClientConnection, writer: Input) -> None:
-    """Forward the user's input to the rank; an empty frame ends the input.
+    """Forward the user's input to the program; an empty frame ends the input.
 
-    Input that the rank no longer reads is dropped. The output reports the end.
+    Input that the program no longer reads is dropped, because the output reports its
+    end.
     """
     async for frame in connection:
         if not frame:

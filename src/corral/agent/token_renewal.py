@@ -1,4 +1,4 @@
-"""Renewal of the node's own token, by the agent and well before its end."""
+"""Renewal of the node's own token by the agent, well before the token expires."""
 
 import asyncio
 import hashlib
@@ -28,12 +28,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Renewal:
-    """Replaces the token in the node's folder.
+    """Renewal of the token in the node's folder.
 
     Args:
-        post: Sends a body to a route of the head with the token that is in use.
-        use: Hands a token to everything that shows it to the head.
-        refused: Set when the head does not take the token that is in use.
+        post: sends a body to a route of the head with the current token.
+        use: passes a new token to every part of the agent that authenticates to the
+            head.
+        refused: set when the head refuses the current token.
     """
 
     node_dir: Path
@@ -44,7 +45,7 @@ class Renewal:
     chance: Random = field(default_factory=Random)
 
     async def keep(self) -> None:
-        """Look every ten minutes, and soon when the head refuses the token."""
+        """Check the token every ten minutes, and soon after the head has refused it."""
         spread = self.chance.uniform(0.9, 1.1)  # nodes that joined together renew apart
         while True:
             wait_seconds = await self.look(RENEW_SECONDS * spread)
@@ -57,7 +58,7 @@ class Renewal:
 
     async def look(self, renew_after_seconds: float) -> float:
         """Renew the token if it is old or refused. Returns: seconds until the next
-        look."""
+        check."""
         refused = self.refused.is_set()
         self.refused.clear()
         if self._adopt_stored_token():
@@ -77,8 +78,8 @@ class Renewal:
         return AGAIN_SECONDS
 
     def _adopt_stored_token(self) -> bool:
-        """Whether another token lies in the folder than the one in use: then that is
-        used."""
+        """Return whether the folder holds another token than the current one; if so,
+        use that token."""
         try:
             stored_token = load_token(self.node_dir)
         except SettingsInvalid as missing:
@@ -96,9 +97,9 @@ class Renewal:
             return 0.0
 
     async def _renew_token(self) -> None:
-        """The head records the fresh token first. Until it lies in the folder the
-        earlier one counts, and can be renewed again. Raises: HeadRefuses, HeadAway,
-        OSError."""
+        """Replace the token by a new one. The head records the new token first; until
+        it is in the folder, the earlier token stays valid and can be renewed again.
+        Raises: HeadRefuses, HeadAway, OSError."""
         new_token = secrets.token_urlsafe(32)
         body = json.dumps(
             {"sha256": hashlib.sha256(new_token.encode()).hexdigest()}
@@ -114,7 +115,7 @@ class Renewal:
 
 
 def _write_token_file(path: Path, token: str) -> None:
-    """Replace the file as a whole, durably, readable by its owner alone."""
+    """Replace the file atomically and durably; only its owner can read it."""
     temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     temporary_path.unlink(missing_ok=True)
     with os.fdopen(

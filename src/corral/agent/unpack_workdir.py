@@ -1,7 +1,8 @@
-"""Unpacking a workdir snapshot so that nothing in it can reach outside its folder.
+"""Unpacking of a workdir snapshot, so that no member can reach outside its folder.
 
-`python -P -m corral.agent.unpack_workdir ARCHIVE FOLDER` does it with a low priority:
-what is large must not hold up the starts of others."""
+`python -P -m corral.agent.unpack_workdir ARCHIVE FOLDER` does it with a low priority,
+so that a large snapshot does not delay the starts of other jobs.
+"""
 
 import gzip
 import os
@@ -33,7 +34,7 @@ EXIT_TROUBLE: Final = 4
 
 
 class SnapshotUnsafe(Refusal):
-    """The archive holds what no snapshot of a workdir holds."""
+    """The archive holds members that a snapshot of a workdir never has."""
 
     code = "snapshot_unsafe"
 
@@ -46,11 +47,14 @@ UNREADABLE: Final = (SnapshotUnsafe, OSError)
 
 
 def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
-    """Unpack a .tar.gz into a new folder: files, folders, and links that stay inside.
+    """Unpack a .tar.gz into a new folder: files, folders, and links that stay inside
+    it.
 
     Every folder on the way to a member is opened without following links, so that a
     link from the archive itself leads nowhere.
-    Raises: SnapshotUnsafe; OSError when it cannot be read or written.
+
+    Raises: SnapshotUnsafe; OSError when the archive cannot be read or the folder cannot
+    be written.
     """
     if into.exists():
         shutil.rmtree(into)
@@ -71,14 +75,15 @@ def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
 
 
 class _Workdir:
-    """The folder that is filled."""
+    """The folder that the archive is unpacked into."""
 
     def __init__(self, root: int, bounds: UnpackLimits) -> None:
         self._root = root
         self._bounds = bounds
 
     def place(self, member: tarfile.TarInfo, content: Content) -> None:
-        """Raises: BadArchive, OSError."""
+        """Create the archive's member in the folder. Raises: BadArchive when the member
+        leads out of the folder or is of a wrong kind; OSError."""
         if member.name.startswith("/") or member.linkname.startswith("/"):
             raise BadArchive(f"{member.name[:200]!r} leads out of the workdir")
         *folders, name = path_parts(member.name, self._bounds) or [""]
@@ -144,8 +149,8 @@ class _Workdir:
 def _open_folder_below(
     start: int, folders: Sequence[str], member: tarfile.TarInfo, *, make: bool = True
 ) -> int:
-    """A descriptor of the folder, made where it is missing; a link on the way is
-    refused."""
+    """Return a descriptor of the folder below `start`. Missing folders are created,
+    unless `make` is False; a link on the way is refused."""
     current_descriptor = os.dup(start)
     for folder in folders:
         try:
@@ -184,7 +189,8 @@ def _write_file(
 
 
 def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
-    """A link may point at anything inside, counted from where it lies."""
+    """Check that a link points to a path inside the folder, relative to the link's own
+    place."""
     path = PurePosixPath(member.linkname)
     depth = len(folders)
     for segment in path.parts:
@@ -203,7 +209,7 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
 
 
 def helper_words(archive: Path, into: Path) -> list[str]:
-    """The command of the helper that unpacks what is large."""
+    """Return the command of the helper process that unpacks a large archive."""
     return [
         sys.executable,
         "-P",

@@ -1,7 +1,8 @@
 """Accounts of users on a node, as policy.json defines them.
 
 The file is read again for each start, so that a change takes effect at once. The node's
-inventory reports each refused user, so that no job waits for the node.
+inventory reports each user without an account, so that no job of such a user waits for
+the node.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ Number = Callable[[AttemptKey], Awaitable[int]]
 
 
 class AccountRefused(RefusalError):
-    """The node's policy lets no rank run as this user."""
+    """The node's policy does not allow ranks to run as this user."""
 
     code = "account_refused"
 
@@ -46,9 +47,9 @@ class AccountRefused(RefusalError):
 def load_policy(
     node_dir: Path, machine: Path = MACHINE_POLICY, default: NodePolicy = DEFAULT
 ) -> NodePolicy:
-    """The node's policy, else that of its machine, else the default.
+    """Return the node's policy, else that of its machine, else the default.
 
-    Raises: SettingsInvalid when the file is wrong, or others may write it.
+    Raises: SettingsInvalid when the file is wrong, or other accounts may write it.
     """
     for file in (node_dir / POLICY_FILE, machine):
         if file.exists():
@@ -63,8 +64,10 @@ def load_policy(
 
 
 def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | str:
-    """The account of the ranks of a part, before its agent is there, as a shim's spec
-    has it; a text for what is left to the agent."""
+    """Return the account of the ranks in the part of a node that serves one attempt,
+    before the part's agent runs. The result is the account in the form of a shim's
+    spec, None for the current account, or a text when the decision is left to the
+    agent."""
     try:
         if is_container:
             account: JobAccount | PolicyRefusal | None = account_in_container(owner)
@@ -79,7 +82,7 @@ def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | 
 
 @dataclass(slots=True, kw_only=True)
 class Accounts:
-    """The accounts of one node.
+    """The accounts of users on one node.
 
     Args:
         changed: called when `refused` has changed.
@@ -94,7 +97,8 @@ class Accounts:
 
     @property
     def shared_account(self) -> str:
-        """The one account of all users' ranks; "" where each user has an account."""
+        """Return the account that the ranks of all users share; "" where each user has
+        an account."""
         if os.geteuid() == 0:
             return ""
         with suppress(KeyError):
@@ -103,21 +107,23 @@ class Accounts:
 
     @property
     def refused(self) -> tuple[tuple[str, str], ...]:
-        """Users whose ranks cannot run here, each with the reason."""
+        """Return the users whose ranks cannot run on this node, each with the reason."""
         return tuple(sorted(self._refused.items()))[:MOST_REFUSED]
 
     def policy(self) -> NodePolicy:
-        """The policy as its file is now. Raises: SettingsInvalid."""
+        """Return the policy from the current content of its file. Raises:
+        SettingsInvalid when the file is wrong, or other accounts may write it."""
         default = LENT if self.settings.containment == ENGINE else DEFAULT
         return load_policy(self.node_dir, self.machine_policy, default)
 
     async def look(self) -> None:
-        """Ask again for each refused user: an account may have been made meanwhile."""
+        """Look up the account of each refused user again: it may have been created
+        meanwhile."""
         await self._look_at((ROOT, *self._refused))
 
     async def watch(self, users: Collection[str]) -> None:
         """Look up the account of each of these users who was not in the last list, so
-        that a user without one is known before the first start."""
+        that a user without an account is known before the first start."""
         new_users = [user for user in users if user not in self._watched]
         removed_users, self._watched = self._watched - {*users}, frozenset(users)
         previous_refusals = self.refused
@@ -128,8 +134,8 @@ class Accounts:
             self.changed()
 
     async def _look_at(self, users: Collection[str]) -> None:
-        """Look up whether the node has accounts of these users. A directory service may
-        take its time."""
+        """Look up whether the node has accounts for these users. The lookup runs in a
+        thread, because a directory service may be slow."""
         if os.geteuid() != 0 or self._is_container:
             return
         refusals = await asyncio.to_thread(
@@ -142,7 +148,8 @@ class Accounts:
                 self._refused.pop(user, None)
 
     async def of(self, launch: Launch, number: Number) -> JobAccount | None:
-        """The account for an attempt's ranks; None: they run as the agent does.
+        """Return the account for an attempt's ranks; None if they run as the agent
+        does.
 
         Args:
             number: asks the head for the number of the attempt's owner in the cluster.
@@ -169,7 +176,8 @@ class Accounts:
 
     @property
     def _is_container(self) -> bool:
-        """Whether one attempt alone has this root file system and its accounts."""
+        """Return whether this root file system and its accounts serve one attempt
+        alone."""
         return self.settings.containment == ENGINE and self.settings.isolation == "none"
 
     def _refusal_of(self, user: str) -> str:
@@ -197,8 +205,8 @@ class Accounts:
     async def _account_from_range(
         self, launch: Launch, policy: NodePolicy, number: Number
     ) -> JobAccount | PolicyRefusal:
-        """An account of the user's own from the range; its uid is the same on every
-        node with the same range. Raises: OSError."""
+        """Return an account for the user from the policy's uid range; its uid is the
+        same on every node with the same range. Raises: OSError."""
         assert policy.uids is not None
         uid = policy.uids.uid(await number(launch.key))
         if uid is None:
@@ -216,8 +224,8 @@ class Accounts:
         return JobAccount(name=launch.owner, uid=uid, groups=(uid,), home=str(home))
 
     def _prepare_home(self, uid: int) -> Path:
-        """The home folder of this uid, which no other user may enter. Raises:
-        OSError."""
+        """Create the home folder of this uid, which no other user may enter, and return
+        its path. Raises: OSError."""
         homes = self.node_dir / HOMES
         homes.mkdir(mode=0o711, exist_ok=True)
         homes.chmod(0o711)

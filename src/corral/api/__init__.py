@@ -1,4 +1,5 @@
-"""ASGI routes: parse, authorise, one call, answer."""
+"""ASGI routes: each parses the request, authorises the caller, makes one call to the
+head and returns the answer."""
 
 from corral.api.agent_channel import Channels
 from corral.api.app import create_app

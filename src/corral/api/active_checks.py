@@ -20,8 +20,9 @@ router = APIRouter()
 async def check_nodes(
     body: api.CheckAsked, house: Within, caller: Asker
 ) -> api.Checkup:
-    """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a
-    node does not wait for that: a check ends at once when something is to run."""
+    """Request active checks of the named nodes, or of all, as soon as no job runs on
+    them. A job that waits for a node does not wait for the check: the check ends at
+    once when a job is to run on the node."""
     control = house.control
     requested_ids = [views.find_node(control, name).id for name in body.nodes]
     request = CheckNodes(
@@ -44,8 +45,8 @@ async def check_nodes(
 
 @router.get("/v1/checkups/{checkup}")
 async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
-    """The nodes that have it before them, or have results of it that no later check has
-    renewed."""
+    """Return the nodes on which this check-up is pending or running, and the nodes with
+    results of it that no later check has replaced."""
     sight = sight_of(house.control, caller)
     nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
     return api.Checkup(
@@ -59,8 +60,8 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
 
 
 def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
-    """The node, as far as this check-up goes; links have numbers of their own behind
-    it."""
+    """Return the state of the node in this check-up. The ids of link checks have
+    further numbers after the id of the check-up."""
     pending_checkups = [
         check_up for check_up in node.checkups if is_of(check_up.id, id)
     ]

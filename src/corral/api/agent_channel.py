@@ -1,5 +1,5 @@
-"""The agents' channel: heartbeats in, desired state out; and logs. One connection of each
-kind a node."""
+"""Connections of the nodes' agents: heartbeats arrive, desired state is sent, and logs
+arrive on a second connection. A node has one connection of each kind."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z0-9.:_%-]{1,253}", re.ASCII)
 
 
 class Closing(Exception):
-    """End the talk with this code, and say why."""
+    """Error that closes an agent's connection with this code and reason."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -63,8 +63,9 @@ class Closing(Exception):
 
 
 class NodeLender(Protocol):
-    """The engine that lends nodes by the attempt: parts of them speak to it, not to the
-    head."""
+    """The engine that runs agents for single attempts on nodes from a batch system.
+    These agents, the parts of a node, exchange messages with the engine, not with the
+    head's control."""
 
     def hear_part(self, word: NodeFacts) -> None: ...
 
@@ -72,12 +73,13 @@ class NodeLender(Protocol):
 
 
 class Channels:
-    """Every agent that is connected, and the newest word for each node or part of one.
+    """All connected agents, and the newest desired state of each node or part of a
+    node.
 
-    `push` may be called from the head's loop at any moment: the word goes out at once,
-    and words that a slow agent has not been sent yet are replaced by the newest.
-    `amend` lets the engine add to a node's word what it alone knows. `renewed` is
-    called with each token that an agent has taken in place of its own.
+    `push` may be called from the head's loop at any moment: the desired state is sent
+    at once, and a state that a slow agent has not received yet is replaced by the
+    newest. `amend` lets the engine add to a node's report what only the engine knows.
+    `renewed` is called with each token that replaces an agent's own token.
     """
 
     def __init__(self) -> None:
@@ -98,7 +100,8 @@ class Channels:
         return self.taking.refused
 
     def push(self, wanted: DesiredState) -> None:
-        """Let the node's agent have this word, now or when it connects."""
+        """Send the desired state to the node's agent, now or when it connects. A state
+        older than the stored one is dropped."""
         desired_state = self._newest.get(wanted.node)
         if desired_state is not None and desired_state.version > wanted.version:
             return
@@ -107,7 +110,7 @@ class Channels:
             talk.wake.set()
 
     def forget(self) -> None:
-        """The term is over: its words are none to give any more."""
+        """Drop all desired states, because this head's term as leader is over."""
         self._newest.clear()
         self.users = ()
 
@@ -115,12 +118,14 @@ class Channels:
         return node in self._talks
 
     def attach(self, node: NodeId, request: AttachNow | FilesNow) -> bool:
-        """Ask the node's agent to dial, or its part's; False when none is connected."""
+        """Ask the agent of the node, or of the attempt's part of it, to open a
+        connection; return False if no such agent is connected."""
         return not self._ask([node], request)
 
     def signal(self, nodes: Collection[NodeId], request: SignalNow) -> Sequence[NodeId]:
-        """Let the agents of all these nodes, or their parts, send it. Unless all are
-        connected none does, and those that are not are the answer."""
+        """Let the agents of all these nodes, or of the attempt's parts of them, send
+        the signal. If any agent is not connected, no signal is sent, and the nodes
+        without a connected agent are returned."""
         return self._ask(nodes, request)
 
     def _ask(
@@ -140,14 +145,14 @@ class Channels:
         return ()
 
     def drop(self, node: NodeId, why: str) -> None:
-        """Hear the node no more, from this moment on."""
+        """Close the node's connection, and drop its desired state."""
         self._newest.pop(node, None)
         if talk := self._talks.get(node):
             talk.over = why
             talk.wake.set()
 
     async def beats(self, socket: WebSocket, control: Control) -> None:
-        """Heartbeats of one agent, until the connection is lost."""
+        """Receive the heartbeats of one agent, until the connection is lost."""
         talk: Talk | None = None
         try:
             await socket.accept()
@@ -173,7 +178,8 @@ class Channels:
                 self._mark_node_left(talk.node, control)
 
     def _mark_node_left(self, node: NodeId, control: Control) -> None:
-        """Parts come and go: what was for one is not kept."""
+        """Record that the node's connection is lost. Parts of a node come and go, so
+        the desired state for a part is dropped."""
         if is_part(node):
             self._newest.pop(node, None)
             control.sensed.left(node, control.clock.wall())
@@ -217,9 +223,9 @@ class Channels:
         return talk
 
     def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
-        """Decide between two connections with one identity: of the same boot the newer
-        continues; one of another boot is a twin while the first is alive. Raises:
-        Closing."""
+        """Decide between two connections with one identity. If both are of the same
+        boot, the newer one replaces the older. A connection of another boot is refused
+        as a twin while the first is alive. Raises: Closing."""
         existing_talk = self._talks.get(node)
         if existing_talk is None:
             return
@@ -274,7 +280,8 @@ class Channels:
         return HeartbeatAck(number, heads, taken, wall, users)
 
     async def _next(self, talk: Talk, control: Control) -> Hello | Heartbeat | LogChunk:
-        """The node's next message, without what is out of bounds; in its own time."""
+        """Return the node's next message, without fields that are out of bounds. The
+        node's rate limit may delay it."""
         frame = await frame_of(talk.socket)
         await self.taking.wait(talk, len(frame), control)
         parsed_frame = self._read(frame)
@@ -331,8 +338,8 @@ class Channels:
         keeper: LogKeeper,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """One agent's logs, until the connection is lost or the disk has no room for
-        them."""
+        """Receive the logs of one agent, until the connection is lost or the disk has
+        no room for them."""
         try:
             await socket.accept()
         except OSError:
@@ -368,8 +375,9 @@ class Channels:
     def _keep(
         self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper
     ) -> LogAt:
-        """Keep the chunk. What is not the node's is taken and dropped, so that it stops
-        coming."""
+        """Store the chunk, and return the position to continue from. A chunk that does
+        not belong to the node is acknowledged and dropped, so that the agent stops
+        sending it."""
         offset = chunk.offset + len(chunk.data)
         if chunk.rank in ranks and chunk.offset >= 0:
             offset = keeper.append(
@@ -401,15 +409,16 @@ class Channels:
 def _acknowledged_signal(
     talk: Talk, frame: Heartbeat, word: NodeFacts, control: Control
 ) -> int:
-    """Up to here it need not say its signals again: they are recorded, or not
-    believed."""
+    """Return the number of the last signal that the agent need not report again: the
+    signals up to it are recorded, or were rejected."""
     if is_part(talk.node) and frame.signals and not word.signals:
         return frame.signals[-1].number
     return recorded(talk, control)
 
 
 async def frame_of(socket: WebSocket) -> bytes:
-    """The next frame's bytes, also of a text frame. Raises: WebSocketDisconnect."""
+    """Return the bytes of the next frame, which may be a binary or a text frame.
+    Raises: WebSocketDisconnect."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code") or 1005, message.get("reason"))
@@ -422,7 +431,8 @@ async def frame_of(socket: WebSocket) -> bytes:
 
 
 async def _close_socket(socket: WebSocket, code: int, why: str) -> None:
-    """A close frame's reason has at most 123 bytes."""
+    """Close the connection with this code. The reason is shortened, because a close
+    frame's reason has at most 123 bytes."""
     with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
         await socket.close(
             code, why.encode(errors="replace")[:120].decode(errors="ignore")

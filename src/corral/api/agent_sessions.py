@@ -1,4 +1,4 @@
-"""Connections that the head asks an agent to dial: for terminals and for outputs."""
+"""Connections that an agent opens at the head's request: for terminals and for outputs."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ AGENT_SECONDS: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class DialledSession:
-    """A connection that its node's agent is to dial, or the attempt's part on a lent
-    node. `over` is set when it is not needed any more."""
+    """A connection that the node's agent, or the agent of the attempt's part of the
+    node, is asked to open. `over` is set when the connection is not needed any more."""
 
     node: NodeId
     agents: tuple[NodeId, ...]
@@ -28,8 +28,9 @@ class DialledSession:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def dialled(self, what: str) -> WebSocket:
-        """Return the agent's connection. `what` it is for: "terminal". Raises:
-        Conflict."""
+        """Return the agent's connection. `what`: the purpose of the connection for the
+        error text, for example "terminal". Raises: Conflict when the agent does not
+        connect in time."""
         try:
             async with asyncio.timeout(AGENT_SECONDS):
                 return await self.agent
@@ -41,7 +42,7 @@ class DialledSession:
 
 
 class DialledSessions:
-    """Connections that are awaited or in use, by their id."""
+    """Connections that are expected or in use, by their id."""
 
     def __init__(self) -> None:
         self._open: dict[str, DialledSession] = {}
@@ -63,7 +64,8 @@ class DialledSessions:
             del self._open[id]
 
     async def agent(self, socket: WebSocket) -> None:
-        """Take the agent's side. Raises, before the socket is accepted: NotFound."""
+        """Accept the agent's connection and keep it until the session is over. Raises,
+        before the socket is accepted: NotFound."""
         session = self._open.get(socket.path_params["session"])
         is_own_session = (
             session is not None and caller_of(socket).node in session.agents

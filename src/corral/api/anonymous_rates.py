@@ -1,8 +1,9 @@
-"""Pace of what is answered without a token: pages and a few routes, in a line for each
-network.
+"""Rate limits for requests without a token: the pages and a few routes, with one queue
+for each network.
 
-Nothing is refused that waiting helps: many users may share an address. /healthz is in
-no line, so that a probe always passes: its answer costs no more than a refusal would.
+A request is delayed rather than refused where a delay is enough, because many users may
+share an address. /healthz has no queue, so that a probe always passes: its answer costs
+no more than a refusal would.
 """
 
 import asyncio
@@ -22,7 +23,8 @@ ROUTES: Final = LinePace(a_second=1_000.0, at_once=1_000, in_line=5_000)
 
 
 class OpenRoutes:
-    """ASGI middleware around the pages and the API.
+    """ASGI middleware around the pages and the API that delays requests without a
+    token.
 
     Args:
         is_page: whether a path is one of the pages.
@@ -53,7 +55,8 @@ class OpenRoutes:
         await self._app(scope, receive, send)
 
     def _lines_of(self, scope: Scope) -> RequestLines | None:
-        """None for what needs a token, and for /healthz."""
+        """Return the queues for a request without a token; None for a request that
+        needs a token, and for /healthz."""
         path = scope.get("path", "")
         if scope["type"] != "http" or path == HEALTH:
             return None

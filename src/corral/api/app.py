@@ -1,4 +1,4 @@
-"""The app: routes, their rights, and the gate before them."""
+"""The application: its routes, their rights, and the gate before them."""
 
 from typing import Final
 
@@ -77,7 +77,8 @@ def create_app(
     alerting: Alerting | None = None,
     planner: Planner | None = None,
 ) -> FastAPI:
-    """The head's ASGI app. `control` must have been started before the first request.
+    """Return the head's ASGI application. `control` must have been started before the
+    first request.
 
     Raises: ValueError when a route has no rights.
     """

@@ -39,8 +39,8 @@ from corral.wire import api
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """One head. `tasks` are what goes on after an answer; `forecasts` None: nothing is
-    foretold."""
+    """State of one head. `tasks`: work that continues after an answer; `forecasts` is
+    None where starts and ends are not forecast."""
 
     control: Control
     forecasts: Forecasts | None
@@ -69,13 +69,13 @@ class House:
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
-        """Go on with it after the answer."""
+        """Run the coroutine in the background, so that it continues after the answer."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     async def name_users(self) -> None:
-        """Let nodes look up the accounts of the users as they are now."""
+        """Update the list of users whose accounts the nodes look up."""
         self.channels.users = submitters(await self.control.store.users())
 
     async def events(
@@ -86,7 +86,8 @@ class House:
         last_id: str | None,
         caller: Caller,
     ) -> api.Events | Response:
-        """A page of events, the first ones after a number, or the stream of them."""
+        """Return a page of events, the first ones after the number `after`, or with
+        `follow` a stream of them."""
         if last_id is not None:
             if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
                 raise RequestInvalid(

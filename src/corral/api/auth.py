@@ -1,5 +1,5 @@
-"""Authentication by one bearer token, parsed strictly and found by its hash. Everything
-else is refused."""
+"""Authentication by one bearer token, which is parsed strictly and found by its hash.
+All other requests are refused."""
 
 import hashlib
 import re
@@ -59,20 +59,21 @@ _OVER: Final = "a job's own token lets in while its attempt lives: use your own"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
-    """The job whose own token was shown."""
+    """The job whose own token authenticated the request."""
 
     attempt: AttemptKey
     scope: TokenScope
     array: JobId | None = None
 
     def is_itself(self, job: Job) -> bool:
-        """Whether this is the job, or another one of its array."""
+        """Return whether `job` is the token's own job, or another job of the same
+        array."""
         in_array = self.array is not None and job.array == self.array
         return job.id == self.attempt[0] or in_array
 
 
 class JobTokens(Protocol):
-    """Tokens that are no rows of the store."""
+    """Tokens of jobs, which are not rows of the store."""
 
     def attempt_of(self, secret: str) -> AttemptKey | None: ...
 
@@ -83,8 +84,9 @@ class JobTokens(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Caller of a request, and the route. `node` is set for the token of a node, `job`
-    for the token of a job; `created_at` and `expires_at` are those of the token."""
+    """Caller of a request, and the requested route. `node` is set for the token of a
+    node, `job` for the token of a job; `created_at` and `expires_at` are those of the
+    token."""
 
     name: UserName
     role: Role
@@ -106,13 +108,13 @@ class Caller:
 
     @property
     def speaker(self) -> Speaker:
-        """The caller, as the audit log has it."""
+        """Return the caller in the form of the audit log."""
         return Speaker(token=self.token, kind=self._kind(), source=self.source)
 
     @property
     def holder(self) -> str:
-        """Return whose tokens count together: a user's, those of the user's jobs
-        included."""
+        """Return the holder whose tokens count together: a user's tokens, including
+        those of the user's jobs."""
         kind = self._kind()
         return f"{SpeakerKind.USER if kind == SpeakerKind.JOB else kind}:{self.name}"
 
@@ -133,11 +135,13 @@ class Caller:
         return self.oversees or job.spec.queue in self.operated
 
     def may(self, *, owner: UserName, key: Key | None = None) -> bool:
-        """Whether they may call the route (or another) on a thing of this owner."""
+        """Return whether the caller may call the route, or the route of `key`, on a
+        thing of this owner."""
         return may(self.role, key or self.key, own=owner == self.name)
 
     def may_on(self, job: Job, *, key: Key | None = None) -> bool:
-        """Whether they may call the route (or another) on this job."""
+        """Return whether the caller may call the route, or the route of `key`, on this
+        job."""
         asked_key = key or self.key
         if self.job is not None and not self._can_reach_job(asked_key, job):
             return False
@@ -146,15 +150,16 @@ class Caller:
         )
 
     def owns(self, job: Job) -> bool:
-        """Whether the job is theirs, and not an earlier user's of the same name."""
+        """Return whether the job is the caller's, and not that of an earlier user with
+        the same name."""
         return job.owner == self.name and job.submitted > self.jobs_after
 
     def _may_as_operator(self, job: Job, key: Key) -> bool:
         return job.spec.queue in self.operated and may(Role.OPERATOR, key, own=False)
 
     def check_job(self, job: Job, what: str = "") -> None:
-        """Raises: Forbidden when they may not call the route on this job. `what`: of
-        the job."""
+        """Check that the caller may call the route on this job. `what`: the part of the
+        job that the error text names. Raises: Forbidden when the caller may not."""
         subject = what or job.spec.name
         if self.job is not None and not self._can_reach_job(self.key, job):
             right_name = RIGHTS[self.key].what or "this"
@@ -187,13 +192,14 @@ class Caller:
         return reaches(self.job.scope, key, itself=self.job.is_itself(job))
 
     def asking(self, key: Key, more: Roles = NO_MORE) -> "Caller":
-        """The same, asking for this route, which by the cluster's settings `more` may
-        call."""
+        """Return the caller with this route as the requested one. `more`: further roles
+        that the cluster's settings allow to call the route."""
         return replace(self, key=key, more=more)
 
     def check_owner(self, owner: UserName, what: str) -> None:
-        """Raises: Forbidden when the thing is another's, and they may not call the
-        route on it."""
+        """Check that the caller may call the route on a thing of this owner. `what`:
+        the thing, for the error text. Raises: Forbidden when the thing is another
+        user's and the caller may not."""
         if not self.may(owner=owner):
             raise Forbidden(
                 f"{what} is {owner}'s; {self.name} may not do this to it",
@@ -201,7 +207,8 @@ class Caller:
             )
 
     def check_route(self) -> None:
-        """Raises: Forbidden when they may call the route on nothing at all."""
+        """Check that the caller may call the route on at least one thing. Raises:
+        Forbidden when the caller may call the route on nothing at all."""
         if self.job is not None:
             self._check_scope(self.job)
         if self.kind == TokenKind.LINK and self.key not in OF_LINKS:
@@ -246,8 +253,8 @@ class Caller:
         )
 
     def _check_scope(self, job: OwnJob) -> None:
-        """Raises: Forbidden for a route on which the job's token is taken for no job at
-        all."""
+        """Check the route against the scope of the job's token. Raises: Forbidden for a
+        route on which the token is accepted for no job at all."""
         if reaches(job.scope, self.key, itself=True):
             return
         action = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
@@ -265,8 +272,8 @@ class Caller:
     def entry(
         self, at: float, *, on: str = "", detail: str = "", code: str = ""
     ) -> AuditEntry:
-        """Return the audit log's entry of the request; with the code of a refusal,
-        refused."""
+        """Return the request's entry for the audit log; with the `code` of a refusal,
+        as refused."""
         return AuditEntry(
             at=at,
             by=self.name,
@@ -287,7 +294,8 @@ def token_digest(token: str) -> str:
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The token of the one Authorization header. Raises: Unauthorised."""
+    """Return the token of the request's only Authorization header. Raises:
+    Unauthorised."""
     values = [value for name, value in headers if name.lower() == b"authorization"]
     if not values:
         raise _unauthorised("the request has no Authorization header")
@@ -311,9 +319,9 @@ async def identify(
     *,
     renews: bool = False,
 ) -> Caller:
-    """Return the identity of a token.
+    """Return the caller that a token identifies.
 
-    `jobs` holds the stored_identity of jobs; a standby has none. `renews`: a node
+    `jobs` knows the tokens of jobs; None on a standby head. `renews`: whether a node
     requests another token.
 
     The store looks up a hash, so the response time reveals nothing about any token.
@@ -343,8 +351,9 @@ async def identify(
 
 
 def check_kind(caller: Caller, *, in_cookie: bool) -> None:
-    """Raises: Unauthorised for a session's token outside of a cookie, and any other
-    within one."""
+    """Check that a session's token comes from a cookie, and every other token from a
+    header. Raises: Unauthorised for a session's token outside of a cookie, and for any
+    other token within a cookie."""
     if in_cookie and caller.kind != TokenKind.SESSION:
         raise Unauthorised("the cookie is of no session", hint="log in again")
     if not in_cookie and caller.kind == TokenKind.SESSION:
@@ -355,8 +364,8 @@ def check_kind(caller: Caller, *, in_cookie: bool) -> None:
 
 
 def check_page(caller: Caller, shown: str) -> None:
-    """Refuse a session's cookie without the secret that only pages of this head can
-    read.
+    """Refuse a session's cookie that comes without the secret that only pages of this
+    head can read. `shown`: the secret that the request sent.
 
     Raises: Unauthorised.
     """
@@ -393,7 +402,8 @@ def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller
 
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:
-    """Against DNS rebinding: the Host header must name this head. Raises: WrongHost."""
+    """Check that the Host header names this head, as a defence against DNS rebinding.
+    Raises: WrongHost."""
     values = [value for name, value in headers if name.lower() == b"host"]
     match = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
     if match is None or match.group(1).lower() not in hosts:
@@ -404,7 +414,7 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) ->
 
 
 def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
-    """Names under which the head may be asked."""
+    """Return the host names under which the head accepts requests."""
     own_host = urlsplit(url).hostname or ""
     return LOOPBACK | {
         own_host.lower(),

@@ -1,5 +1,5 @@
-"""The gate before every route: host, token, rights, size; and behind it, no error gets
-out raw."""
+"""The gate before every route, which checks host, token, rights and size. It also turns
+every error of a route into an answer without internal details."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
@@ -51,15 +51,16 @@ _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
 
 
 class Gate:
-    """Wraps the app, and checks the rights of the route that will answer.
+    """ASGI middleware that wraps the application and checks the rights of the route
+    that will answer.
 
     Rights are checked only here.
 
     `more`: roles that the cluster's settings allow to call a route, in addition to the
     table. `talks`: handlers of WebSockets that thousands of clients hold open, by path.
     They are authenticated like all others. After that, the gate passes them directly to
-    their handler, because each layer of the app costs memory per connection and time
-    per message (0063).
+    their handler, because each layer of the application costs memory per connection and
+    time per message (0063).
     """
 
     def __init__(
@@ -132,12 +133,12 @@ class Gate:
             await self._write_down(scope, refused)
 
     def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Return a context that ends what can last once its caller loses the right to
+        """Return a context that ends a long request once its caller loses the right to
         it.
 
-        A change whose body has been read is always finished. It can end its own token,
-        as the log-in by a link does, and a 401 in place of its answer would deny what
-        was done.
+        A change whose body has been read is always finished. It can end the caller's
+        own token, as the log-in by a link does, and a 401 instead of its answer would
+        deny a change that was made.
         """
         is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
         if is_change and not scope["path"].startswith(SNAPSHOTS):
@@ -145,8 +146,9 @@ class Gate:
         return self._sessions.held(scope["corral.caller"])
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
-        """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py
-        raises."""
+        """Check host, token, rate, rights and body of a request; return the function
+        that receives its body. Raises: WrongHost, Unauthorised, TooMany, Forbidden, and
+        the exceptions of body.py."""
         check_host(scope["headers"], self._hosts)
         if scope["path"] in OPEN:
             if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
@@ -178,7 +180,8 @@ class Gate:
         return await read_json(scope, receive)
 
     def _tell_of_end(self, scope: Scope, begun: Begun) -> None:
-        """Say with the answer when the token ends, once it is near its end."""
+        """Add a header with the token's end to the answer, once the token is near its
+        end."""
         caller: Caller | None = scope.get("corral.caller")
         if caller is None or caller.expires_at is None or caller.job is not None:
             return
@@ -188,14 +191,15 @@ class Gate:
             begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
 
     def _operated_by(self, caller: Caller) -> Set[QueueName]:
-        """Return the queues that a user with a token operates, if its rights go beyond
-        viewing."""
+        """Return the queues of which the caller is an operator; empty unless the caller
+        has the role `user` and a token that is not a job's."""
         if caller.role != Role.USER or caller.job is not None:
             return frozenset()
         return self._control.world.queues.operated_by(caller.name)
 
     async def _identified(self, scope: Scope) -> Caller:
-        """Raises: Unauthorised, TooMany, StoreTrouble."""
+        """Return the caller that the request's token or cookie identifies. Raises:
+        Unauthorised, TooMany, StoreTrouble."""
         now = self._control.clock.wall()
         address, connection = source_of(scope), connection_of(scope)
         try:
@@ -234,9 +238,9 @@ class Gate:
             self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
 
     async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
-        """A change that was refused goes into the audit log by the refusal's code
-        alone: its words may hold what was sent. What was granted is there already, with
-        the change."""
+        """Record a refused change in the audit log, with the code of the refusal only:
+        the refusal's text may contain what the client sent. A granted change is
+        recorded together with the change itself."""
         caller: Caller | None = scope.get("corral.caller")
         errors = [error for error in refused if isinstance(error, Refusal)]
         if caller is None or not errors or caller.key not in RIGHTS:
@@ -258,8 +262,8 @@ class Gate:
     async def _send_refusal(
         self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
-        """Answer; what has begun already, and is the caller's no more, is ended
-        instead."""
+        """Answer with the refusal. If an answer has begun and the caller has lost the
+        right to it, end that answer instead."""
         if not begun.begun or not isinstance(error, Unauthorised):
             await self._send_answer(answer(error), scope, receive, begun)
         elif scope["type"] == "websocket":
@@ -274,8 +278,8 @@ class Gate:
     async def _send_answer(
         self, response: Response, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
-        """Answer, unless an answer has begun: then the connection is broken off, never
-        faked."""
+        """Send the answer. If another answer has begun already, break off the
+        connection, so that a cut answer does not look complete."""
         if begun.begun:
             raise ConnectionAbortedError(f"{scope['path']}: cut short by an error")
         connection = connection_of(scope)

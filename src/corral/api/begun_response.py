@@ -1,10 +1,10 @@
-"""An answer that may have begun: then it can only be cut short."""
+"""An answer that may have begun: after that, it can only be cut short."""
 
 from starlette.types import Message, Send
 
 
 class Begun:
-    """Sends, and knows whether an answer has begun."""
+    """ASGI `send` function that records whether an answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

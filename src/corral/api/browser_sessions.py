@@ -1,5 +1,5 @@
-"""Sessions of browsers: a token is shown once, and the browser gets one of its own in a
-cookie."""
+"""Sessions of browsers: a browser sends a token once, and receives a session token of
+its own in a cookie."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -37,8 +37,8 @@ async def session(house: Within, caller: Asker) -> wire.SessionView:
 async def log_in(
     response: Response, house: Within, caller: Asker
 ) -> wire.SessionOpened:
-    """A session for who shows a token, or a link's: a token of its own, in a cookie
-    alone, and a second secret for the page."""
+    """Open a session for a caller with a token or a log-in link. The session gets its
+    own token, which is only in a cookie, and a second secret for the page."""
     now, session_end = house.control.clock.wall(), caller.expires_at
     page = secrets.token_urlsafe(32)
     is_link = house.links.is_unused(caller.token)
@@ -63,8 +63,8 @@ async def log_in(
 
 
 def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
-    """Have the browser keep the session's token, where no script and no other site
-    reads it."""
+    """Set the cookie with the session's token. No script can read the cookie, and no
+    other site causes it to be sent."""
     response.set_cookie(
         session_cookie(house.control.world.cluster, is_tls=house.settings.is_tls),
         secret,
@@ -79,7 +79,7 @@ def keep_session(house: House, response: Response, secret: str, seconds: float) 
 async def log_out(
     request: Request, response: Response, house: Within, caller: Asker
 ) -> None:
-    """The session's token lets in no more, and its cookie goes."""
+    """End the session: revoke its token and delete its cookie."""
     if "authorization" in request.headers:
         raise Conflict(
             "a token was shown, and not the cookie of a browser's session",
@@ -98,8 +98,8 @@ async def log_out(
 
 @router.post("/v1/session/links", status_code=201)
 async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
-    """Return a link that opens the pages once, in the part of an address that browsers
-    do not send."""
+    """Return a link that opens the pages once. Its secret is in the fragment of the
+    address, which browsers do not send."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
     async with _token_quota(house, caller):
@@ -116,10 +116,10 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
 async def _token_quota(
     house: House, caller: Caller, *, without: TokenId | None = None
 ) -> AsyncIterator[None]:
-    """Hold room for one more token of the caller.
+    """Reserve quota for one more token of the caller.
 
     Args:
-        without: A token that ends meanwhile, and is not counted.
+        without: a token that ends meanwhile, and is not counted.
 
     Raises:
         OverQuota.
@@ -142,7 +142,8 @@ async def _add_token(
     kind: TokenKind,
     page_secret: str = "",
 ) -> str:
-    """A token with the rights of the one that is shown, and no longer than it."""
+    """Create a token with the rights of the caller's token, valid no longer than that
+    token, and return its secret."""
     now = house.control.clock.wall()
     idle = IDLE_SECONDS if kind == TokenKind.SESSION else None
     secret, new_token = fresh_token(

@@ -1,4 +1,5 @@
-"""The save of an ended job that a submission starts from: found before it is taken."""
+"""The save of another, ended job that a submitted job starts from. The save is found
+before the job is accepted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +18,8 @@ from corral.schedule.capacity.node_room import mark_of
 async def with_origins(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> tuple[JobSpec, ...]:
-    """Return the specs with the save that each starts from, where it names a job for
-    that.
+    """Return the specs; each spec that names another job as the origin of its
+    checkpoint gets the save that it starts from.
 
     Raises: NotFound, Conflict, Forbidden, NotShared, SpecInvalid.
     """
@@ -70,8 +71,8 @@ async def _with_origin(
 
 
 async def _ended_job(house: House, name: str, caller: Caller) -> Job:
-    """The job of this name, whose saves the caller may read. Raises: NotFound,
-    Conflict, Forbidden."""
+    """Return the ended job of this name, whose saves the caller may read. Raises:
+    NotFound, Conflict, Forbidden."""
     try:
         job = await find_job(house.control, name, caller)
     except NotFound:
@@ -100,7 +101,8 @@ def _kept_save_count(job: Job) -> int:
 
 
 def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:
-    """The newest save, or the newest one of this step. Raises: NotFound, Conflict."""
+    """Return the newest save, or the newest save of this step. Raises: NotFound,
+    Conflict."""
     see = f"see: corral checkpoints {job.id}"
     if not saves:
         raise Conflict(
@@ -117,7 +119,7 @@ def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:
 
 
 def _check_seen_by_all(house: House, spec: JobSpec) -> None:
-    """Refuse a save on one node's own disk where other nodes would need it, or that
+    """Refuse a save on one node's own disk if other nodes would need it, or if that
     node is gone.
 
     Raises: NotShared.

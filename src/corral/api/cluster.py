@@ -1,4 +1,5 @@
-"""Routes of the cluster: status, nodes, snapshots, secrets, the head's own end."""
+"""Routes of the cluster: status, nodes, snapshots, secrets, and the shutdown of the
+head."""
 
 import asyncio
 from collections import Counter
@@ -38,13 +39,15 @@ STOP_SECONDS: Final = 120.0
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """The head is there. Says nothing else, for it asks for no token."""
+    """Answer that the head is running. The answer holds nothing else, because the route
+    needs no token."""
     return {"status": "ok"}
 
 
 @router.get("/v1/status", response_model=api.Status)
 async def status(house: Within, caller: Asker) -> Response:
-    """Written by pydantic itself: thousands of nodes are answered at once."""
+    """Return the status of the cluster. The answer is encoded by pydantic directly,
+    because it may hold thousands of nodes."""
     control, settings = house.control, house.settings
     world, sight = control.world, sight_of(control, caller)
     rows = views.node_rows(world, control.facts.nodes, control.sensed.newest)
@@ -104,8 +107,8 @@ async def _head_warnings(house: House) -> list[ClusterWarning]:
 
 
 def _full_disks(house: House) -> list[str]:
-    """Return a text for each full disk of the head: then nothing can be
-    acknowledged."""
+    """Return a warning text for each full disk of the head: on a full disk, no request
+    can be acknowledged."""
     root = house.settings.root
     folders = dict.fromkeys((root, house.settings.snapshots.parent))
     warning_by_folder = {folder: house.disk.warning(folder) for folder in folders}
@@ -122,8 +125,8 @@ def _full_disks(house: House) -> list[str]:
 
 
 async def _users_not_separated(house: House) -> list[ClusterWarning]:
-    """Return the nodes on which users are not kept apart, and users whose ranks cannot
-    reach their files."""
+    """Return warnings about nodes on which users are not isolated from each other, and
+    about users whose ranks cannot reach their files."""
     users = await house.control.store.users()
     account_list = list(
         account_warnings(house.control.world.nodes.values(), len(users))
@@ -149,19 +152,19 @@ async def node(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 
 @router.post("/v1/nodes/{node}/cordon", status_code=202)
 async def cordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """No new work for the node."""
+    """Cordon the node: it gets no new work."""
     return await _set_node(house, node, "cordon", caller)
 
 
 @router.post("/v1/nodes/{node}/drain", status_code=202)
 async def drain(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """No new work for the node, and what runs there is moved."""
+    """Drain the node: it gets no new work, and the attempts that run on it are moved."""
     return await _set_node(house, node, "drain", caller)
 
 
 @router.post("/v1/nodes/{node}/uncordon", status_code=202)
 async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """Both undone."""
+    """Undo a cordon or a drain of the node."""
     return await _set_node(house, node, "uncordon", caller)
 
 
@@ -169,8 +172,9 @@ async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 async def label(
     node: str, body: api.NodeLabels, house: Within, caller: Asker
 ) -> api.NodeDetail:
-    """Set labels of the node, and take those away that are null; others stay. They hold
-    from the next pass on, for whoever waits, whatever the node declares itself."""
+    """Set labels of the node, and remove the labels whose value is null; other labels
+    stay. From the next scheduling pass on, the labels apply to all waiting jobs, and
+    override the labels that the node declares itself."""
     found_node = views.find_node(house.control, node)
     labels = SetLabels(node=found_node.id, labels=set_labels(body.labels))
     await house.control.ask(labels, by=caller.name, speaker=caller.speaker)
@@ -189,8 +193,8 @@ async def _set_node(
 
 @router.post("/v1/head/down", status_code=202)
 async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, str]:
-    """Stop the head. With `jobs: stop` their cancels are durable before this
-    answers."""
+    """Stop the head. With `jobs: stop`, the cancellations of all jobs are durable
+    before the answer."""
     unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
     now = house.control.clock.wall()
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
@@ -223,8 +227,8 @@ async def _stop_after_jobs(
 async def agent_secrets(
     job: str, attempt: int, house: Within, caller: Asker
 ) -> JSONResponse:
-    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is
-    not set, or is by now another user's, is left out."""
+    """Return {"secrets": {name: value}} of an attempt that is placed on the node. A
+    secret that is not set, or that now belongs to another user, is left out."""
     assert caller.node is not None
     world = house.control.world
     id = JobId(job)
@@ -254,7 +258,8 @@ async def agent_secrets(
 async def agent_owner(
     job: str, attempt: int, house: Within, caller: Asker
 ) -> JSONResponse:
-    """{"number": n} of the user who owns an attempt that is placed on the node."""
+    """Return {"number": n}, the number of the user who owns an attempt that is placed
+    on the node."""
     assert caller.node is not None
     world, id = house.control.world, JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
@@ -271,9 +276,9 @@ async def agent_owner(
 async def agent_forgotten(
     house: Within, jobs: Annotated[str, Query(max_length=10_000)] = ""
 ) -> JSONResponse:
-    """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not
-    kept any more: what a node still has of them may go; and {"work": limits of the
-    rest}."""
+    """Return {"forgotten": [id], "work": limits}. `forgotten` lists those of the jobs
+    (ids, separated by commas) that are not kept any more, so that the node may remove
+    their files; `work` holds the limits for the files of the other jobs."""
     world = house.control.world
     job_ids = [JobId(job_id) for job_id in jobs.split(",")]
     forgotten = [job for job in job_ids if world.forgot(job)]

@@ -1,9 +1,9 @@
-"""A browser's session: a token of its own in a cookie that no script reads.
+"""A browser's session: its own token in a cookie that no script can read.
 
-A cookie is sent by the browser whoever has made the page, so it counts only where the
-browser itself says that the request comes from a page of this head
-(docs/decisions/0056), and with a second secret that a browser shows to pages of this
-head alone (docs/decisions/0087).
+A browser sends a cookie whichever site has made the page. The cookie therefore counts
+only if the browser itself states that the request comes from a page of this head
+(docs/decisions/0056), and only with a second secret that the browser shows to pages of
+this head alone (docs/decisions/0087).
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ _LOG_IN: Final = "open the pages by: corral ui"
 
 
 def cookie_of(cluster: str) -> str:
-    """Its name: a browser sends a cookie to every port of a host, and each cluster has
-    its own."""
+    """Return the name of the cluster's cookie. Each cluster has its own name, because a
+    browser sends a cookie to every port of a host."""
     return (
         "corral_"
         + "".join(character for character in cluster if character.isalnum())[:12]
@@ -30,16 +30,18 @@ def cookie_of(cluster: str) -> str:
 
 
 def session_cookie(cluster: str, *, is_tls: bool) -> str:
-    """The name of the session's cookie. Over TLS with the prefix by which browsers take
-    it from this host alone, encrypted, and from no neighbour in the domain."""
+    """Return the name of the session's cookie. Over TLS, the name has the prefix
+    `__Host-`: browsers then accept the cookie from this host alone and over TLS, and
+    not from another host of the domain."""
     return f"__Host-{cookie_of(cluster)}" if is_tls else cookie_of(cluster)
 
 
 def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
-    """The token that a request shows, in its Authorization header or else in its
-    cookie, and whether it was the cookie.
+    """Return the token that a request shows, from its Authorization header or else from
+    its cookie, and whether it came from the cookie.
 
-    Raises: Unauthorised, also for a cookie that another site's page has had sent.
+    Raises: Unauthorised, also for a cookie in a request that a page of another site
+    caused.
     """
     shown_headers = list(headers)
     header_names = {name.lower() for name, _ in shown_headers}
@@ -71,8 +73,8 @@ def _cookie_value(headers: Headers, cookie: str) -> str | None:
 
 
 def check_origin(headers: Headers) -> None:
-    """Check a request by headers that only the browser can set. Raises:
-    Unauthorised."""
+    """Check by headers that only the browser can set that the request comes from a page
+    of this head. Raises: Unauthorised."""
     header_values = {name.lower(): value for name, value in headers}
     site = header_values.get(b"sec-fetch-site")
     if site is not None:

@@ -1,4 +1,4 @@
-"""Wanted state as frames for agents: a word that is too long for one frame goes in
+"""Desired state as frames for agents. A state that is too long for one frame is sent in
 parts."""
 
 from collections.abc import Set
@@ -13,10 +13,11 @@ LAUNCH_BYTES: Final = FRAME_BYTES // 2  # of launches in a word that goes in par
 
 
 def word_frame(wanted: DesiredState, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
-    """Return the word as a frame, and whether that holds all of it.
+    """Return the desired state as a frame, and whether the frame holds all of it.
 
-    Where it does not, attempts that the node reports already are left out, and so are
-    launches beyond LAUNCH_BYTES: they follow once the node reports the first ones.
+    If the state is too long, attempts that the node reports already are left out, and
+    so are launches beyond LAUNCH_BYTES: they follow once the node reports the first
+    ones.
     """
     if sum(map(_characters, wanted.run)) < LAUNCH_BYTES:
         frame = encode(WantedNow(wanted))

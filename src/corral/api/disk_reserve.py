@@ -1,5 +1,4 @@
-"""Room on the disks of the head: a reserve is kept for what the head itself must
-write."""
+"""Free space on the disks of the head: a reserve is kept for the head's own data."""
 
 import shutil
 from collections.abc import Callable
@@ -23,8 +22,8 @@ class Room(NamedTuple):
 
 
 def room_of(folder: Path) -> Room:
-    """Return the room on the disk of the folder, or of the nearest one above it that
-    exists.
+    """Return the free and total bytes of the disk that holds the folder, or the nearest
+    existing folder above it.
 
     Raises: OSError.
     """
@@ -35,14 +34,15 @@ def room_of(folder: Path) -> Room:
 
 
 class DiskLow(Refusal):
-    """The head's disk has no more room than the head itself needs."""
+    """The head's disk has no more free space than the head itself needs."""
 
     code = "disk_low"
 
 
 @dataclass(slots=True, kw_only=True)
 class DiskGuard:
-    """`reserve_bytes` None: 2 % of the disk, and at least 1 GB."""
+    """Guard of a reserve of free space on the head's disks. `reserve_bytes` None: 2 %
+    of the disk, and at least 1 GB."""
 
     reserve_bytes: int | None
     monotonic: Callable[[], float]
@@ -65,7 +65,7 @@ class DiskGuard:
         return room
 
     def forget(self) -> None:
-        """Query the disks again at the next look."""
+        """Drop the known sizes, so that the next check queries the disks again."""
         self._looked.clear()
 
     def room_now(self, folder: Path) -> Room | None:
@@ -76,13 +76,14 @@ class DiskGuard:
             return None
 
     def is_low(self, folder: Path, asked_bytes: int = 0) -> bool:
-        """Return whether the reserve would be touched. A disk that cannot be asked is
-        not low."""
+        """Return whether `asked_bytes` more would use a part of the reserve. A disk
+        that cannot be queried does not count as low."""
         room = self.room_now(folder)
         return room is not None and room.free - asked_bytes < self.reserve(room)
 
     def check(self, folder: Path, what: str, asked_bytes: int) -> None:
-        """Refuse what would touch the reserve. Raises: DiskLow."""
+        """Refuse a write that would use a part of the reserve. `what`: the thing to
+        write, for the error text. Raises: DiskLow."""
         if not self.is_low(folder, asked_bytes):
             return
         room = self.look(folder)

@@ -1,4 +1,5 @@
-"""Errors as answers: one table from code to HTTP status, and one shape."""
+"""Errors as answers: one table maps each code to an HTTP status, and all answers have
+one shape."""
 
 import errno
 import traceback
@@ -68,7 +69,7 @@ _HTTP_CODES: Final = {
 
 
 class RequestInvalid(Refusal):
-    """The request is not one that this API knows."""
+    """The request does not match any request of this API."""
 
     code = "request_invalid"
 
@@ -87,26 +88,27 @@ class TooMany(Refusal):
 
 
 class TooSlow(Refusal):
-    """A body that came more slowly than the head waits for."""
+    """The body of the request arrived more slowly than the head waits for."""
 
     code = "too_slow"
 
 
 class WrongHost(Refusal):
-    """The request names a host that is not this head: a browser may have been led
-    astray."""
+    """The request names a host that is not this head: a page may have misled the
+    browser."""
 
     code = "wrong_host"
 
 
 class EncodingRefused(Refusal):
-    """A compressed body could unfold without end."""
+    """The request's body is compressed, and could expand without limit."""
 
     code = "encoding_refused"
 
 
 def answer(error: CorralError) -> JSONResponse:
-    """The error as a response. Raises nothing: an unknown kind is a bug of ours."""
+    """Return the error as a response. Raises nothing: an error of an unknown kind is
+    answered as a bug of Corral."""
     headers = {}
     if isinstance(error, Refusal):
         status = STATUS.get(error.code, 400)
@@ -130,14 +132,15 @@ def answer(error: CorralError) -> JSONResponse:
 
 
 def _escape_surrogates(words: str) -> str:
-    """Words as UTF-8 can carry them: a lone surrogate of the caller is shown, not
-    sent."""
+    """Return the text in a form that UTF-8 can encode: a lone surrogate from the caller
+    is escaped."""
     return words.encode(errors="backslashreplace").decode()
 
 
 def bug(error: Exception, id: str) -> JSONResponse:
-    """Ours, but for a full disk. The answer holds an id that the log holds too, and
-    nothing of the inside."""
+    """Return the answer to an unexpected error, which is a bug of Corral unless the
+    disk is full. The answer holds an id that is also in the log, and no internal
+    details."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("disk_full", error=str(error))
         return answer(
@@ -153,15 +156,17 @@ def bug(error: Exception, id: str) -> JSONResponse:
 
 
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
-    """Also of a WebSocket that is not accepted yet: who called this sends what it
-    returns."""
+    """Return the answer to a refusal, and note the refusal for the gate. It may concern
+    a WebSocket that is not accepted yet: the caller of this function sends the returned
+    answer."""
     assert isinstance(error, CorralError)
     asked.scope.get(REFUSED, []).append(error)
     return answer(error)
 
 
 async def on_http(request: Request, error: Exception) -> Response:
-    """Starlette's own: no such route, wrong method, a body that is not JSON."""
+    """Return the answer to an error of Starlette itself: no such route, wrong method,
+    or a body that is not JSON."""
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "request_invalid")
     message = f"{request.method} {request.url.path[:200]}: {error.detail}"
@@ -174,7 +179,7 @@ async def on_http(request: Request, error: Exception) -> Response:
 
 
 async def on_invalid(request: Request, error: Exception) -> Response:
-    """A body or a parameter that does not have the right shape."""
+    """Return the answer to a body or a parameter that does not have the right shape."""
     assert isinstance(error, RequestValidationError)
     first_error = error.errors()[0]
     field_path = ".".join(str(step) for step in first_error["loc"])

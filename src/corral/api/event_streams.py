@@ -1,5 +1,5 @@
-"""Events and logs as server-sent events: pushed, resumable, bounded by the reader's own
-pace."""
+"""Events and logs as server-sent events: they are pushed, a client can resume them, and
+a slow client slows only its own stream."""
 
 import asyncio
 import contextlib
@@ -43,8 +43,8 @@ def _encode_event(value: BaseModel, id: str = "", kind: str = "") -> bytes:
 async def follow_events(
     control: Control, job: JobId | None, after: int, caller: Caller
 ) -> AsyncIterator[bytes]:
-    """Every event with a number above `after` that the caller sees, as it is committed;
-    one job's end when it does."""
+    """Yield every event with a number above `after` that the caller may see, as it is
+    committed. The stream of one job ends when the job ends."""
     async with control.hub.follow(job) as news:
         yield HEARTBEAT
         behind = True
@@ -90,7 +90,7 @@ def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogL
 
 
 def places_of(text: str) -> dict[tuple[int, int], int]:
-    """{(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
+    """Return {(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
     places = {}
     for cursor_text in filter(None, text.split(",")):
         match = _PLACE.fullmatch(cursor_text)
@@ -106,8 +106,9 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
 
 @dataclass(slots=True, kw_only=True)
 class LogStream:
-    """One reader of a job's logs. `rank`, `attempt` None: every rank, and the newest
-    attempt with all that follow it. `places` are where this reader has been."""
+    """One client's stream of a job's logs. `rank` None: every rank; `attempt` None: the
+    newest attempt and all that follow it. `places`: the positions that the client has
+    reached."""
 
     control: Control
     keeper: LogKeeper
@@ -121,7 +122,7 @@ class LogStream:
     places: dict[tuple[int, int], int] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[bytes]:
-        """The stream; its last piece holds the job's state."""
+        """Yield the pieces of the stream; the last piece holds the job's state."""
         first_attempt = self._first_attempt()
         with self.keeper.bell(self.job.id) as bell:
             async with self._ring_on_events(bell):
@@ -135,8 +136,8 @@ class LogStream:
     async def _follow_bytes(
         self, bell: asyncio.Event, first: int
     ) -> AsyncIterator[bytes]:
-        """All there is; with `follow`, until the job is over and its last bytes are
-        here."""
+        """Yield all bytes that are available; with `follow`, continue until the job is
+        over and its last bytes have arrived."""
         give_up_at: float | None = None
         while True:
             bell.clear()
@@ -168,15 +169,16 @@ class LogStream:
         )
 
     async def _reload_job(self) -> None:
-        """The job as it is now."""
+        """Update the job to its current state, from the head's memory or else from the
+        store."""
         job = self.control.world.jobs.get(self.job.id)
         if job is None and not self.job.is_final:
             job = await self.control.store.job(self.job.id)
         self.job = job or self.job
 
     def _pieces(self, first: int, *, last: bool) -> Iterator[bytes]:
-        """All that is kept and has not been sent; with `last`, also a character cut in
-        two."""
+        """Yield all kept bytes that have not been sent; with `last`, also an incomplete
+        character at the end."""
         for attempt in self._attempts(first):
             ranks = self.keeper.ranks(self.job.id, AttemptNumber(attempt))
             for rank in ranks if self.rank is None else {self.rank} & set(ranks):
@@ -220,8 +222,8 @@ class LogStream:
                 yield _encode_event(lines, id=f"{attempt}:{rank}:{byte_offset}")
 
     def _is_complete(self) -> bool:
-        """An agent goes on reporting an ended attempt until all of its logs are
-        here."""
+        """Return whether all logs of the newest attempt have arrived. A connected agent
+        reports an ended attempt until they have."""
         key = (self.job.id, self.job.attempt)
         for heard in self.control.facts.nodes.values():
             if any(
@@ -232,7 +234,8 @@ class LogStream:
 
     @contextlib.asynccontextmanager
     async def _ring_on_events(self, bell: asyncio.Event) -> AsyncIterator[None]:
-        """A new attempt, or the job's end, wakes the reader as well."""
+        """Wake the stream also at events of the job, such as a new attempt or the job's
+        end."""
         async with self.control.hub.follow(self.job.id) as news:
 
             async def ring() -> None:

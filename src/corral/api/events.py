@@ -24,8 +24,8 @@ async def events(
     follow: bool = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
-    """Events of a job, oldest first; with `follow` as server-sent events until it is
-    over."""
+    """Return the events of a job, oldest first; with `follow`, as server-sent events
+    until the job is over."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job)
     return await house.events(found_job.id, after, follow, last_event_id, caller)

@@ -1,4 +1,4 @@
-"""The route of jobs that failed lately."""
+"""The route of jobs that failed recently."""
 
 from collections import Counter
 from typing import Annotated, Final
@@ -27,7 +27,7 @@ async def failures(
     since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_COUNTED)] = 20,
 ) -> wire.FailedJobs:
-    """Return the jobs that ended FAILED since a moment (the last 24 hours), newest
+    """Return the jobs that ended FAILED since a moment (default: 24 hours ago), newest
     first, and the classes of the causes of at most 200 of them."""
     begin = house.control.clock.wall() - DAY_SECONDS if since is None else since
     which = Which(states=frozenset({JobState.FAILED}), since=begin)
@@ -56,7 +56,8 @@ async def failures(
 
 
 async def _newest_failure_kind(house: House, job: ListedJob) -> FailureKind | None:
-    """Return the class of the cause by which its newest attempt ended."""
+    """Return the class of the cause by which the job's newest attempt ended; None if
+    the job has no attempt."""
     attempts = await house.control.store.attempts(job.id)
     return attempts[-1].failure if attempts else None
 

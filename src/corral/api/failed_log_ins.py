@@ -1,5 +1,5 @@
-"""Failed log-ins in the audit log: summed by address, so that a flood cannot fill the
-store."""
+"""Failed log-ins in the audit log. They are summed by address, so that a flood cannot
+fill the store."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ MANY: Final = "many addresses"
 
 
 class LogInFailure(NamedTuple):
-    """Failures that one entry stands for."""
+    """The kind of failures that one audit entry counts."""
 
     source: str
     code: str
@@ -31,7 +31,7 @@ class LogInFailure(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FailedLogIns:
-    """Counts of failures since the last write. At most 21 entries are written a
+    """Counts of failures since the last write. At most 21 entries are written per
     minute."""
 
     store: Store
@@ -41,7 +41,7 @@ class FailedLogIns:
     _writing: asyncio.Task[None] | None = None
 
     def note(self, source: str, code: str, on: str = "") -> None:
-        """Count one failure. `on` names the token or the user that was asked for."""
+        """Count one failure. `on` names the token or the user of the failed request."""
         kind = LogInFailure(source, code, on)
         if kind not in self._counts and len(self._counts) >= KINDS_MOST:
             kind = LogInFailure(MANY, code, "")
@@ -61,7 +61,8 @@ class FailedLogIns:
             await self.write()
 
     async def write(self) -> None:
-        """Append the counts to the audit log. What cannot be written is counted on."""
+        """Append the counts to the audit log. Counts that cannot be written are kept
+        for the next write."""
         counts, self._counts = self._counts, {}
         now = self.clock.wall()
         for kind, count in _merge_rare_failures(counts).items():
@@ -85,8 +86,8 @@ class FailedLogIns:
 
 
 def _merge_rare_failures(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
-    """The most frequent kinds as they are; all others together, without their
-    addresses."""
+    """Return the most frequent kinds of failures unchanged, and all others merged into
+    one kind without an address."""
     ordered = sorted(counts, key=lambda kind: -counts[kind])
     summed = {kind: counts[kind] for kind in ordered[:ENTRIES_MOST]}
     if rest := ordered[ENTRIES_MOST:]:

@@ -1,4 +1,5 @@
-"""Failed authentications: a network may fail a few times, and a flood costs little."""
+"""Failed authentications: a network may fail a few times, and a flood of failures costs
+little."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -17,12 +18,12 @@ HOLD_SECONDS: Final = 1.0
 
 
 class FailureLimits:
-    """Bucket of failed authentications for each network.
+    """Token bucket of failed authentications for each network.
 
-    A valid token is always let in, since the clients behind an address may be many. So
-    a network that has failed too often is refused by the digest of its token alone,
-    unless the store has a token of that digest: `digests` lists those, at most once a
-    second.
+    A valid token is always accepted, since many clients may share an address. A network
+    that has failed too often is therefore refused by the digest of its token alone,
+    unless the store has a token with that digest: `digests` lists the store's digests,
+    and is called at most once a second.
     """
 
     def __init__(
@@ -42,14 +43,15 @@ class FailureLimits:
     def note(
         self, address: str, error: Unauthorised | TooMany
     ) -> Unauthorised | TooMany:
-        """Count a failure, and return the answer to it."""
+        """Count a failure, and return the error to answer with: the given one, or
+        TooMany after too many failures."""
         if isinstance(error, TooMany):
             return error
         seconds = self._buckets.take(network_of(address))
         return error if seconds == 0 else self._too_many(seconds)
 
     async def check(self, address: str, digest: str) -> None:
-        """Refuse a token that the store does not have where the network has failed too
+        """Refuse a token that the store does not have, if the network has failed too
         often.
 
         Raises: TooMany, StoreTrouble.

@@ -1,4 +1,4 @@
-"""The route of all GPUs as they are now, for `corral top`."""
+"""The route of the current state of all GPUs, for `corral top`."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ Holders = Mapping[tuple[NodeId, int], str]
 async def gpus(
     house: Within, caller: Asker, nodes: Annotated[bool, Query()] = True
 ) -> Response:
-    """Return what every GPU does, which job holds it, and the hourly cost of all that
-    is allocated. Nodes report every 10 s, so asking more often gains nothing. With
-    `nodes=0` only the cost."""
+    """Return the activity of every GPU, the job that holds it, and the hourly cost of
+    all allocated resources. Nodes report every 10 s, so more frequent requests gain
+    nothing. With `nodes=0`, return only the cost."""
     control = house.control
     money = hourly_money(control.world)
     holder_names = holders(control.world, sight_of(control, caller))
@@ -50,8 +50,8 @@ async def gpus(
 
 
 def holders(world: World, sight: CallerView) -> Holders:
-    """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same
-    word."""
+    """Return the ids of the jobs that hold each GPU, joined by commas. Each job that
+    the caller may not see is shown as HIDDEN."""
     names: dict[tuple[NodeId, int], str] = {}
     for allocation in world.allocations.values():
         job = allocation.job if sight.id(allocation.job) else HIDDEN
@@ -62,8 +62,8 @@ def holders(world: World, sight: CallerView) -> Holders:
 
 
 def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
-    """A `wire.gpus.GpusOfNode` as JSON takes it: 8,000 GPUs are made into no further
-    objects."""
+    """Return a `wire.gpus.GpusOfNode` as a plain dictionary for JSON: with 8,000 GPUs,
+    an object for each GPU would be slow."""
     sample_by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
     node_gpus = node.inventory.gpus
     readings = [sample_by_index.get(gpu.index) for gpu in node_gpus]

@@ -1,4 +1,4 @@
-"""Route by which a head proves itself to callers on loopback, before they send a
+"""Route by which a head proves its identity to callers on loopback, before they send a
 token."""
 
 import re
@@ -26,8 +26,8 @@ _ATTEMPT: Final = re.compile(r"(j[0-9_]{1,40})\.(\d{1,9})", re.ASCII)
 
 class Proofs:
     """Answers to challenges (wire/head_proof.py). The digest of a token never changes,
-    so it is cached; whether the token still lets anybody in is decided when it is
-    shown."""
+    so it is cached. Whether the token is still valid is checked when a caller sends the
+    token itself."""
 
     def __init__(self, store: Store, seals: Seals) -> None:
         self._store = store
@@ -35,7 +35,8 @@ class Proofs:
         self._digests: OrderedDict[TokenId, str] = OrderedDict()
 
     async def answer(self, scope: Scope) -> Response:
-        """Return `{"proof": ...}`, null for a token that this cluster does not have.
+        """Return `{"proof": ...}`; the proof is null for a token that this cluster does
+        not have.
 
         Raises: RequestInvalid, StoreTrouble.
         """

@@ -1,5 +1,5 @@
-"""Routes of history: jobs that another system ran, from which starts and ends are
-foretold."""
+"""Routes of history: jobs that another system ran, from which starts and ends of jobs
+are forecast."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ router = APIRouter()
 async def put_imports(
     body: wire.ImportBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.ImportDone:
-    """Keep the jobs that are not known yet. With `dry_run` nothing happens."""
+    """Store the imported jobs that are not known yet. With `dry_run`, only count them."""
     rows = [job.to_domain() for job in body.jobs]
     control, ids = house.control, {row.id for row in rows}
     if dry_run:
@@ -42,7 +42,8 @@ async def imports(
     limit: Annotated[int, Query(ge=1, le=wire.MOST_ROWS)] = 100,
     before: Annotated[str | None, Query(max_length=300)] = None,
 ) -> wire.ImportedJobs:
-    """The last to end first; with `before` those that follow the one of this id."""
+    """Return imported jobs, the last to end first; with `before`, the jobs that follow
+    the job of this id in that order."""
     rows = await house.control.store.imported(limit=limit, before=before)
     sight = sight_of(house.control, caller)
     return wire.ImportedJobs(

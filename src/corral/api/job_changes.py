@@ -1,4 +1,5 @@
-"""The same change of many jobs by one call: one stored request, granted in one pass."""
+"""The same change of many jobs in one call: it is stored as one request and granted in
+one scheduling pass."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ JOBS_AT_ONCE: Final = 500  # that are looked at between two looks at other reque
 
 @dataclass(slots=True)
 class _Chosen:
-    """Jobs that the change can be granted for, each once, and the refusals of the
-    others."""
+    """The jobs that the change can be granted for, each listed once, and the refusals
+    of the other jobs."""
 
     house: House
     caller: Caller
@@ -39,7 +40,7 @@ class _Chosen:
     refused: list[api.ChangeRefused] = field(default_factory=list)
 
     async def add(self, name: str) -> None:
-        """Add the jobs that the name means, or the reasons why they are refused."""
+        """Add the jobs that the name refers to, or the reasons why they are refused."""
         try:
             jobs = await _resolve_jobs(self.house, name, self.caller)
         except Refusal as unknown:
@@ -70,7 +71,7 @@ class _Chosen:
         return None
 
     async def _with_restart(self, job: Job, refusal: Conflict) -> Conflict:
-        """Return the refusal; of a job that is to be resumed, with what can be done
+        """Return the refusal. For a job that was to be resumed, add what can be done
         instead."""
         if not isinstance(self.asked.of(job.id), Resume):
             return refusal
@@ -95,7 +96,7 @@ class _Chosen:
 async def _resolve_jobs(house: House, name: str, caller: Caller) -> Sequence[Job]:
     """Return the job of this id or name, or the jobs of an array that are not over.
 
-    Raises: NotFound, Conflict when all of an array is over.
+    Raises: NotFound; Conflict when all jobs of an array are over.
     """
     world, found_job = house.control.world, None
     try:
@@ -124,9 +125,9 @@ async def change_jobs(
     house: Annotated[House, Depends(house_of)],
     caller: Annotated[Caller, Depends(caller_of)],
 ) -> Response:
-    """Cancel, suspend, resume or requeue all jobs that are named, in one pass.
+    """Cancel, suspend, resume or requeue all named jobs, in one pass.
 
-    A job that is refused keeps none of the others from their change.
+    The refusal of one job does not prevent the change of the others.
     """
     control = house.control
     chosen = _Chosen(house, caller, ChangeJobs(jobs=(), to=body.to))

@@ -28,7 +28,8 @@ async def listing(
     request: Request,
     sight: CallerView,
 ) -> Response:
-    """The jobs as they are now, those that are not over as the head knows them."""
+    """Return the list of the jobs in their current state. Unfinished jobs are taken
+    from the head's memory."""
     encoded_chunks = []
     for start_index in range(0, len(jobs), ROWS_AT_ONCE):
         job_batch = jobs[start_index : start_index + ROWS_AT_ONCE]
@@ -42,8 +43,8 @@ async def listing(
 
 
 async def packed_answer(body: bytes, request: Request) -> Response:
-    """Return the JSON as an answer, compressed where it is large and the client takes
-    that."""
+    """Return the JSON as an answer, compressed if it is large and the client accepts
+    gzip."""
     headers = {"Vary": "Accept-Encoding"}
     if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get(
         "accept-encoding", ""

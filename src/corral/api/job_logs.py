@@ -35,7 +35,7 @@ Place = Annotated[int | None, Query(ge=0, lt=10**15)]
 
 
 class KeptLogRanks(NamedTuple):
-    """A job's attempt and the ranks of which a log is kept."""
+    """A job's attempt and the ranks whose logs are kept."""
 
     job: Job
     attempt: AttemptNumber
@@ -45,7 +45,7 @@ class KeptLogRanks(NamedTuple):
 async def _find_readable_logs(
     request: Request, house: House, name: str, attempt: int | None
 ) -> KeptLogRanks:
-    """Find the attempt for a caller who may read its log, and note the read in the
+    """Return the attempt whose log the caller may read, and record the read in the
     audit log.
 
     Raises: NotFound, Forbidden.
@@ -72,9 +72,9 @@ async def log_range(
     size: Annotated[int, Query(ge=1, le=MOST_RANGE_BYTES)] = RANGE_BYTES,
     times: bool = False,
 ) -> LogRange:
-    """At most `size` bytes of one rank's log, from the beginning of a line: those
-    before a place, those from a place on, or the newest. With `times` when each line
-    reached the head."""
+    """Return at most `size` bytes of one rank's log, from the beginning of a line: the
+    bytes before the position `before`, those from the position `after` on, or the
+    newest. With `times`, also return when each line reached the head."""
     # whose it is goes before what is asked
     kept_range = await _find_readable_logs(request, house, job, attempt)
     if before is not None and after is not None:
@@ -111,9 +111,9 @@ async def log_search(
     after: Annotated[str, Query(max_length=30)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST_MATCHES)] = 100,
 ) -> LogMatches:
-    """Lines of an attempt that hold the text, in any case of its letters, of all ranks
-    or of one. A search reads 64 MiB at most: `after` with the answer's `next` goes on
-    behind it."""
+    """Return the lines of an attempt's log that contain the text, ignoring case, of all
+    ranks or of one rank. A search reads at most 64 MiB: to continue it, send `next` of
+    the answer as `after`."""
     # whose it is goes before what is asked
     kept_range = await _find_readable_logs(request, house, job, attempt)
     if not text:
@@ -155,8 +155,8 @@ async def log_search(
 
 
 def _parse_search_cursor(after: str) -> tuple[int, int] | None:
-    """Return the rank and the place behind an earlier search. Raises:
-    RequestInvalid."""
+    """Return the rank and the position at which an earlier search stopped; None for a
+    new search. Raises: RequestInvalid."""
     if not after:
         return None
     match = _NEXT.fullmatch(after)
@@ -176,8 +176,8 @@ async def log_file(
     rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
     attempt: Attempt = None,
 ) -> Response:
-    """All that is kept of an attempt's log as a file: of one rank, or of every rank,
-    each below a line with its number."""
+    """Return the kept log of an attempt as a file: of one rank, or of every rank, each
+    below a line with its number."""
     kept_range = await _find_readable_logs(request, house, job, attempt)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     rank_suffix = "" if rank is None else f".rank-{rank}"

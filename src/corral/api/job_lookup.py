@@ -14,11 +14,11 @@ from corral.ports.store import Which
 
 
 async def find_job(control: Control, name: str, caller: Caller) -> Job:
-    """Return the job with this id, or the newest of this name that the caller sees:
-    their own before those of others. A hidden job is as unknown as one that is not
-    there.
+    """Return the job with this id, or the newest job of this name that the caller may
+    see: the caller's own jobs come before those of others. A hidden job is reported
+    like a job that does not exist.
 
-    Raises: NotFound, also where they have an array of this name; NoSuchIndex;
+    Raises: NotFound, also if the caller has an array of this name; NoSuchIndex;
     Forgotten.
     """
     sight = sight_of(control, caller)
@@ -57,7 +57,8 @@ async def _newest_seen(
 
 
 async def _find_job_or_raise(control: Control, name: str, by: UserName) -> Job:
-    """Raises: NotFound, NoSuchIndex, Forgotten."""
+    """Return the job with this id or name, whether or not the caller may see it.
+    Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
     job = (
         control.world.jobs.get(id)
@@ -76,10 +77,10 @@ async def _find_job_or_raise(control: Control, name: str, by: UserName) -> Job:
 
 
 async def _check_index(control: Control, name: str, by: UserName) -> None:
-    """Refuse an index that does not exist.
+    """Refuse a name with the index of an array if that index does not exist.
 
-    Raises: NoSuchIndex for an unknown index of an array that has not lost any of its
-    jobs yet, and for any index of a job that is not an array.
+    Raises: NoSuchIndex for an unknown index of an array that still has all of its jobs,
+    and for any index of a job that is not an array.
     """
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
@@ -102,8 +103,8 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
-    """Whether there may have been a job of this id. Other requests than jobs have
-    numbers, too: one above the newest job's was never given to any."""
+    """Return whether a job of this id may have existed. Other requests than jobs have
+    numbers too, so a number above that of the newest job never belonged to a job."""
     newest_jobs = await control.store.jobs(final=True, limit=1)
     is_above = bool(newest_jobs) and (sequence_of(id) or 0) > (
         sequence_of(newest_jobs[0].id) or 0
@@ -112,9 +113,9 @@ async def _was_given(control: Control, id: JobId) -> bool:
 
 
 async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
-    """Return the jobs of the array with this id, or of the newest of this name that the
-    caller sees: their own before those of others. None: there is no such array, or it
-    is hidden."""
+    """Return the jobs of the array with this id, or of the newest array of this name
+    that the caller may see: the caller's own arrays come before those of others. Return
+    no jobs if there is no such array, or it is hidden."""
     sight, array_jobs = (
         sight_of(control, caller),
         await _find_array_jobs(control, of, caller.name),
@@ -137,7 +138,7 @@ async def _find_array_jobs(control: Control, of: str, by: UserName) -> Sequence[
 
 
 async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
-    """The job of this token, or the jobs of its array, newest first."""
+    """Return the job that the token belongs to, or the jobs of its array, newest first."""
     if own.array is not None:
         return list(reversed(await control.store.array(own.array)))
     job = control.world.jobs.get(own.attempt[0])
@@ -145,8 +146,8 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:
-    """Return a note if the name means another user's job. For example: train is bob's
-    (j7); no job of that name is alice's."""
+    """Return a note if the name refers to another user's job, else "". For example:
+    train is bob's (j7); no job of that name is alice's."""
     if asked == job.id or job.owner == by:
         return ""
     return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

@@ -1,9 +1,10 @@
-"""The token of a job itself: while its attempt lives it lets in the job's owner, as a
-user at most, and on its own job and array alone where the spec does not say `token:
-submit`.
+"""The token of a job itself. While the job's attempt lives, the token authenticates as
+the job's owner, with at most the rights of a user, and only on the job itself and its
+array unless the spec says `token: submit`.
 
-It is no row of the store: the head signs the attempt's name with its own key. A spec
-asks for it by naming the secret CORRAL_TOKEN, or by `token` (docs/decisions/0072).
+The token is not a row of the store: the head signs the attempt's name with its own key.
+A spec requests the token by naming the secret CORRAL_TOKEN, or by `token`
+(docs/decisions/0072).
 """
 
 import hmac
@@ -36,7 +37,8 @@ class JobTokenIndex:
         self._seals = seals
 
     def attempt_of(self, secret: str) -> AttemptKey | None:
-        """Whose token this is; None for one that this head has not made."""
+        """Return the attempt that this token belongs to; None for a token that this
+        head has not created."""
         match = _FORM.fullmatch(secret)
         if match is None:
             return None
@@ -61,7 +63,8 @@ class JobTokenIndex:
         )
 
     def job_of(self, attempt: AttemptKey) -> OwnJob | None:
-        """The job that the attempt is of, and how far its token reaches."""
+        """Return the job of the attempt, with the scope of its token; None if there is
+        no such job."""
         job = self._control.world.jobs.get(attempt[0])
         if job is None:
             return None
@@ -69,7 +72,7 @@ class JobTokenIndex:
 
 
 def job_token(seals: Seals, key: AttemptKey) -> str:
-    """The same for all nodes of the attempt."""
+    """Return the attempt's token, which is the same on all nodes of the attempt."""
     return job_tokens(seals, key)[0]
 
 
@@ -84,7 +87,8 @@ def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
 
 
 def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
-    """A token that could ask for others of its own kind would never end. Raises:
+    """Refuse specs that request `token: submit` when they are submitted with a job's
+    own token: a token that can request others of its own kind would never end. Raises:
     Forbidden."""
     if own is None:
         return

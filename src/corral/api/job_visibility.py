@@ -1,4 +1,5 @@
-"""View of a caller on jobs of others: hidden jobs do not exist, also not by name."""
+"""A caller's view of the jobs of other users. A hidden job does not exist for the
+caller, not even by its name."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -30,7 +31,7 @@ class _Spec(Protocol):
 
 
 class VisibleJob(Protocol):
-    """A job, or a row of one."""
+    """A job, or a row of a listing that describes a job."""
 
     @property
     def id(self) -> JobId: ...
@@ -50,8 +51,8 @@ J = TypeVar("J", bound=VisibleJob)
 
 @dataclass(frozen=True)
 class CallerView:
-    """One caller's view at one moment. `everything`: nothing is hidden from the
-    caller."""
+    """What one caller may see at one moment. `everything` is true if no job is hidden
+    from the caller."""
 
     world: World
     caller: Caller
@@ -66,8 +67,8 @@ class CallerView:
         return self.everything or may_see(self.world.queues, queue, owner, user, role)
 
     def job(self, job: VisibleJob) -> bool:
-        """Whether the job is seen. That of an earlier user of the caller's name is
-        another's."""
+        """Return whether the caller may see the job. A job of an earlier user with the
+        caller's name counts as a job of another user."""
         earlier = (
             job.owner == self.caller.name and job.submitted <= self.caller.jobs_after
         )
@@ -78,23 +79,28 @@ class CallerView:
         return [job for job in jobs if self.job(job)]
 
     def id(self, id: str) -> bool:
-        """Whether an unfinished job is seen; one that is over is not known here."""
+        """Return whether the caller may see the unfinished job with this id. For an id
+        without an unfinished job, the result is true only if nothing is hidden from the
+        caller."""
         job = self.world.jobs.get(JobId(id))
         return self.everything or (job is not None and self.job(job))
 
     def ids(self, ids: Iterable[JobId]) -> list[JobId]:
-        """Ids of unfinished jobs, each hidden one as the same word."""
+        """Return the ids of unfinished jobs. The id of each hidden job is replaced by
+        one fixed placeholder."""
         return [id if self.id(id) else JobId(HIDDEN) for id in ids]
 
     def account(self, account: UsageRecord) -> UsageRecord:
-        """The account, without the names of a hidden job and its user."""
+        """Return the usage record. If its job is hidden, the job and its user are
+        replaced by a placeholder, and the name is empty."""
         if self.of(account.queue, account.user):
             return account
         job = None if account.job is None else JobId(OTHERS)
         return replace(account, user=UserName(OTHERS), job=job, name="")
 
     def text(self, text: str) -> str:
-        """The text without ids, names and owners of hidden jobs."""
+        """Return the text, in which ids, names and owners of hidden jobs are replaced
+        by a placeholder."""
         if self.everything:
             return text
         text = _ID.sub(lambda found: found[0] if self.id(found[0]) else HIDDEN, text)
@@ -123,7 +129,7 @@ def sight_of(control: Control, caller: Caller) -> CallerView:
 
 
 def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
-    """The job's own page, without the names of hidden jobs in its sentences."""
+    """Return the job's own page. Names of hidden jobs in its sentences are replaced."""
     if sight.everything:
         return detail
     visible_fields = {
@@ -172,7 +178,8 @@ N = TypeVar("N", bound=api.NodeView)
 
 
 def shown_node(sight: CallerView, node: N) -> N:
-    """The node, with each hidden job that it holds as the same word."""
+    """Return the node. The id of each hidden job on it is replaced by one fixed
+    placeholder."""
     if sight.everything:
         return node
     exclusive_job = node.held_whole_by
@@ -195,7 +202,8 @@ def shown_node(sight: CallerView, node: N) -> N:
 
 
 def _shown_devices(sight: CallerView, node: api.NodeDetail) -> dict[str, Any]:
-    """Return what the sensors and the health of a node report, without hidden jobs."""
+    """Return what the sensors and the health checks of a node report. The ids of hidden
+    jobs are replaced."""
     devices = [
         device.model_copy(update={"jobs": sight.ids(JobId(job) for job in device.jobs)})
         for device in node.devices
@@ -235,7 +243,8 @@ def _shown_process(sight: CallerView, process: GpuProcess) -> GpuProcess:
 async def seen_events(
     control: Control, sight: CallerView, events: Sequence[Event]
 ) -> list[Event]:
-    """Events of jobs that are seen, and of no job; without the names of hidden ones."""
+    """Return the events that the caller may see: those of visible jobs, and those that
+    belong to no job. Names of hidden jobs in their texts are replaced."""
     if sight.everything:
         return list(events)
     is_visible: dict[JobId, bool] = {}
@@ -259,7 +268,7 @@ async def seen_jobs(
     before: JobId | None,
     which: Which,
 ) -> Sequence[ListedJob]:
-    """A page of the jobs that are seen, newest first."""
+    """Return a page of the jobs that the caller may see, newest first."""
     if sight.everything:
         return await store.jobs(final=final, limit=limit, before=before, which=which)
     listed_jobs: list[ListedJob] = []

@@ -1,4 +1,4 @@
-"""Routes of jobs."""
+"""API routes for jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,10 +46,9 @@ Number = Annotated[int, Query(ge=0, le=2**62)]
 async def submit(
     body: api.JobSubmit, house: Within, caller: Asker, dry_run: bool = False
 ) -> Response:
-    """Queue the jobs, all or none. The same key again answers with the first ones.
-
-    With `dry_run` nothing happens: the answer is 200 and what would happen.
-    """
+    """Queue all jobs of the submission, or none. If a submission repeats an earlier
+    key, the jobs of the first submission are returned. With `dry_run` nothing is
+    queued: the response has status 200 and describes what would happen."""
     if dry_run:
         specs = await specs_of(house, body, caller)
         with await admitted(house, caller, specs):
@@ -70,7 +69,8 @@ async def submit(
 
 
 def _json_response(answer: BaseModel, status: int = 200) -> Response:
-    """Written by pydantic itself: thousands of rows are answered at once."""
+    """Return a JSON response that pydantic serializes itself, because a response may
+    have thousands of rows."""
     body = answer.model_dump_json()
     return Response(body, status_code=status, media_type="application/json")
 
@@ -102,11 +102,12 @@ async def jobs(
     before: Annotated[str | None, Query(max_length=100)] = None,
     which: Annotated[Which, Depends(_parse_job_filter)] = ALL,
 ) -> Response:
-    """Newest first; unfinished ones, or all; of these states, of this owner, of this
-    queue, and with `text` in their name, or as their id or their array's. With `since`
-    those that had not ended by that moment. With `array` those of one array, by its id
-    or its name, in order of their indices. With `before` those that follow the job of
-    this id, the last of the page before."""
+    """Return jobs, newest first: the unfinished ones, or all with `all`. Filters select
+    jobs by state, owner, queue, and by `text` in their name, or as their id or the id
+    of their array. `since` selects the jobs that had not ended by that moment. `array`
+    selects the jobs of one array, by its id or name, in order of their indices.
+    `before` selects the jobs that follow the job with this id, which is the last job of
+    the previous page."""
     store, sight = house.control.store, sight_of(house.control, caller)
     listed_jobs: Sequence[Job | ListedJob]
     if caller.job is not None and caller.job.scope == TokenScope.OWN:
@@ -126,8 +127,8 @@ async def jobs(
 
 @router.get("/v1/jobs/{job}")
 async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    """One job by its id, or the newest of this name. The command and the workdir are
-    shown to those who may read its logs."""
+    """Return one job by its id, or the newest job of this name. Only callers who may
+    read the job's logs see its command and workdir."""
     return await _visible_job_detail(
         house, await _find_permitted_job(house, job, caller), caller, job
     )
@@ -206,7 +207,8 @@ async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    """Stop the job's attempt, with a save, and restart it in its old place in line."""
+    """Save and stop the job's attempt, and queue the job again at its old place in the
+    queue."""
     found_job = await _find_permitted_job(house, job, caller)
     await house.control.ask(
         Requeue(job=found_job.id), by=caller.name, speaker=caller.speaker
@@ -218,7 +220,8 @@ async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
 async def signal(
     job: str, house: Within, caller: Asker, body: api.JobSignal | None = None
 ) -> api.JobDetail:
-    """Send a signal to what runs of it; it goes on, unless the signal ends it."""
+    """Send a signal to the running processes of the job. The job continues, unless the
+    signal ends it."""
     # whose it is goes before what is asked
     found_job = await _find_permitted_job(house, job, caller)
     number = signals.number_of(body.signal) if body is not None else None
@@ -237,7 +240,11 @@ async def signal(
 async def _send_signal(
     house: House, job: Job, caller: Caller, number: int, to: signals.To
 ) -> None:
-    """Raises: Conflict, Unsupported."""
+    """Send the signal to the processes of the job's attempt.
+
+    Raises: Conflict if the job is not running; Unsupported if the job is a program on a
+    Ray cluster of its own.
+    """
     name, attempt = signals.name_of(number), house.control.world.attempts.get(job.id)
     if job.state != "RUNNING" or attempt is None:
         raise Conflict(
@@ -264,8 +271,8 @@ async def _send_signal(
 async def change(
     job: str, house: Within, caller: Asker, body: api.JobChange | None = None
 ) -> api.JobDetail:
-    """Change a waiting job; what is not named stays. Its priority only operators
-    change."""
+    """Change a waiting job. Fields that the request does not name stay unchanged. Only
+    operators may change the priority."""
     # whose it is goes before what is asked
     found_job = await _find_permitted_job(house, job, caller)
     body = body or api.JobChange()
@@ -290,7 +297,11 @@ async def change(
 
 
 async def _find_permitted_job(house: House, name: str, caller: Caller) -> Job:
-    """Raises: NotFound, Forbidden."""
+    """Return the job of this id or name.
+
+    Raises: NotFound; Forbidden if the caller has no right to call this route on the
+    job.
+    """
     found_job = await find_job(house.control, name, caller)
     caller.check_job(found_job)
     return found_job
@@ -308,8 +319,9 @@ async def logs(
     after: Annotated[str, Query(max_length=100_000)] = "",
     times: bool = False,
 ) -> Response:
-    """Server-sent pieces of the ranks' logs; the last one holds the job's state as
-    `end`. With `times` when each line reached the head."""
+    """Stream the ranks' logs as server-sent events. The last event holds the job's
+    state as `end`. With `times`, the events also say when each line reached the head.
+    """
     found_job = await find_job(house.control, job, caller_of(request))
     caller_of(request).check_job(found_job, f"the log of {found_job.spec.name}")
     if attempt is not None and attempt > found_job.attempt and not follow:
@@ -338,8 +350,8 @@ async def logs(
 
 @router.get("/v1/jobs/{job}/spec")
 async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
-    """The job's spec as a document that asks for the same job again, for those who may
-    read its log."""
+    """Return the job's spec as a document that requests the same job again. Only
+    callers who may read the job's log get the spec."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the spec of {found_job.spec.name}")
     return WrittenSpec(
@@ -350,7 +362,7 @@ async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
 
 @router.get("/v1/jobs/{job}/checkpoints")
 async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints:
-    """Recorded saves, also those that were found broken."""
+    """Return the recorded saves of the job, including those that were found broken."""
     found_job = await _find_permitted_job(house, job, caller)
     saves = await house.control.store.saves(found_job.id)
     return api.Checkpoints(

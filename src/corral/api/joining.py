@@ -1,4 +1,4 @@
-"""Routes by which machines become nodes, and are nodes no more."""
+"""Routes by which machines join a cluster as nodes, and leave it."""
 
 import secrets
 from typing import Annotated, Final, Literal
@@ -73,15 +73,15 @@ async def create_join_token(
 
 @router.get("/v1/join")
 async def needs(house: Within, caller: Asker) -> wire.JoinNeeds:
-    """Return the requirements of a machine that joins. The shown token is not used
-    up."""
+    """Return what a machine needs in order to join. This request does not use up the
+    join token."""
     return house.settings.needs()
 
 
 @router.post("/v1/nodes/join", status_code=201)
 async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJoined:
-    """Let the machine that shows a join token be a node, by the token that it has
-    made."""
+    """Register the machine, which presents a join token, as a node. The node
+    authenticates from now on by a token that the machine has created itself."""
     if not is_name(body.node):
         raise SpecInvalid(
             f"{body.node[:80]!r} cannot name a node", hint=f"use {NAME_RULE}"
@@ -120,7 +120,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
 
 @router.post("/v1/nodes/{node}/dead", status_code=202)
 async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """Declare a silent node dead: its machine is off or was restarted.
+    """Declare a silent node dead, because its machine is off or was restarted.
 
     The resources that the node held become free, and its jobs recover. If the node were
     still alive, the jobs would run twice until its heartbeats arrive again.
@@ -139,9 +139,8 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 async def remove(
     node: str, house: Within, caller: Asker, force: Annotated[bool, Query()] = False
 ) -> None:
-    """Be done with a node: its token is revoked, and it is known no more. One that
-    holds something is refused, unless it is dead or `force` says that what is lost may
-    be."""
+    """Remove a node: revoke its token and delete the node. A node that holds jobs is
+    refused, unless the node is dead or `force` accepts that work may be lost."""
     found_node = views.find_node(house.control, node)
     if found_node.id in house.settings.own_nodes():
         raise Conflict(
@@ -165,10 +164,10 @@ async def remove(
 async def renew(
     body: wire.TokenRenew, house: Within, caller: Asker
 ) -> wire.TokenRenewed:
-    """Replace the node's token by one that it has made, whose hash it sends. A token
-    that ended less than 30 days ago is taken for this alone. The agent of one attempt
-    does so once: its first token counts no more, and the fresh one lasts as long as the
-    attempt."""
+    """Replace the node's token by one that the node has created, of which it sends the
+    hash. A token that expired less than 30 days ago is accepted for this request only.
+    The agent of one attempt can renew its token once: its first token becomes invalid,
+    and the new one lasts as long as the attempt."""
     if not _can_renew_tokens(house):
         raise Unsupported(
             "the token of this node is renewed by the engine that lends it"
@@ -196,16 +195,14 @@ async def renew(
 
 
 def _can_renew_tokens(house: House) -> bool:
-    """Whether nodes renew their tokens.
-
-    Ray's engine issues new tokens at each start of a node instead.
-    """
+    """Return whether nodes renew their tokens. With the Ray engine they do not: the
+    engine issues a new token at each start of a node."""
     return house.settings.needs().engine != "ray"
 
 
 @router.get("/v1/agents/node")
 async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
-    """Return the node that the token belongs to; not found before its first
+    """Return the node that the token belongs to. The node is not found before its first
     heartbeat."""
     return views.node_detail(
         house.control, views.find_node(house.control, _caller_node(caller))
@@ -214,7 +211,8 @@ async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
 
 @router.delete("/v1/agents/node", status_code=204)
 async def leave(house: Within, caller: Asker) -> None:
-    """The node's own word that nothing runs on it any more, and that it leaves."""
+    """Remove the node that sends this request: it reports that nothing runs on it any
+    more, and that it leaves the cluster."""
     await _let_go(house, NodeId(_caller_node(caller)), caller)
 
 

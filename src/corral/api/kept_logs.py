@@ -1,9 +1,10 @@
-"""The head's copy of the ranks' logs, as far as shipped.
+"""The head's copy of the ranks' logs, as far as agents have shipped them.
 
 Each byte of a log has two positions: the agent's offset, and the place in the head's
-copy. They differ once a gap was recorded as a line. A copy consists of two files of
-half the cap each; the older one is named .1. `rank-N.json` records where they begin.
-Files are not synced: after a power failure, the agent ships the lost bytes again.
+copy. The two differ once a gap was recorded as a line in the copy. A copy consists of
+two files of half the size limit each; the older file is named .1. `rank-N.json` records
+where the two files begin. Files are not synced: after a power failure, the agent ships
+the lost bytes again.
 """
 
 import asyncio
@@ -40,9 +41,9 @@ _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 @dataclass(slots=True, kw_only=True)
 class LogTrack:
-    """Position in one kept log. `base`: the position of the newer file's first byte;
-    `older`: that of the older file's; an agent's offset is a position plus `ahead`.
-    `stamped_at`: when bytes last had a time stamp."""
+    """Position in one kept log. `base` is the position of the newer file's first byte,
+    and `older` is the position of the older file's first byte. An agent's offset is a
+    position plus `ahead`. `stamped_at` is the moment of the last time stamp."""
 
     base: int = 0
     older: int = 0
@@ -56,7 +57,8 @@ class LogTrack:
 
 
 class OpenedLog(NamedTuple):
-    """A file whose first byte has the place `begin`, to be read from `place` on."""
+    """An open file whose first byte has the position `begin`. Reading starts at the
+    position `place`."""
 
     place: int
     begin: int
@@ -64,9 +66,9 @@ class OpenedLog(NamedTuple):
 
 
 class LogCursor:
-    """One reader's way through a log. The file that it is in stays open: what rotation
-    lets go of meanwhile is still read to its end, so that who reads faster than is
-    written misses nothing."""
+    """A reader of one log. The file that it currently reads stays open: even if
+    rotation deletes that file, the reader still reads it to the end. A reader that
+    reads faster than the log is written therefore misses nothing."""
 
     def __init__(self, opened: Callable[[int], OpenedLog]) -> None:
         self._opened = opened
@@ -88,7 +90,7 @@ class LogCursor:
         return place, data
 
     def _read_block(self, place: int, most: int) -> tuple[int, bytes]:
-        """Read some bytes of one file."""
+        """Read bytes from one file of the log, at most `most`."""
         if self._in is not None and (data := _read_opened_log(self._in, place, most)):
             return place, data
         self.close()
@@ -107,13 +109,14 @@ def _read_opened_log(opened: OpenedLog, place: int, most: int) -> bytes:
 
 
 class LogKeeper:
-    """All copies under one directory. One thread: the files are small and in the page
-    cache."""
+    """Copies of all logs under one directory. One thread reads and writes them, because
+    the files are small and in the page cache."""
 
     def __init__(
         self, root: Path, *, most_bytes: int, wall: Callable[[], float] | None = None
     ) -> None:
-        """`wall`: the clock of stamps; without it there are none."""
+        """Create the keeper. `wall` is the clock for time stamps; without a clock,
+        lines get no time stamps."""
         self._root = root
         self._wall = wall
         self._half = max(1, most_bytes // 2)
@@ -122,10 +125,10 @@ class LogKeeper:
         self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
 
     def append(self, key: RankKey, offset: int, data: bytes) -> int:
-        """Take bytes in; what is already here is skipped. Answers how far the log is
-        kept.
+        """Append the bytes, and skip those that were appended before. Return the
+        agent's offset up to which the log is kept.
 
-        Raises: OSError when the disk does not take them.
+        Raises: OSError if the disk does not accept the bytes.
         """
         track = self._open_track(key)
         kept_end = track.end + track.ahead
@@ -150,10 +153,12 @@ class LogKeeper:
         return track.end + track.ahead
 
     def cut(self, key: RankKey, keep_bytes: int, why: str) -> int:
-        """Keep the last lines alone, below a line that says so. Return how many bytes
-        are freed.
+        """Keep only the last lines of the log, below a line that reports the cut.
+        Return how many bytes were freed.
 
-        Nothing is done where that frees little. Raises: OSError.
+        Nothing is cut if that would free little.
+
+        Raises: OSError.
         """
         track = self._open_track(key)
         end_offset, held_bytes = track.end, track.end - track.older
@@ -186,14 +191,14 @@ class LogKeeper:
         return track.end + track.ahead
 
     def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
-        """(place, bytes) from the place on, or from the oldest byte that is still
-        here."""
+        """Return (place, bytes) from the place on, or from the oldest byte that is
+        still kept."""
         with self.reading(key) as reading:
             return reading.read(place, most)
 
     @contextmanager
     def reading(self, key: RankKey) -> "Iterator[LogCursor]":
-        """A way through the log, from file to file."""
+        """Open a cursor that reads the log from file to file."""
         reading = LogCursor(partial(self.opened, key))
         try:
             yield reading
@@ -201,16 +206,16 @@ class LogKeeper:
             reading.close()
 
     def oldest(self, key: RankKey) -> int:
-        """The place of the oldest byte that is kept."""
+        """Return the place of the oldest byte that is kept."""
         return self._open_track(key).older
 
     def end(self, key: RankKey) -> int:
-        """The place behind its last byte."""
+        """Return the place behind the last byte of the log."""
         return self._open_track(key).end
 
     def opened(self, key: RankKey, place: int) -> "OpenedLog":
-        """The file that holds the place or, where none does any more, what is
-        oldest."""
+        """Open the file that holds the place. If that byte is no longer kept, open the
+        file with the oldest byte."""
         track = self._open_track(key)
         place = max(place, track.older)
         if place < track.base:
@@ -243,7 +248,7 @@ class LogKeeper:
         return start_offset + newline_index + 1
 
     def ranks(self, job: JobId, attempt: AttemptNumber) -> list[int]:
-        """Ranks of which anything is kept, in order."""
+        """Return the ranks whose logs are kept, in order."""
         try:
             names = os.listdir(self._folder(job, attempt))
         except OSError:
@@ -254,7 +259,7 @@ class LogKeeper:
 
     @contextmanager
     def bell(self, job: JobId) -> Iterator[asyncio.Event]:
-        """An event that is set whenever any log of the job has grown."""
+        """Provide an event that is set whenever any log of the job has grown."""
         bell = asyncio.Event()
         self._bells[job].add(bell)
         try:
@@ -308,13 +313,13 @@ class LogKeeper:
         self.sizes.add(key[:2], len(data))
 
     def times(self, key: RankKey, begin: int, data: bytes) -> list[float | None]:
-        """Return when each line of the data reached the head, as `times_of_lines`
-        does."""
+        """Return when each line of the data reached the head, in the form of
+        `times_of_lines`."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
     def _record_arrival_time(self, key: RankKey, track: LogTrack) -> None:
-        """Note when what is written next has come. A clock that was set back stamps
-        again."""
+        """Record the arrival time of the bytes that are written next. After the clock
+        was set back, a new time stamp is recorded at once."""
         if self._wall is None or 0 <= self._wall() - track.stamped_at < STAMP_SECONDS:
             return
         track.stamped_at = self._wall()

@@ -1,5 +1,5 @@
-"""Handing a request on to the head that leads, and its answer back: as it comes, byte
-by byte."""
+"""Forwarding of requests to the leading head, and of its responses to the caller, as
+the bytes arrive."""
 
 import asyncio
 import hashlib
@@ -47,8 +47,8 @@ class CallerGone(Exception):
 
 
 class Forwarder:
-    """Forwarder to the head at one address. Each connection lasts until one of its
-    sides ends it."""
+    """Forwarder to the leading head at one address. Each connection lasts until one of
+    its sides ends it."""
 
     def __init__(self, url: str, trusted: ssl.SSLContext | None, seals: Seals) -> None:
         self.url = url
@@ -139,8 +139,8 @@ class Forwarder:
             await self._http.aclose()
 
     def _challenge(self, address: Address) -> Challenge:
-        """The leader proves itself by the cluster's key, before a caller's token goes
-        there."""
+        """Return the challenge by which the leader proves that it has the cluster's
+        key, before a caller's token is sent to it."""
         return Challenge.by_keys(self.url, self._seals.signatures, address)
 
     def _client(self) -> httpx2.AsyncClient:
@@ -158,14 +158,14 @@ class Forwarder:
 
 
 def _forwarded(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Return the header that names the client, for a head that trusts this one as a
-    proxy."""
+    """Return the header that names the client. The leader uses it if it trusts this
+    head as a proxy."""
     client = scope.get("client")
     return [] if client is None else [(b"x-forwarded-for", str(client[0]).encode())]
 
 
 def _mark_authenticated(scope: Scope) -> None:
-    """Note that the head that leads took the credentials of the request."""
+    """Record that the leading head has accepted the credentials of the request."""
     connection = connection_of(scope)
     credentials = [value for name, value in scope["headers"] if name in _CREDENTIALS]
     if connection is not None and credentials and scope["path"] not in OPEN:
@@ -245,13 +245,14 @@ async def _forward_to_caller(connection: ClientConnection, send: Send) -> None:
 
 
 def _close_code(code: int | None) -> int:
-    """One that may be sent: of a talk that broke off, that it is worth another try."""
+    """Return a close code that may be sent. If the connection broke off without a code,
+    the result asks the client to try again."""
     return COME_AGAIN if code in (None, 1005, 1006, 1015) else int(code or COME_AGAIN)
 
 
 async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
-    """Run both until one ends; what a side that is gone raises ends the talk as
-    well."""
+    """Run the coroutines until one of them ends, then cancel the rest. A connection
+    error also ends them; any other error is raised."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in ways]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

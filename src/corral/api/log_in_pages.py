@@ -1,7 +1,7 @@
-"""Pages of a log-in that a browser opens by itself: a refusal, and the code of a
-terminal.
+"""Pages of a log-in that a browser opens by navigation: a refusal, and the form for the
+code of a terminal.
 
-They hold no script and no style, so that nothing of what is shown can become either.
+The pages contain no script and no style, so no text that they show can act as either.
 """
 
 import html
@@ -26,7 +26,8 @@ GUARDS: Final = {
 
 
 def refusal_page(error: CorralError) -> HTMLResponse:
-    """Return a refusal as a page, because a browser navigated here without a script."""
+    """Return a refusal as an HTML page, because the browser has navigated to this
+    address without a script."""
     message, hint = html.escape(error.message), html.escape(error.hint)
     text = (
         f'<h1>You are not logged in</h1><p>{message}.</p><p>{hint}</p><p><a href="/">Log '
@@ -42,8 +43,8 @@ def form_page(
     *,
     is_again: bool = False,
 ) -> HTMLResponse:
-    """The question for the code. `sealed` says who has logged in, and comes back with
-    the form."""
+    """Return the page that asks for the code of the terminal. `sealed` says who has
+    logged in, and is sent back with the form."""
     name, source = html.escape(person.name), html.escape(log_in.source)
     elsewhere = ""
     if log_in.source != person.source:
@@ -69,7 +70,7 @@ def form_page(
 
 
 def done_page(heading: str, text: str) -> HTMLResponse:
-    """The end of a terminal's log-in in the browser."""
+    """Return the page that ends the log-in of a terminal in the browser."""
     return _render_page(
         f"<h1>{html.escape(heading)}</h1><p>{html.escape(text)}</p>", 200
     )

@@ -1,4 +1,5 @@
-"""Quotas of kept logs: what is beyond is cut, and the log says so where it was."""
+"""Quotas of kept logs. Bytes beyond a quota are cut, and a line in the log says so at
+the place of the cut."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -28,14 +29,13 @@ log = HeadLogger("corral.api")
 
 
 class LogQuota:
-    """Use of logs by user and job, and the cutting of what exceeds their limits."""
+    """Log usage by user and by job. Logs that exceed a limit are cut."""
 
     def __init__(
         self, keeper: LogKeeper, control: Control, cluster: Mapping[str, int]
     ) -> None:
         """Args:
-        cluster: limits that were set for everybody.
-        """
+        cluster: Limits that apply to every user of the cluster."""
         self.keeper = keeper
         self._control = control
         self._cluster = cluster
@@ -62,7 +62,7 @@ class LogQuota:
         return sum(self._dropped[job] for job in self._jobs.get(user, ()))
 
     async def run(self) -> None:
-        """Keep logs within their quotas, for ever."""
+        """Keep logs within their quotas, until cancelled."""
         while True:
             try:
                 await self.enforce()
@@ -71,8 +71,10 @@ class LogQuota:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def enforce(self) -> None:
-        """Count what has changed, and cut what exceeds a quota. Raises: OSError,
-        Trouble."""
+        """Count the logs that have changed, and cut those that exceed a quota.
+
+        Raises: OSError, Trouble.
+        """
         sizes = self.keeper.sizes
         if not self._is_measured:
             bytes_by_attempt, dropped = await asyncio.to_thread(measured, sizes.root)
@@ -92,7 +94,8 @@ class LogQuota:
             )
 
     async def _count(self, changed: Iterable[AttemptKey]) -> set[JobId]:
-        """Bring the sums up to date. The jobs whose logs have changed."""
+        """Update the sums of the attempts whose logs have changed. Return the jobs of
+        these attempts."""
         jobs = set()
         for key in changed:
             if await self._learn_owner(key[0]):
@@ -138,8 +141,8 @@ class LogQuota:
     async def _cut_logs_to_quota(
         self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int
     ) -> None:
-        """Cut logs of the jobs until they are within the quota, or nothing more can be
-        cut."""
+        """Cut logs of the jobs until their size is within the quota, or nothing more
+        can be cut."""
         limit = quotas.limit(quota)
         excess = excess_bytes(used, limit)
         if not excess:
@@ -170,7 +173,8 @@ class LogQuota:
         return list(self._attempts.get(job, ()))
 
     async def _cut_attempt(self, kept: KeptLogs, why: str) -> int:
-        """Cut the log of each rank, and go on with the loop between two of them."""
+        """Cut the log of each rank of the attempt. Other tasks of the event loop run
+        between two ranks. Return how many bytes were freed."""
         freed = 0
         for rank in self.keeper.ranks(*kept.key):
             freed += self.keeper.cut((*kept.key, rank), KEPT_BYTES[kept.part], why)
@@ -195,8 +199,8 @@ class LogQuota:
         return LogPart.ENDED_JOB if is_over else LogPart.UNFINISHED_JOB
 
     def _drop_forgotten_jobs(self) -> None:
-        """Take jobs that are not kept any more out of the sums; their logs are
-        swept."""
+        """Remove jobs that are no longer kept from the sums. Their logs are deleted
+        elsewhere."""
         if self._forgotten == self._control.keeping.forgotten:
             return
         self._forgotten = self._control.keeping.forgotten

@@ -1,6 +1,6 @@
-"""Ranges of kept logs, and searches in them, with bounds.
+"""Bounded reads and searches in kept logs.
 
-They are read in a thread, outside the head's event loop. Each step reads one piece, so
+Files are read in a thread, outside the head's event loop. Each step reads one piece, so
 a search in a large log neither blocks the loop nor uses much memory. Each user can run
 one search at a time.
 """
@@ -24,14 +24,16 @@ LINE_LETTERS: Final = 1_000  # of a line that was found
 
 
 class LogSlice(NamedTuple):
-    """Bytes of a log, whole lines where the range allows it."""
+    """Bytes of a log that begin at the place `begin`; whole lines where the range
+    allows it."""
 
     begin: int
     data: bytes
 
 
 class MatchedLine(NamedTuple):
-    """A line that holds the text, and the place behind it."""
+    """A line that contains the searched text. `place` is where it begins, and `end` is
+    the place behind it."""
 
     place: int
     line: str
@@ -40,7 +42,7 @@ class MatchedLine(NamedTuple):
 
 @dataclass(slots=True)
 class Searched:
-    """The result of a search in one log. `place`: up to where it was searched."""
+    """The result of a search in one log. The search has covered the log up to `place`."""
 
     place: int
     found: list[MatchedLine] = field(default_factory=list)
@@ -49,8 +51,8 @@ class Searched:
 async def read_beside(
     keeper: LogKeeper, key: RankKey, place: int, most: int
 ) -> LogSlice:
-    """Return at most this many bytes from the place on, or from the oldest byte that is
-    kept."""
+    """Return at most `most` bytes from the place on, or from the oldest byte that is
+    kept. The file is read in a thread."""
     opened = keeper.opened(key, place)
     if opened.file is None:
         return LogSlice(opened.place, b"")
@@ -68,7 +70,7 @@ def _read_and_close(opened: OpenedLog, most: int) -> bytes:
 async def pieces(
     keeper: LogKeeper, key: RankKey, place: int, until: int
 ) -> AsyncIterator[LogSlice]:
-    """The bytes from one place to another, in pieces that follow one another."""
+    """Yield the bytes from `place` to `until` in consecutive pieces."""
     while place < until:
         log_slice = await read_beside(
             keeper, key, place, min(PIECE_BYTES, until - place)
@@ -80,8 +82,8 @@ async def pieces(
 
 
 async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> LogSlice:
-    """Return the bytes of a range, from the first whole line on, without a character
-    cut in two."""
+    """Return the bytes of a range, from the first whole line on. No character is cut in
+    two."""
     start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
     first_offset, full_bytes = begin, b""
     async for log_slice in pieces(keeper, key, start, end):
@@ -105,7 +107,7 @@ async def search(
     limit: int,
     most_bytes: int,
 ) -> Searched:
-    """Return the lines that hold the text, whatever the case of its ASCII letters."""
+    """Return the lines that contain the text. The case of ASCII letters is ignored."""
     needle = text.encode().lower()
     place = max(place, keeper.oldest(key))
     result = Searched(place)
@@ -155,7 +157,8 @@ def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
 def ranks_from(
     ranks: Sequence[int], after: tuple[int, int] | None
 ) -> Iterator[tuple[int, int]]:
-    """Each rank and the place at which its search begins, behind an earlier search."""
+    """Yield each rank and the place at which its search begins. `after` is the (rank,
+    place) where an earlier search ended; None begins with the first rank."""
     for rank in ranks:
         if after is None or rank > after[0]:
             yield rank, 0
@@ -165,7 +168,8 @@ def ranks_from(
 
 @dataclass(slots=True)
 class SearchLine:
-    """One search at a time for each user: further ones of the same user wait for it."""
+    """Queue in which each user runs one search at a time. Further searches of the same
+    user wait."""
 
     _locks: defaultdict[UserName, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -174,7 +178,7 @@ class SearchLine:
 
     @asynccontextmanager
     async def turn(self, user: UserName) -> AsyncIterator[None]:
-        """Wait for the user's turn and hold it."""
+        """Wait until the user has no other search running, and hold that turn."""
         self._waiting[user] += 1
         try:
             async with self._locks[user]:

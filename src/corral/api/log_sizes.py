@@ -1,4 +1,5 @@
-"""Sizes of kept logs by attempt: read from the disk once, and counted from then on."""
+"""Sizes of kept logs by attempt. They are measured on disk once, and counted from then
+on."""
 
 import os
 from collections.abc import Iterator
@@ -14,16 +15,16 @@ DROPPED: Final = "dropped"  # in a job's folder: bytes of its logs that a quota 
 
 @dataclass(slots=True)
 class LogSizes:
-    """Bytes of each attempt's logs. `changed`: attempts whose size is not the one last
-    taken."""
+    """Bytes of each attempt's logs. `changed` holds the attempts whose size has changed
+    since it was last taken."""
 
     root: Path
     bytes: dict[AttemptKey, int] = field(default_factory=dict)
     changed: set[AttemptKey] = field(default_factory=set)
 
     def add(self, key: AttemptKey, size: int) -> None:
-        """Count bytes that were written, or removed. An attempt not counted yet is
-        measured."""
+        """Count bytes that were written or, with a negative size, removed. An attempt
+        that was not counted before is measured on disk."""
         known_bytes = self.bytes.get(key)
         self.bytes[key] = (
             size_of(self.root, key)
@@ -33,7 +34,8 @@ class LogSizes:
         self.changed.add(key)
 
     def take_in(self, measured: dict[AttemptKey, int]) -> None:
-        """Take in what the disk held, but for attempts that have grown since."""
+        """Add the sizes that were measured on disk, except for attempts that are
+        already counted because their logs have grown since."""
         for key, size in measured.items():
             if key not in self.bytes:
                 self.bytes[key] = size
@@ -59,8 +61,8 @@ def _is_log(name: str) -> bool:
 
 
 def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
-    """Return the bytes of all attempts' logs, and what was dropped of each job's. It
-    takes time."""
+    """Return the bytes of all attempts' logs, and how many bytes of each job's logs
+    were dropped. It reads the whole directory, which takes time."""
     sizes: dict[AttemptKey, int] = {}
     dropped: dict[JobId, int] = {}
     for job in _list_folder(root):

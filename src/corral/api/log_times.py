@@ -1,9 +1,9 @@
-"""Arrival times of logs: stamps in a file next to each log, at most one a second.
+"""Arrival times of logs: time stamps in a file next to each log, at most one a second.
 
-A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of
-the last stamp at or before it, so a time is at most a second early. The file is
-bounded: when it is full, every second stamp is dropped. Like logs, the file is not
-synced.
+A time stamp is the place of a byte and the wall clock at its arrival. A byte has the
+time of the last time stamp at or before it, so a time is at most a second early. The
+file is bounded: when it is full, every second time stamp is dropped. Like logs, the
+file is not synced.
 """
 
 import os
@@ -19,14 +19,19 @@ _STAMP: Final = struct.Struct(">Qd")
 
 
 class Stamp(NamedTuple):
-    """`at` is seconds since 1970, by the head's wall clock."""
+    """A time stamp. `place` is the position of a byte in the log, and `at` is its
+    arrival in seconds since 1970, by the head's wall clock."""
 
     place: int
     at: float
 
 
 def add_stamp(file: Path, stamp: Stamp) -> None:
-    """Append the stamp. Raises: OSError."""
+    """Append the time stamp to the file. If the file is full, drop every second time
+    stamp.
+
+    Raises: OSError.
+    """
     with file.open("ab") as stamps:
         stamps.write(_STAMP.pack(*stamp))
         size = stamps.tell()
@@ -35,7 +40,11 @@ def add_stamp(file: Path, stamp: Stamp) -> None:
 
 
 def drop_stamps(file: Path, oldest: int) -> None:
-    """Drop the stamps of bytes that are no longer kept. Raises: OSError."""
+    """Drop the time stamps of bytes that are no longer kept; `oldest` is the place of
+    the oldest kept byte.
+
+    Raises: OSError.
+    """
     stamps = read_stamps(file)
     first_index = max(0, _last_stamp_index(stamps, oldest))
     if first_index:
@@ -43,7 +52,8 @@ def drop_stamps(file: Path, oldest: int) -> None:
 
 
 def read_stamps(file: Path) -> list[Stamp]:
-    """Return the stamps in the order of their places; none where there is no file."""
+    """Return the time stamps in the order of their places; an empty list if the file
+    cannot be read."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -59,11 +69,11 @@ def read_stamps(file: Path) -> list[Stamp]:
 
 
 def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float | None]:
-    """Return when each line that begins in the data arrived, and the line that it
-    begins with.
+    """Return the arrival time of each line of the data, including a line whose
+    beginning lies before the data.
 
-    None for a line of before there were stamps. Shape: one for each part between line
-    ends.
+    The list has one entry for each part between line ends. An entry is None if the line
+    arrived before the first time stamp.
     """
     times: list[float | None] = []
     line_begin = 0

@@ -1,4 +1,5 @@
-"""Links that open the pages: each lets in once, and for a short while."""
+"""Log-in links that open the web pages. Each link works once, and only for a short
+time."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,9 +12,9 @@ _MOST: Final = 10_000
 
 @dataclass(slots=True)
 class LogInLinks:
-    """Log-in links of this head, until it ends: from the id of a link's token to the
-    end of the token that made it. Nothing is stored; an unknown link is valid only
-    until it expires."""
+    """Log-in links that this head has made, in memory. They map the id of a link's
+    token to the expiry of the token that made the link. Nothing is stored; a link that
+    this head does not know is valid only until it expires."""
 
     _made: dict[TokenId, float | None] = field(default_factory=dict)
     _used: dict[TokenId, None] = field(default_factory=dict)
@@ -28,8 +29,10 @@ class LogInLinks:
         return link in self._made
 
     def use(self, link: TokenId) -> bool:
-        """Whether this token is a link, which is used up by this. Raises: Conflict when
-        it was."""
+        """Use up the log-in link. Return whether the token is a link.
+
+        Raises: Conflict if the link was used already.
+        """
         if link in self._used:
             raise Conflict("this link was used already", hint="get another: corral ui")
         if link not in self._made:

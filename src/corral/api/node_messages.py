@@ -41,7 +41,8 @@ MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 @dataclass(slots=True, kw_only=True)
 class Talk:
-    """One agent's connection, with the newest desired state that was sent on it."""
+    """The connection of one agent, with the version of the newest desired state that
+    was sent to it."""
 
     socket: WebSocket
     node: NodeId
@@ -63,8 +64,9 @@ class Talk:
 
 
 class Taking:
-    """For all nodes. `labels`: those that the engine has given a node, None where it
-    gives none. `refused`: how much was not taken, by why."""
+    """Filter of the messages of all nodes. `labels` returns the labels that the engine
+    has given a node, or None if the engine gives none. `refused` counts the messages
+    that were not accepted, by reason."""
 
     def __init__(self) -> None:
         self.labels: Callable[[NodeId], Labels | None] = lambda node: None
@@ -73,7 +75,7 @@ class Taking:
         self._paces: OrderedDict[NodeId, NodeRates] = OrderedDict()
 
     def pace(self, node: NodeId) -> NodeRates:
-        """The node's budgets, which outlive its connections."""
+        """Return the rate budgets of the node. They outlive its connections."""
         node_rates = self._paces.setdefault(node, NodeRates())
         self._paces.move_to_end(node)
         while len(self._paces) > MOST_PACES:
@@ -83,8 +85,8 @@ class Taking:
     def drop(
         self, node: NodeId, control: Control, dropped: Dropped, count: int = 1
     ) -> None:
-        """Count what was not taken. A job is named where the attempt is the node's
-        own."""
+        """Count messages that were not accepted. The record names the job only if the
+        attempt runs on that node."""
         key, dropped_at = dropped.key, control.clock.wall()
         own_key = (
             key
@@ -99,20 +101,22 @@ class Taking:
             control.wake()
 
     async def wait(self, talk: Talk, size: int, control: Control) -> None:
-        """Wait while the node sends more than one may."""
+        """Wait if the node sends more than its rate limit allows."""
         if await talk.pace.wait(size, control.clock.monotonic()):
             self.drop(talk.node, control, Dropped("heartbeat", None, TOO_FAST))
 
     async def take_inventory(
         self, talk: Talk, inventory: Inventory, control: Control
     ) -> None:
-        """Take in what the node says that it has."""
+        """Accept the inventory that the node reports, after a wait if inventories come
+        too often."""
         if await talk.pace.wait_for_inventory(control.clock.monotonic()):
             self.drop(talk.node, control, Dropped("inventory", None, TOO_FAST))
         talk.inventory = self.labelled(talk.node, inventory, control)
 
     def labelled(self, id: NodeId, inventory: Inventory, control: Control) -> Inventory:
-        """With the labels that count: an agent cannot attract work by others (0084)."""
+        """Return the inventory with trusted labels only. An agent thus cannot attract
+        work by labels that it declares itself (0084)."""
         if is_part(id):
             return inventory
         trusted_inventory = own_labels(
@@ -150,8 +154,8 @@ class Taking:
     def signals(
         self, talk: Talk, frame: Heartbeat, control: Control
     ) -> tuple[Signal, ...]:
-        """Return the signals of the node and of its attempts; a pilot may report only
-        its own GPUs (0062)."""
+        """Return the signals that the node may report: those of the node and of its
+        attempts. A pilot may report only signals of its own GPUs (0062)."""
         if not frame.signals:
             return frame.signals
         if is_part(talk.node):
@@ -174,7 +178,7 @@ class Taking:
 
 
 def recorded(talk: Talk, control: Control) -> int:
-    """The number up to which its signals are recorded."""
+    """Return the number up to which the node's signals are recorded."""
     node = control.world.nodes.get(node_of(talk.node))
     return (
         0 if node is None else node.taken_of(talk.node if is_part(talk.node) else None)
@@ -182,6 +186,6 @@ def recorded(talk: Talk, control: Control) -> int:
 
 
 def _remove_late_saves(seen: Seen, late: Collection[ReportedSave]) -> Seen:
-    """Without saves that must wait."""
+    """Return the report without the saves that must wait for a later heartbeat."""
     saves = tuple(save for save in seen.saves if reported(seen.key, save) not in late)
     return seen if len(saves) == len(seen.saves) else replace(seen, saves=saves)

@@ -1,5 +1,4 @@
-"""Rate limits of nodes: heartbeats of a node that sends too much wait, and those of no
-other node."""
+"""Rate limits of nodes. If a node sends too much, only its own heartbeats wait."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,8 +19,8 @@ ReportedSave = tuple[AttemptKey, int, bool]
 
 @dataclass(slots=True)
 class NodeRates:
-    """The budgets of one node, which outlive its connections. Moments are of one clock
-    that only rises. What is over the budget of signals or saves comes again with the
+    """The rate budgets of one node, which outlive its connections. Times are of a
+    monotonic clock. Signals or saves that exceed their budget are sent again with the
     next heartbeat."""
 
     bytes: RefillBudget = field(
@@ -37,14 +36,16 @@ class NodeRates:
     _dropped: dict[AttemptKey, int] = field(default_factory=dict)
 
     async def wait(self, size: int, now: float) -> bool:
-        """Charge a frame, and wait as long as it is too early. True where it was."""
+        """Charge a message of the node, and wait until its budget allows it. Return
+        whether a wait was necessary."""
         return await self._sleep_until_allowed(
             self.bytes.spend(size, now), self.frames.spend(1, now)
         )
 
     async def wait_for_inventory(self, now: float) -> bool:
-        """Likewise for an inventory: each change is recorded, and placement looks
-        again."""
+        """Charge an inventory, and wait until the budget allows it. Return whether a
+        wait was necessary. Inventories have a budget of their own, because each change
+        is recorded and starts a new placement."""
         return await self._sleep_until_allowed(self.inventories.spend(1, now))
 
     async def _sleep_until_allowed(self, *waits: float) -> bool:
@@ -56,8 +57,8 @@ class NodeRates:
     def due_signals(
         self, signals: tuple[Signal, ...], taken: int, now: float
     ) -> tuple[Signal, ...]:
-        """Return those that may be recorded now; each is charged once. `taken`: up to
-        which number they are recorded."""
+        """Return the signals that may be recorded now; each signal is charged once.
+        `taken` is the number up to which signals are recorded already."""
         self._signal = max(self._signal, taken)
         for signal_index, signal in enumerate(signals):
             if signal.number > self._signal:
@@ -67,8 +68,8 @@ class NodeRates:
         return signals
 
     def due_saves(self, seen: Iterable[Seen], now: float) -> frozenset[ReportedSave]:
-        """Return the saves that must wait for a later heartbeat; each other is charged
-        once."""
+        """Return the saves that must wait for a later heartbeat. Every other save is
+        charged once."""
         late: set[ReportedSave] = set()
         for attempt in seen:
             for save in attempt.saves:

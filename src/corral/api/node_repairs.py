@@ -1,5 +1,5 @@
-"""Repairs of nodes: a person confirms that one is repaired, or cordons all
-suspects."""
+"""Repairs of nodes: a person confirms that a node is repaired, or cordons all suspect
+nodes."""
 
 from fastapi import APIRouter
 
@@ -25,8 +25,9 @@ async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 
 @router.post("/v1/suspects/cordon", status_code=202)
 async def cordon_suspects(house: Within, caller: Asker) -> api.Nodes:
-    """Cordon or drain, as its health asks for, each node that the breaker or the
-    settings left to a person. Answers with those nodes."""
+    """Cordon or drain each suspect node, as its health requires. Suspect nodes are
+    those that the circuit breaker or the settings left to a person. Return these nodes.
+    """
     control = house.control
     suspects = {id for id, node in control.world.nodes.items() if node.suspect}
     await control.ask(CordonSuspects(), by=caller.name, speaker=caller.speaker)

@@ -1,4 +1,4 @@
-"""Limits on what a node may report: its own attempts only."""
+"""Limits on what a node may report: only about its own attempts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,9 +23,9 @@ Labels = tuple[tuple[str, str], ...]
 def believed(
     world: World, node: NodeId, seen: Iterable[Seen]
 ) -> tuple[tuple[Seen, ...], int]:
-    """Return (accepted reports, number of refused ones). An unknown attempt may be
-    reported, and is left alone; a known one only by its own nodes, and only the ends of
-    their ranks."""
+    """Return (accepted reports, number of refused reports). A report about an unknown
+    attempt is accepted unchanged. A known attempt may be reported only by its own
+    nodes, and each node may report the ends of its own ranks only."""
     seens: list[Seen] = []
     refused = 0
     for attempt in seen:
@@ -39,7 +39,8 @@ def believed(
 def believed_signals(
     world: World, part: NodeId, signals: Iterable[Signal]
 ) -> tuple[Signal, ...]:
-    """Return the accepted signals of a pilot: those of the GPUs of its attempt."""
+    """Return the accepted signals of a pilot: those that concern the GPUs of its
+    attempt."""
     key = key_of(part)
     if key is None:
         return ()
@@ -62,8 +63,8 @@ def believed_signals(
 def own_signals(
     world: World, node: NodeId, signals: Iterable[Signal]
 ) -> tuple[Signal, ...]:
-    """Return the accepted signals of a node with an agent of its own: those of itself
-    and of the attempts that are, or were last, on it."""
+    """Return the accepted signals of a node with an agent of its own: those about the
+    node itself, and about the attempts that run or ran last on it."""
     return tuple(_own_signal(world, node, signal) for signal in signals)
 
 
@@ -75,7 +76,7 @@ def _own_signal(world: World, node: NodeId, signal: Signal) -> Signal:
 
 
 def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
-    """Whether the attempt has a seat on the node, or had one at its end."""
+    """Return whether the attempt runs on the node, or ran on it when it ended."""
     if (*key, node) in world.allocations:
         return True
     newest_attempt = world.attempts.get(key[0])
@@ -89,9 +90,10 @@ def was_on(world: World, node: NodeId, key: AttemptKey) -> bool:
 def own_labels(
     node: Node | None, given: Labels | None, inventory: Inventory
 ) -> Inventory:
-    """The inventory with the labels that an operator has given the node (0084): those
-    that the engine has started it with (`given`), else those that it joined with.
-    Whatever an agent declares later counts under `node/` alone."""
+    """Return the inventory with the labels that an operator has given the node (0084).
+    These are the labels with which the engine has started the node (`given`) or,
+    without an engine's labels, those with which the node joined. Labels that an agent
+    declares later count only under the prefix `node/`."""
     trusted = (
         given
         if given is not None
@@ -149,9 +151,9 @@ def _strip_report(seen: Seen) -> Seen:
 
 
 def _of_ranks(seen: Seen, ranks: range) -> Seen:
-    """Return the report restricted to these ranks; nearly always it is unchanged, since
-    heartbeats come by the thousand. Only the engine may blame anything but the node and
-    the program."""
+    """Return the report restricted to these ranks. The report is nearly always
+    unchanged, because a head receives thousands of heartbeats. Only the engine may
+    report a cause other than the node and the program."""
     progress = seen.progress
     if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
         own_paces = tuple(pace for pace in progress.ranks if pace.rank in ranks)
@@ -184,8 +186,8 @@ def _each_once(told: Sequence[tuple[int, object]], ranks: range) -> bool:
 
 
 def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> bool:
-    """Whether the attempt is placed on the node now: then it may ask for its
-    secrets."""
+    """Return whether the attempt is placed on the node now. Only then may the node
+    request the attempt's secrets."""
     if key_of(node) not in (None, (job, attempt)):
         return False
     allocation = world.allocations.get((job, attempt, node_of(node)))
@@ -206,7 +208,8 @@ def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
 async def ranks_of(
     control: Control, node: NodeId, job: JobId, attempt: AttemptNumber
 ) -> range:
-    """The ranks of the attempt that are the node's; none when it has no part in it."""
+    """Return the ranks of the attempt that run on the node; an empty range if the
+    attempt does not use the node."""
     known_job = control.world.jobs.get(job) or await control.store.job(job)
     if known_job is None or key_of(node) not in (None, (job, attempt)):
         return range(0)

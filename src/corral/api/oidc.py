@@ -1,9 +1,9 @@
-"""Log-in by an OpenID Connect provider: the browser is sent there, and comes back with
-a code.
+"""Log-in by an OpenID Connect provider. The browser is redirected to the provider, and
+returns with a code.
 
-What the browser must bring back with the code (state, nonce, the code's verifier) lies
-sealed in a cookie of its own for ten minutes: nothing is kept here of who never comes
-back (decision 0061).
+The data that the browser must bring back with the code (state, nonce, the code's
+verifier) is sealed in a cookie of the browser for ten minutes. The head stores nothing
+for log-ins that are never completed (decision 0061).
 """
 
 import base64
@@ -60,12 +60,13 @@ async def sign_on(house: Within) -> wire.SignOnView:
 
 @router.get(f"{PATH}/start")
 async def start(request: Request, house: Within, to: Word = "/") -> Response:
-    """Off to the provider; back to the page `to` afterwards."""
+    """Redirect the browser to the provider, and afterwards to the page `to`."""
     return await set_out(request, house, {"to": to if _OURS.fullmatch(to) else "/"})
 
 
 async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Response:
-    """Send the browser to the provider. What is `kept` comes back with it."""
+    """Redirect the browser to the provider. The fields in `kept` are returned when the
+    browser comes back."""
     try:
         provider = provider_of(house)
         verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
@@ -104,8 +105,8 @@ async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Re
 async def back(
     request: Request, house: Within, code: Word = "", state: Word = "", error: Word = ""
 ) -> Response:
-    """Handle the return from the provider: open a session for a user with a role
-    here."""
+    """Handle the browser's return from the provider: open a session if the provider's
+    user has a role in this cluster."""
     source, terminal = source_of(request.scope), ""
     try:
         begun = _open_log_in_state(request, house, state)
@@ -176,7 +177,8 @@ def _record_refused_log_in(
 
 
 def _add_pending_log_in(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
-    """Keep the log-in until an admin links it, and say how."""
+    """Keep the refused log-in until an admin links it. Return the error with a hint
+    that gives the admin's command."""
     pending_log_in = house.pending_log_ins.add(unlinked.identity, unlinked.name)
     log.info(
         "log_in_pending",
@@ -198,7 +200,8 @@ async def _open_session(
 ) -> Response:
     """Open a session of the user that the claims identify.
 
-    The page's secret is in the part of the address that browsers do not send.
+    The secret of the page is in the part of the URL that browsers do not send (the
+    fragment).
 
     Raises: Forbidden, IdentityNotLinked, UserDisabled, OverQuota.
     """
@@ -221,7 +224,10 @@ async def _open_session(
 
 
 def provider_of(house: House) -> SignOnSettings:
-    """Raises: NotFound."""
+    """Return the settings of the OpenID Connect provider.
+
+    Raises: NotFound if the cluster has no provider.
+    """
     if house.settings.sign_on is None:
         raise NotFound(
             "provider", "OIDC", see="corral ui, which prints a link that logs in"
@@ -230,8 +236,8 @@ def provider_of(house: House) -> SignOnSettings:
 
 
 def _redirect_url(request: Request, house: House) -> str:
-    """Return the address to which the provider sends the browser: this head, by the
-    host name that the browser used and that was checked before."""
+    """Return the URL to which the provider sends the browser: this head, by the host
+    name that the browser has used. That name was checked earlier."""
     scheme = house.settings.url.partition("://")[0]
     return f"{scheme}://{request.headers['host']}{PATH}/back"
 

@@ -1,5 +1,5 @@
-"""Outputs of attempts, through the head: asked of the nodes' agents and passed on as
-they come."""
+"""Output files of attempts. The head requests them from the nodes' agents, and forwards
+the bytes as they arrive."""
 
 import asyncio
 from collections import Counter
@@ -30,20 +30,20 @@ MOST_OF_ALL: Final = 32
 
 
 class OutputAbsent(Refusal):
-    """The node has no such file, or keeps nothing of the attempt any more."""
+    """The node has no such file, or no longer keeps the outputs of the attempt."""
 
     code = "output_absent"
 
 
 class TransferCutShort(Trouble):
-    """The node's agent hung up before all was sent."""
+    """The node's agent closed the connection before all bytes were sent."""
 
     code = "cut_short"
 
 
 @dataclass(slots=True)
 class Transfer:
-    """A tar stream on its way. `ended` is called once."""
+    """A tar stream in transfer. `ended` is called once."""
 
     pieces: AsyncGenerator[bytes, None]
     ended: Callable[[], None]
@@ -55,7 +55,7 @@ class Transfer:
             yield piece
 
     async def close(self) -> None:
-        """Let go of the agent, wherever the stream is."""
+        """Close the stream of the agent, whether all bytes were read or not."""
         try:
             await self.pieces.aclose()
         finally:
@@ -63,7 +63,8 @@ class Transfer:
 
 
 class OutputDesk:
-    """Asks agents for listings and files, a bounded number at once."""
+    """Requests listings and files from agents. The number of simultaneous transfers is
+    limited."""
 
     def __init__(
         self, channels: Channels, sessions: DialledSessions, control: Control
@@ -98,10 +99,11 @@ class OutputDesk:
     async def begin(
         self, node: NodeId, key: AttemptKey, path: str, by: UserName
     ) -> "Transfer":
-        """Return a transfer whose first piece is there already. It must be closed.
+        """Return a transfer whose first piece has arrived. The caller must close the
+        transfer.
 
-        Raises: Conflict, OutputAbsent, CutShort; TooMany where as many run as are
-        allowed.
+        Raises: Conflict, OutputAbsent, CutShort; TooMany if the user or all users
+        together run as many transfers as are allowed.
         """
         if (
             self._transfers[by] >= MOST_OF_USER
@@ -150,7 +152,7 @@ class OutputDesk:
 
 
 async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
-    """Iterate the pieces until the agent says that all were sent.
+    """Yield the pieces of the stream until the agent reports that all were sent.
 
     Raises: OutputAbsent, Conflict, CutShort.
     """
@@ -170,7 +172,11 @@ async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[b
 
 
 def _check_end(frame: bytes, node: NodeId) -> None:
-    """Raises: OutputAbsent, Conflict for what is refused, CutShort."""
+    """Check the last frame of a stream.
+
+    Raises: OutputAbsent if the file does not exist, Conflict if the agent refused the
+    request, CutShort otherwise if not all bytes were sent.
+    """
     try:
         end_record = decode_end(frame)
     except ValueError:

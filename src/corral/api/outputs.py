@@ -1,4 +1,4 @@
-"""Routes of outputs: what attempts wrote into their work folders."""
+"""Routes of outputs: the files that attempts wrote into their work folders."""
 
 import asyncio
 from contextlib import suppress
@@ -90,9 +90,9 @@ async def files(
     node: Annotated[str | None, Query(max_length=253)] = None,
     rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
 ) -> Response:
-    """A file or folder of the work folder as a tar stream, from the node asked for,
-    that of the rank, or the first that has it. It is cut off where it cannot be sent
-    whole."""
+    """Return a file or folder of the work folder as a tar stream. It comes from the
+    requested node, from the node of the requested rank, or else from the first node
+    that has the file. The stream breaks off if the file cannot be sent completely."""
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
     tried = await _find_attempt(house, found_job, attempt)
@@ -106,8 +106,8 @@ async def files(
 
 
 class _TransferResponse(StreamingResponse):
-    """A stream whose transfer is closed also where its reader left before the first
-    byte."""
+    """A streaming response that closes its transfer even if the client disconnects
+    before the first byte."""
 
     def __init__(self, transfer: Transfer) -> None:
         super().__init__(transfer.body(), media_type="application/x-tar")
@@ -121,7 +121,11 @@ class _TransferResponse(StreamingResponse):
 
 
 async def _find_attempt(house: House, job: Job, number: int | None) -> Attempt:
-    """Raises: NotFound; Conflict for a job that has not run yet."""
+    """Return the attempt of the job with this number; without a number, the newest
+    attempt.
+
+    Raises: NotFound; Conflict for a job that has not run yet.
+    """
     newest_attempt = house.control.world.attempts.get(job.id)
     if newest_attempt is not None and number in (None, newest_attempt.number):
         return newest_attempt
@@ -140,7 +144,11 @@ async def _find_attempt(house: House, job: Job, number: int | None) -> Attempt:
 def _select_nodes(
     job: Job, attempt: Attempt, node: str | None, rank: int | None
 ) -> list[NodeId]:
-    """Raises: NotFound for a node or rank that the attempt does not have."""
+    """Return the nodes of the attempt, restricted to the given node or to the node of
+    the given rank.
+
+    Raises: NotFound for a node or rank that the attempt does not have.
+    """
     nodes = list(attempt.nodes)
     if node is not None:
         nodes = [node_id for node_id in nodes if node_id == node]

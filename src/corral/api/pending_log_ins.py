@@ -1,4 +1,4 @@
-"""Log-ins by the provider that wait until an admin links them to a user."""
+"""Log-ins by the provider that wait until an admin links them to a user of the cluster."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PENDING_MOST: Final = 1_000  # the oldest goes first: whoever is left out logs i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingLogIn:
-    """One refused log-in. `name` is the user that the provider's claim proposes."""
+    """One refused log-in. `name` is the user name that the provider's claim proposes."""
 
     id: str
     identity: ProviderIdentity
@@ -26,13 +26,14 @@ class PendingLogIn:
 
 @dataclass(slots=True, kw_only=True)
 class PendingLogIns:
-    """Refused log-ins of the last day, in memory: bounded, and gone with the head."""
+    """Refused log-ins of the last day. They are held in memory, in a limited number,
+    and are lost when the head ends."""
 
     wall: Callable[[], float]
     _by_id: dict[str, PendingLogIn] = field(default_factory=dict)
 
     def add(self, identity: ProviderIdentity, name: UserName) -> PendingLogIn:
-        """Keep a refused log-in. The same person has the same id each time."""
+        """Keep a refused log-in. The same person gets the same id each time."""
         text = f"{identity.issuer}\0{identity.subject}"
         id = "p" + hashlib.sha256(text.encode()).hexdigest()[:16]
         self._by_id.pop(id, None)
@@ -45,7 +46,7 @@ class PendingLogIns:
         return pending_log_in
 
     def all(self) -> list[PendingLogIn]:
-        """Return those of the last day, the newest first."""
+        """Return the refused log-ins of the last day, newest first."""
         oldest = self.wall() - PENDING_SECONDS
         return [
             pending_log_in
@@ -54,7 +55,10 @@ class PendingLogIns:
         ]
 
     def find(self, id: str) -> PendingLogIn:
-        """Raises: NotFound."""
+        """Return the refused log-in with this id.
+
+        Raises: NotFound.
+        """
         by_id = {pending_log_in.id: pending_log_in for pending_log_in in self.all()}
         if id not in by_id:
             raise NotFound(

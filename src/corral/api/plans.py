@@ -1,5 +1,5 @@
-"""Routes of plans: POST /v1/plan/KIND, a request in, a report out. They touch no
-cluster."""
+"""Routes of plans: POST /v1/plan/KIND takes a request and returns a report. Plans do
+not change the cluster."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Users authenticated by the provider, and the tokens that such a log-in creates."""
+"""Users that the provider authenticates, and the tokens that their log-ins create."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,12 +26,15 @@ _ENTRIES: Final[Mapping[TokenKind, Key]] = {
 async def user_by_claims(
     house: House, claims: Mapping[str, Any], rule: SignOnRule, source: str
 ) -> tuple[User, Role]:
-    """Return the user that is linked to the identity, or made by its first log-in, and
-    the role that the groups give.
+    """Return the user and the role for the identity in the claims. The user is linked
+    to the identity, or is created at its first log-in; the role follows from the groups
+    at the provider.
 
-    The user's role follows the groups at each log-in. An admin made here stays one; the
-    token of the log-in has the role of the groups. Raises: Forbidden,
-    IdentityNotLinked, UserDisabled.
+    The user's role is updated from the groups at each log-in. A user who was made an
+    admin in this cluster stays an admin, but the token of the log-in has the role of
+    the groups.
+
+    Raises: Forbidden, IdentityNotLinked, UserDisabled.
     """
     store, now = house.control.store, house.control.clock.wall()
     identity, role = identity_in(claims, rule), role_in(claims, rule)
@@ -69,7 +72,10 @@ async def user_by_claims(
 
 
 def check_enabled(user: User) -> None:
-    """Raises: UserDisabled."""
+    """Check that the user is not disabled.
+
+    Raises: UserDisabled.
+    """
     if user.disabled:
         raise UserDisabled(
             f"the user {user.name} is disabled",
@@ -88,8 +94,8 @@ async def add_token(
     detail: str,
     page_secret: str = "",
 ) -> tuple[str, Token]:
-    """Add a token of a user who has just logged in. Returns: its secret, and what is
-    kept of it.
+    """Add a token for a user who has just logged in. Return its secret, and the token
+    record that is stored.
 
     Raises: OverQuota.
     """
@@ -120,7 +126,7 @@ def _provider_audit_entry(
     on: str,
     detail: str,
 ) -> AuditEntry:
-    """Return the audit log's entry of a user that the provider has just identified."""
+    """Return an audit log entry about a user that the provider has just identified."""
     caller = Caller(
         name=name, role=role, token=TokenId(""), sha256="", source=source, key=key
     )

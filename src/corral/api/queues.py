@@ -1,4 +1,5 @@
-"""Routes of queues: what they are, hold and have spent; and how they are changed."""
+"""Routes of queues: their settings, what they hold and have used, and how they are
+changed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -47,7 +48,7 @@ USER: Final = ("GET", "/v1/users/{user}")
 
 
 class QueueSnapshot:
-    """Everything about the queues at one moment."""
+    """The state of all queues at one moment."""
 
     def __init__(self, control: Control) -> None:
         self.world = control.world
@@ -76,7 +77,7 @@ class QueueSnapshot:
         )
 
     def _subtree_counts(self, counts: Counter[QueueName]) -> Counter[QueueName]:
-        """With what is below each."""
+        """Return the counts of each queue, including the counts of the queues below it."""
         child_counts: Counter[QueueName] = Counter()
         for name, count in counts.items():
             for queue in self.tree.path(name):
@@ -90,7 +91,10 @@ class QueueSnapshot:
         ]
 
     def detail(self, name: str, sight: CallerView) -> wire.QueueDetail:
-        """Raises: NotFound."""
+        """Return the details of the queue with this name.
+
+        Raises: NotFound.
+        """
         for depth, queue in self.tree.walk():
             if queue.name == name:
                 return wire.QueueDetail(
@@ -182,8 +186,8 @@ class QueueSnapshot:
         return budget.period_start(self.now) + budget.period_seconds
 
     def _users(self, queue: Queue, sight: CallerView) -> list[wire.UserRow]:
-        """Return what each user holds and has used below, but for what is hidden
-        there."""
+        """Return what each user holds and has used in the queue and in the queues below
+        it. Users who are hidden from the caller are left out."""
         below = {
             queue_row.name
             for queue_row in self.tree.queues
@@ -228,7 +232,7 @@ class QueueSnapshot:
 
 @router.get("/v1/queues")
 async def queues(house: Within) -> wire.Queues:
-    """Every queue, each below its parent."""
+    """Return all queues, each after its parent."""
     tree = house.control.world.queues
     return wire.Queues(
         queues=QueueSnapshot(house.control).rows(),
@@ -255,8 +259,8 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
 
 @router.get("/v1/queues/{queue}")
 async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
-    """One queue, and who uses it; with their quota of jobs for who may see these
-    users."""
+    """Return one queue and its users. The users' job quota is included if the caller
+    may see these users."""
     queue_detail = QueueSnapshot(house.control).detail(
         queue, sight_of(house.control, caller)
     )
@@ -276,7 +280,8 @@ async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
 async def put_queues(
     body: wire.QueuesBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
-    """The whole tree, at the next tick. With `dry_run` nothing happens."""
+    """Replace the whole tree of queues at the next tick. With `dry_run` nothing is
+    changed."""
     set_queues = read_queues(Document(value=body.document, source="queues"))
     return await _apply_queue_changes(house, set_queues, caller, dry_run)
 
@@ -305,7 +310,7 @@ async def put_queue(
 async def drop_queue(
     queue: str, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
-    """Take a queue away that has no unfinished job, and no queue below it."""
+    """Remove a queue that has neither unfinished jobs nor queues below it."""
     set_queues = SetQueues(queues=(), whole=False, removed=(QueueName(queue),))
     return await _apply_queue_changes(house, set_queues, caller, dry_run)
 
@@ -329,8 +334,8 @@ async def _apply_queue_changes(
 
 
 async def _warn_unknown_users(house: House, asked: SetQueues) -> list[str]:
-    """Return names that are allowed somewhere and are not users: a typing error, or a
-    future user."""
+    """Return the names that a queue allows but that are not users of the cluster. Such
+    a name may be a typing error, or a future user."""
     allowed_users = [
         (queue.name, name) for queue in asked.queues for name in users_of(queue.allow)
     ]

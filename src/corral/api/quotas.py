@@ -1,4 +1,4 @@
-"""Use and limits of every user, and the check before a user takes more."""
+"""Usage and limits of every user, and the check before a user takes more."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from corral.domain.users import Token, User
 
 @dataclass(slots=True, kw_only=True)
 class QuotaDesk:
-    """Quotas of one head. `cluster` are limits set for everybody. What requests
-    under way are about to take counts too."""
+    """Quotas of one head. `cluster` holds the limits that apply to every user. What
+    current requests are about to take also counts as used."""
 
     control: Control
     cluster: Mapping[str, int]
@@ -30,7 +30,7 @@ class QuotaDesk:
         return self._taking
 
     def of_caller(self, caller: Caller) -> Quotas:
-        """Return the limits of who calls."""
+        """Return the limits of the caller."""
         own_limits = dict(caller.limits)
         return Quotas(
             user=caller.name, role=caller.role, own=own_limits, cluster=self.cluster
@@ -64,7 +64,8 @@ class QuotaDesk:
     def taking(
         self, quotas: Quotas, quota: Quota, *, used: int, asked: int
     ) -> Iterator[None]:
-        """Hold so much for a request, until what it takes is counted by itself.
+        """Reserve the amount `asked` for a request, until what the request takes is
+        counted as used.
 
         Raises: OverQuota.
         """
@@ -81,7 +82,8 @@ class QuotaDesk:
     async def submitting(
         self, caller: Caller, specs: Sequence[JobSpec], size: int
     ) -> AbstractContextManager[object]:
-        """Hold what the jobs take, whose large specs have this size together.
+        """Reserve the quotas that the jobs take. `size` is the total size of their
+        large specs.
 
         Raises: OverQuota.
         """
@@ -103,12 +105,13 @@ class QuotaDesk:
 
 
 def stored_characters(specs: Sequence[JobSpec]) -> int:
-    """Return the size of the large specs among them; jobs of an array share one."""
+    """Return the total size of the large specs. Jobs of an array share one spec, which
+    counts once."""
     sizes = {(id(spec.env), id(spec.run)): spec for spec in specs}.values()
     return sum(size for size in map(size_of, sizes) if size >= LARGE_CHARACTERS)
 
 
 def is_valid(token: Token, user: UserName, now: float) -> bool:
-    """Return whether it is a token of this user that lets them in now."""
+    """Return whether the token belongs to this user and is valid now."""
     has_ended = token.revoked_at is not None or (token.expires_at or now + 1) <= now
     return token.user == user and token.node is None and not has_ended

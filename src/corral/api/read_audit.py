@@ -1,5 +1,5 @@
-"""Reads of other people's logs in the audit log: once in a while for each reader and
-job."""
+"""Audit log entries of reads of other users' logs: at most one in a while for each
+reader and job."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ READERS_MOST: Final = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class ReadsOfOthers:
-    """Reads that have an entry already."""
+    """Reads of other users' logs that are already in the audit log."""
 
     store: Store
     clock: Clock
@@ -26,7 +26,8 @@ class ReadsOfOthers:
     )
 
     async def note(self, caller: Caller, job: Job) -> None:
-        """Record that the caller reads the log of another's job, before it is read.
+        """Record that the caller reads the log of another user's job, before it is
+        read.
 
         Raises: StoreTrouble.
         """

@@ -1,4 +1,4 @@
-"""Routes of reports: who held GPUs, and what came of it."""
+"""Routes of reports: who held GPUs, and with what outcome."""
 
 import asyncio
 from typing import Annotated
@@ -30,9 +30,10 @@ async def report(
     job: Annotated[str | None, Query(max_length=300)] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = MOST_ROWS,
 ) -> Response:
-    """Return the report of whole days (UTC) from that of `since` to that of `until`;
-    today is incomplete. Default: the last seven days. With `job` (id, or newest of this
-    name): that job alone, from its submission on."""
+    """Return the report of whole days (UTC), from the day of `since` to the day of
+    `until`; today is incomplete. Without `since`, the report covers the last seven
+    days. With `job` (an id, or a name, which selects its newest job), the report covers
+    only that job, from its submission on."""
     now = house.control.now().wall
     last_day = day_of(now if until is None else until)
     first_day = last_day - USUAL_DAYS + 1 if since is None else day_of(since)

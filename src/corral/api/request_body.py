@@ -1,5 +1,5 @@
-"""Bodies that are read whole: bounded in size, time, depth and form before anybody
-parses them."""
+"""Reading of whole request bodies, with limits on size, time, depth and form before the
+body is parsed."""
 
 import asyncio
 import json
@@ -28,7 +28,10 @@ _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
 
 def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> None:
-    """Raises: EncodingRefused, TooLarge, RequestInvalid."""
+    """Check that the headers announce a body that is accepted.
+
+    Raises: EncodingRefused, TooLarge, RequestInvalid.
+    """
     for name, value in headers:
         if name == b"content-encoding" and value.strip().lower() not in (
             b"",
@@ -54,7 +57,7 @@ def too_large(most_bytes: int) -> TooLarge:
 async def read_json(
     scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES
 ) -> Receive:
-    """Take the whole body in, check it, and answer with a receive that gives it out
+    """Read the whole body and check it. Return a receive function that yields the body
     again.
 
     Raises: TooLarge, EncodingRefused, RequestInvalid.
@@ -90,12 +93,16 @@ async def read_json(
 
 
 def _is_form(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether it is the form of a page, which no route takes for JSON."""
+    """Return whether the body is the form of a web page, which no route accepts as
+    JSON."""
     return any(name == b"content-type" and value == FORM for name, value in headers)
 
 
 def check_json(body: bytes) -> None:
-    """Refuse what parsers disagree on. Raises: RequestInvalid."""
+    """Refuse JSON that different parsers read differently.
+
+    Raises: RequestInvalid.
+    """
     if not body:
         return
     depth = 0

@@ -1,5 +1,5 @@
-"""Rates of requests: what one user, and one token of theirs, may send on average and at
-once."""
+"""Rate limits of requests: what one user, and each token of the user, may send on
+average and in a burst."""
 
 from collections.abc import Callable
 from math import ceil
@@ -22,18 +22,20 @@ COST_JOBS: Final = 10
 
 
 class Rates:
-    """Token buckets of users and of their tokens. Agents and joining machines have
-    none."""
+    """Token buckets that limit the requests of users and of their tokens. Agents and
+    joining machines have no limit."""
 
     def __init__(self, *, user_requests: float, clock: Callable[[], float]) -> None:
         """Args:
-        user_requests: requests a second of one user.
-        """
+        user_requests: Requests per second that one user may send."""
         self._users = _make_token_buckets(user_requests, clock)
         self._tokens = _make_token_buckets(user_requests * TOKEN_SHARE, clock)
 
     def check(self, caller: Caller) -> None:
-        """Take one request. Raises: TooMany."""
+        """Charge one request of the caller.
+
+        Raises: TooMany if the caller exceeds a rate limit.
+        """
         if caller.node is not None or caller.role == Role.JOIN:
             return
         wait = self._tokens.take(caller.sha256)
@@ -51,13 +53,13 @@ class Rates:
         )
 
     def charge(self, caller: Caller, size_bytes: int) -> None:
-        """Charge for the size of a body or an answer."""
+        """Charge the caller for the size of a large body or response."""
         if size_bytes >= COST_BYTES:
             self._charge_caller(caller, size_bytes / COST_BYTES)
 
     def charge_jobs(self, caller: Caller, jobs: int) -> None:
-        """Charge for the jobs of a submission and their waits: a small body may hold
-        thousands."""
+        """Charge the caller for the jobs of a submission and for their dependencies,
+        because a small body may hold thousands."""
         if jobs >= COST_JOBS:
             self._charge_caller(caller, jobs / COST_JOBS)
 

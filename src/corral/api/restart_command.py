@@ -1,4 +1,4 @@
-"""The command that starts a new job from a save of one that is over."""
+"""The command that starts a new job from a save of a finished job."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,10 +19,11 @@ def origin_text(origin: Origin | None) -> str:
 
 
 def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
-    """For example: start a new job from its save of step 21: corral run --from j35 --
-    CMD.
+    """Return the text that suggests a new job from the newest save of this one. For
+    example: start a new job from its save of step 21: corral run --from j35 -- CMD.
 
-    "" for a job that is not over, or has no save. `whole`: its command may be shown.
+    The text is "" for a job that is not over, or has no save. `whole` says whether the
+    job's command may be shown.
     """
     kept_checkpoints = (
         kept_saves(saves, job.spec.checkpoint.keep)
@@ -38,8 +39,8 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
 
 
 async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
-    """Return the refusal to resume a job that is over, with what its user can do
-    instead."""
+    """Return the refusal to resume a job that is over. Its hint says what the user can
+    do instead."""
     restart = restart_text(job, await store.saves(job.id), whole=whole)
     return Conflict(
         f"job {job.id} is {job.state} already",
@@ -48,7 +49,8 @@ async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
 
 
 def loss_advice(job: Job, attempt: Attempt) -> list[str]:
-    """Return advice about a loss that is not a number; nothing if it is one."""
+    """Return advice if the attempt reported a loss that is NaN; otherwise an empty
+    list."""
     if attempt.nan_step is None:
         return []
     loss_sentence = loss_text(attempt.nan_step)
@@ -67,8 +69,8 @@ def _format_run_command(job: Job, *, whole: bool) -> str:
 
 
 def _format_run_options(spec: JobSpec) -> list[str]:
-    """Return the request of a job as options of `corral run`, where there are short
-    ones."""
+    """Return the requested resources of a job as options of `corral run`, as far as
+    short options exist."""
     options = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
     if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
         kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""

@@ -37,7 +37,7 @@ OPEN: Final = frozenset(
 
 
 class Reach(StrEnum):
-    """The jobs' own tokens that may call a route (docs/decisions/0072)."""
+    """Which tokens of jobs may call a route (docs/decisions/0072)."""
 
     NONE = "none"  # no token of a job: its effect would outlive the attempt
     OWNER = "owner"  # one of scope `submit`, as its owner being a user
@@ -50,10 +50,11 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RouteRight:
-    """Roles that may call a route: on their own things, and on those of others.
+    """The roles that may call a route on the caller's own objects (`own`), and on those
+    of others (`others`).
 
-    `what` names the request in the audit log. A route without it reads what is no
-    secret. `jobs`: the tokens of jobs that may call it.
+    `what` names the request in the audit log; a route without a name only reads what is
+    not secret. `jobs` says which tokens of jobs may call the route.
     """
 
     own: Roles
@@ -209,16 +210,17 @@ QUEUE_SETTINGS: Final[frozenset[Key]] = frozenset(
 
 
 def may(role: Role, key: Key, *, own: bool, more: Roles = NO_MORE) -> bool:
-    """Whether the role may call the route on a thing of its own, or of another's.
-    `more`: the roles that the cluster's settings let call it besides."""
+    """Return whether the role may call the route on an object of its own or, without
+    `own`, on that of another user. `more` holds additional roles to which the cluster's
+    settings give the right."""
     route_right = RIGHTS[key]
     return role in more or role in (route_right.own if own else route_right.others)
 
 
 def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
-    """Whether a job's own token of this scope may call the route on its own job or
-    array, or on anything else. What its owner may do there as a user is asked
-    besides."""
+    """Return whether a job's own token of this scope may call the route: with `itself`
+    on its own job or array, else on anything else. The rights of the job's owner are
+    checked separately."""
     match RIGHTS[key].jobs:
         case Reach.NONE:
             return False
@@ -233,8 +235,8 @@ def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
 
 
 def least(key: Key, *, own: bool) -> Role | None:
-    """The lowest role of a person that may call the route; None when it is for nodes
-    alone."""
+    """Return the lowest role of a person that may call the route; None if the route is
+    for nodes only."""
     route_right = RIGHTS[key]
     return next(
         (
@@ -247,7 +249,7 @@ def least(key: Key, *, own: bool) -> Role | None:
 
 
 def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
-    """(method, path) of each route."""
+    """Return the (method, path) of each route."""
     route_keys: set[Key] = set()
     for route in routes:
         path = str(getattr(route, "path", route))
@@ -258,17 +260,18 @@ def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
 
 @dataclass(frozen=True, slots=True)
 class RequiredRight:
-    """A row of the table, and what the route is called on."""
+    """The key of a row in the table of rights, and the object on which the route is
+    called."""
 
     key: Key
     on: str
 
 
 class RouteRights:
-    """The table over the routes of one app.
+    """The table of rights for the routes of one app.
 
-    Raises: ValueError when the app has a route that the table does not name, or the
-    other way.
+    Raises: ValueError if the app has a route that the table does not name, or the table
+    names a route that the app does not have.
     """
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
@@ -280,8 +283,8 @@ class RouteRights:
             )
 
     def wanted(self, scope: Scope) -> RequiredRight | None:
-        """Return the right that a request needs. None: no route matches, and the answer
-        is not found."""
+        """Return the right that a request needs. None means that no route matches, so
+        the response is 404."""
         for route in self._routes:
             match, match_scope = route.matches(scope)
             if match is Match.FULL:

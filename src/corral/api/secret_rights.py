@@ -1,4 +1,4 @@
-"""Visibility of a secret: jobs of its owner, or all jobs."""
+"""Which jobs may use a secret: only those of its owner, or all jobs."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from corral.ports.store import Store
 
 @dataclass(frozen=True, slots=True)
 class KnownSecrets:
-    """All secrets by name, without values."""
+    """The names and owners of all secrets, without their values."""
 
     owners: Mapping[str, UserName]
     for_everybody: Set[str]
 
     def serves(self, name: str, owner: UserName) -> bool:
-        """Whether jobs of this owner may ask for it."""
+        """Return whether jobs of this owner may request the secret of this name."""
         return name in self.for_everybody or self.owners.get(name) == owner
 
     def usable(self, owner: UserName) -> list[str]:
-        """Names that jobs of this owner may ask for."""
+        """Return the names of the secrets that jobs of this owner may request."""
         return [name for name in self.owners if self.serves(name, owner)]
 
 

@@ -1,5 +1,4 @@
-"""Routes of secrets. A value is never answered to anybody but the node that needs
-it."""
+"""Routes of secrets. The value of a secret is returned only to a node that needs it."""
 
 from contextlib import AbstractContextManager, ExitStack
 
@@ -20,7 +19,8 @@ router = APIRouter()
 
 @router.get("/v1/secrets")
 async def secrets(house: Within, caller: Asker) -> api.Secrets:
-    """Names of one's own secrets and of those for everybody; to admins, of all."""
+    """Return the names of the caller's own secrets and of the secrets for all users.
+    Admins get the names of all secrets."""
     known_names = await known_secrets(house.control.store)
     return api.Secrets(
         secrets=[
@@ -40,8 +40,8 @@ async def secrets(house: Within, caller: Asker) -> api.Secrets:
 async def put_secret(
     name: str, body: api.SecretValue, house: Within, caller: Asker
 ) -> None:
-    """Keep it sealed. Another's secret, and one for everybody, is overwritten by an
-    admin only."""
+    """Store the secret, encrypted. Only an admin may overwrite a secret of another
+    user, or a secret for all users."""
     if not is_secret_name(name):
         raise SpecInvalid(
             f"{name[:80]!r} cannot name a secret: it becomes a variable",
@@ -72,7 +72,8 @@ async def put_secret(
 async def _reserve_secret_quota(
     house: House, caller: Caller, name: str, size: int
 ) -> AbstractContextManager[object]:
-    """Hold what it takes of its user's quotas; one that it replaces makes room.
+    """Reserve what the secret takes of its user's quotas. A secret of the user that it
+    replaces is subtracted.
 
     Raises: OverQuota.
     """
@@ -116,7 +117,12 @@ async def drop_secret(name: str, house: Within, caller: Asker) -> None:
 
 
 async def _check_secret(house: House, name: str, caller: Caller) -> KnownSecrets:
-    """Raises: Forbidden. Whoever changes one for everybody acts in everybody's jobs."""
+    """Check that the caller may change the secret. Only an admin may change a secret
+    for all users, because it takes effect in the jobs of all users. Return the names
+    and owners of all secrets.
+
+    Raises: Forbidden.
+    """
     known_names = await known_secrets(house.control.store)
     if name in known_names.for_everybody and caller.role not in ADMINS:
         raise Forbidden(

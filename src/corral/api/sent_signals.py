@@ -1,4 +1,4 @@
-"""Signals that a user has sent to a job, as the cause of how it ended."""
+"""Signals that a user has sent to a job, as the cause of the job's end."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -24,7 +24,8 @@ _BY_SIGNAL: Final = frozenset(
 async def with_sender(
     control: Control, job: Job, attempt: Attempt, failed: Failed
 ) -> Failed:
-    """Return the failure with who sent the signal that ended it, where a user did."""
+    """Return the failure. If a user sent the signal that ended the attempt, the failure
+    names that user."""
     is_open = attempt.failure in _BY_SIGNAL or (attempt.exit_code or 0) > SHELL_SIGNALS
     if not is_open or attempt.ended_at is None or attempt.running_at is None:
         return failed

@@ -1,6 +1,6 @@
-"""Open connections by token. Once a token lets its bearer in no more, they end within a
-second or so, whichever process has changed it: a stream must not outlive the right to
-it."""
+"""Open connections by token. When a token becomes invalid, its connections end within
+about a second, whichever process has changed the token: a stream must not last longer
+than the right to read it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 1.0
 
 @dataclass(eq=False, slots=True)
 class OpenConnection:
-    """One connection. `ended`: why it is cut."""
+    """One open connection. `ended` is the reason why it is closed, or None."""
 
     caller: Caller
     limit: asyncio.Timeout
@@ -29,7 +29,7 @@ class OpenConnection:
 
 
 class Sessions:
-    """Looks at all of them once a second, as long as there are any."""
+    """Checks all open connections once a second, as long as there are any."""
 
     def __init__(
         self, store: Store, wall: Callable[[], float], jobs: JobTokens
@@ -42,7 +42,7 @@ class Sessions:
 
     @asynccontextmanager
     async def held(self, caller: Caller) -> AsyncIterator[None]:
-        """Run the body, and cancel it when the caller may no longer continue.
+        """Run the body, and cancel it when the caller's token becomes invalid.
 
         Raises: Unauthorised, with the reason.
         """
@@ -105,8 +105,8 @@ class Sessions:
 def _session_end_reason(
     identity: Identity | None, role: Role, now: float
 ) -> Unauthorised | None:
-    """Return why a connection that was opened in this role ends; None if it may
-    continue."""
+    """Return why a connection that was opened in this role must end; None if the
+    connection may continue."""
     if identity is None:
         return Unauthorised("this cluster does not know the token any more")
     try:

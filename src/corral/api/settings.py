@@ -1,4 +1,4 @@
-"""Settings of the API, from the process that starts it."""
+"""Settings of the API, supplied by the process that starts it."""
 
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ def own_python() -> str:
 
 
 class Seals(Protocol):
-    """Secrets at rest: each value is bound to its name."""
+    """Encryption of stored secrets. Each encrypted value is bound to its name."""
 
     def seal(self, name: str, value: bytes) -> bytes: ...
 
@@ -37,8 +37,8 @@ class Seals(Protocol):
     def sign(self, text: str) -> str: ...
 
     def signatures(self, text: str, made_at: float = 0.0) -> Sequence[str]:
-        """Return the signature by the newest key, then by each that was in use at
-        `made_at`."""
+        """Return the signature of the text by the newest key, then by each earlier key
+        that was in use at `made_at`."""
         ...
 
 

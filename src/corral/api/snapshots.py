@@ -1,4 +1,5 @@
-"""Workdir snapshots on the head's disk: named by their digest, whole or not there."""
+"""Workdir snapshots on the head's disk. A snapshot is named by its SHA-256 digest; it
+is either complete or absent."""
 
 import asyncio
 import hashlib
@@ -13,21 +14,30 @@ from corral.wire.field_readers import is_digest
 
 
 class Snapshots:
-    """Stores `<root>/<sha256>.tar.gz`. Its mtime is the time of its last request."""
+    """Store of the files `<root>/<sha256>.tar.gz`. The mtime of a file is the time of
+    its last request."""
 
     def __init__(self, root: Path, *, most_bytes: int) -> None:
         self._root = root
         self.most_bytes = most_bytes
 
     def path(self, sha256: str) -> Path:
-        """Raises: NotFound when it is not here, or is no digest at all."""
+        """Return the path of the snapshot.
+
+        Raises: NotFound if the snapshot is not stored, or `sha256` is not a valid
+        digest.
+        """
         path = self._root / f"{sha256}.tar.gz"
         if not is_digest(sha256) or not path.is_file():
             raise NotFound("snapshot", sha256[:64])
         return path
 
     def asked(self, sha256: str) -> int:
-        """Its size; it is not swept for a while. Raises: NotFound."""
+        """Return the size of the snapshot, and set its time of last request, so that it
+        is not deleted for a while.
+
+        Raises: NotFound.
+        """
         path = self.path(sha256)
         os.utime(path)
         return path.stat().st_size
@@ -47,10 +57,11 @@ class Snapshots:
         *,
         most_bytes: int,
     ) -> int:
-        """Keep the bytes if they are what the digest says; its size. Again is harmless.
+        """Store the bytes if their digest is `sha256`, and return their size. If the
+        snapshot is stored already, nothing changes.
 
-        Raises: RequestInvalid on other bytes, TooLarge, OSError, and what `pieces`
-        raises.
+        Raises: RequestInvalid if the digest differs or is invalid, TooLarge, OSError,
+        and what `pieces` raises.
         """
         if not is_digest(sha256):
             raise RequestInvalid(

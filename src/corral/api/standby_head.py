@@ -1,5 +1,5 @@
-"""A head that stands by: it answers for what is its own alone, and hands all else
-on."""
+"""A standby head. It answers only requests about itself, and forwards all others to the
+leader."""
 
 import asyncio
 from typing import Final
@@ -39,8 +39,8 @@ WAIT: Final = (
 
 
 class Standby:
-    """The ASGI app of a head that does not lead. `forwarder` None: no head leads
-    now."""
+    """The ASGI app of a head that does not lead. If `forwarder` is None, no head leads
+    at the moment."""
 
     def __init__(
         self,
@@ -70,7 +70,11 @@ class Standby:
             )
 
     async def _route_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises: WrongHost, NoLeader, and what refuses `down`."""
+        """Answer a request about this head, and forward any other request to the
+        leader.
+
+        Raises: WrongHost, NoLeader, and the errors that refuse `down`.
+        """
         if scope["path"] == HEALTH:
             # only a token shows the leader
             json_response = JSONResponse({"status": "standing by"})
@@ -154,7 +158,8 @@ class Front:
 async def _send_refusal(
     response: Response, scope: Scope, receive: Receive, begun: Begun
 ) -> None:
-    """Answer; what has begun already is ended, to be asked for again."""
+    """Send the refusal. If a response or WebSocket has begun already, end it, so that
+    the client requests it again."""
     if scope["type"] == "websocket":
         if not begun.begun:
             await WebSocket(scope, receive, begun).send_denial_response(response)

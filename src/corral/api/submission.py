@@ -34,7 +34,10 @@ MOST_ENVIRONMENT: Final = 16 * 1000**2  # characters of variables that one answe
 async def admitted(
     house: House, caller: Caller, specs: Sequence[JobSpec]
 ) -> AbstractContextManager[object]:
-    """Hold what the jobs take of their user's quotas. Raises: OverQuota, DiskLow."""
+    """Reserve what the jobs take of their user's quotas.
+
+    Raises: OverQuota, DiskLow.
+    """
     size = stored_characters(specs)
     if size >= LARGE_SPECS:
         house.disk.check(house.settings.root, "this submission", size)
@@ -68,7 +71,11 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
 async def specs_of(
     house: House, body: api.JobSubmit, caller: Caller
 ) -> tuple[JobSpec, ...]:
-    """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
+    """Return the specs of a submission after all checks, with dependencies replaced by
+    the jobs that they name.
+
+    Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared.
+    """
     specs = to_domain(parse_values(body.specs))
     house.rates.charge_jobs(caller, len(specs) + sum(len(spec.after) for spec in specs))
     check_submitted(specs, caller.job)
@@ -113,8 +120,11 @@ async def specs_of(
 async def check_queues_of(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> None:
-    """Raises: Forbidden for a queue that takes no job of the caller, or none of such a
-    priority."""
+    """Check that the queues of the specs accept jobs of the caller.
+
+    Raises: Forbidden if a queue accepts no job of the caller, or no job of the
+    requested priority.
+    """
     tree = house.control.world.queues
     for name in dict.fromkeys(spec.queue for spec in specs):
         allowed = may_submit(tree.allowed(name), caller.name, caller.role)
@@ -134,9 +144,10 @@ async def check_queues_of(
 async def _check_secrets(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> None:
-    """One that is not set now would fail the job when its GPUs are there.
+    """Check that all secrets of the specs exist. A missing secret would otherwise fail
+    the job only when it gets its GPUs.
 
-    Raises: NotFound, Forbidden for another's.
+    Raises: NotFound; Forbidden for a secret of another user.
     """
     needed_secrets = dict.fromkeys(
         name for spec in specs for name in spec.secrets if name != OWN
@@ -158,7 +169,8 @@ async def _check_secrets(
 async def _resolve_dependency(
     house: House, after: After, caller: Caller
 ) -> tuple[After, ...]:
-    """The job by its id and its name; of an array, by the same words, each of its jobs.
+    """Return the dependency with the id and name of its job. If the dependency names an
+    array, return one dependency for each job of the array.
 
     Raises: NotFound.
     """

@@ -1,5 +1,5 @@
-"""Terminals: a person's WebSocket on one side, the agent's on the other, raw bytes
-between."""
+"""Terminals: raw bytes are copied between a person's WebSocket and the agent's
+WebSocket."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ LAST_SECONDS: Final = 2.0
 
 
 class Terminal(BaseModel):
-    """Parameters of the query."""
+    """Query parameters of a terminal."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -44,7 +44,7 @@ class Terminals:
         self._sessions = sessions
 
     async def person(self, socket: WebSocket, control: Control) -> None:
-        """Bridge a person to a rank.
+        """Connect a person's terminal to a rank.
 
         Raises, before the socket is accepted: NotFound, Forbidden, Conflict,
         RequestInvalid.
@@ -105,8 +105,8 @@ def _node_of(control: Control, job: Job, rank: int) -> NodeId:
 
 
 async def _bridge_sockets(one: WebSocket, other: WebSocket) -> None:
-    """Until either side closes; then both are, and a person hears the code of what has
-    ended."""
+    """Copy frames in both directions until either side closes. Then close both sockets;
+    the person receives the exit code of the program that has ended."""
     pumps = {
         asyncio.create_task(_copy_frames(one, other)),
         asyncio.create_task(_copy_frames(other, one)),
@@ -134,8 +134,8 @@ async def _bridge_sockets(one: WebSocket, other: WebSocket) -> None:
 
 
 async def _copy_frames(source: WebSocket, target: WebSocket) -> int | None:
-    """Copy frames until one side closes. Returns: the closing code, if there was
-    one."""
+    """Copy frames until one side closes. Return the closing code, or None if there was
+    none."""
     try:
         while True:
             await target.send_bytes(await frame_of(source))

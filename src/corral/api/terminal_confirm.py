@@ -1,5 +1,5 @@
-"""The browser's part of a terminal's log-in: the code is typed here by who has just
-logged in."""
+"""The browser's part of a terminal's log-in: the user who has just logged in types the
+terminal's code here."""
 
 import base64
 import json
@@ -33,8 +33,11 @@ _SEALED_AS: Final = "oidc-terminal"
 def code_page(
     house: House, id: str, person: TerminalPerson, *, is_again: bool = False
 ) -> Response:
-    """Ask who has logged in for the code that the terminal shows. Raises:
-    LogInExpired."""
+    """Return the page that asks the user who has logged in for the code that the
+    terminal shows.
+
+    Raises: LogInExpired.
+    """
     terminal_log_in = house.terminal_log_ins.find(id)
     content = {"terminal": id, "name": person.name, "role": person.role}
     content |= {"source": person.source, "at": str(house.control.clock.wall())}
@@ -44,7 +47,8 @@ def code_page(
 
 
 def refuse_terminal(house: House, id: str, why: CorralError) -> None:
-    """Let the terminal know that the log-in in the browser was refused."""
+    """Record that the log-in in the browser was refused, so that the terminal learns
+    the reason."""
     if id and isinstance(why, Refusal):
         try:
             terminal_log_in = house.terminal_log_ins.find(id)
@@ -55,7 +59,8 @@ def refuse_terminal(house: House, id: str, why: CorralError) -> None:
 
 @router.post(TERMINAL)
 async def confirm(request: Request, house: Within) -> Response:
-    """Let the terminal in whose code was typed, or refuse it."""
+    """Confirm the log-in of the terminal whose code was typed in the browser, or refuse
+    it."""
     source = source_of(request.scope)
     try:
         check_origin(request.scope["headers"])
@@ -85,7 +90,10 @@ async def confirm(request: Request, house: Within) -> Response:
 
 
 async def _read_form_fields(request: Request) -> dict[str, str]:
-    """Return the fields of a body that the gate has bounded. Raises: RequestInvalid."""
+    """Return the form fields of a body, whose size was checked earlier.
+
+    Raises: RequestInvalid.
+    """
     body = await request.body()
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=8)
@@ -95,8 +103,10 @@ async def _read_form_fields(request: Request) -> dict[str, str]:
 
 
 def _open_sealed_person(house: House, sealed: str) -> tuple[str, TerminalPerson]:
-    """Return the terminal's log-in, and who has logged in for it. Raises:
-    LogInExpired."""
+    """Return the id of the terminal's log-in, and the person who has logged in for it.
+
+    Raises: LogInExpired.
+    """
     try:
         opened = house.settings.seals.open(_SEALED_AS, base64.urlsafe_b64decode(sealed))
         content = json.loads(opened)

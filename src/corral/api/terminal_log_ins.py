@@ -1,5 +1,5 @@
-"""Log-ins of terminals that are under way, in memory: bounded, and gone with the
-head."""
+"""Current log-ins of terminals. They are held in memory, in a limited number, and are
+lost when the head ends."""
 
 import secrets
 from collections import Counter
@@ -34,8 +34,9 @@ def _fresh_code() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class TerminalLogIns:
-    """Log-ins of terminals by their public id. Nobody needs a token to begin one, so
-    their number and their rate are bounded by the network that they come from."""
+    """Log-ins of terminals by their public id. Because a log-in can begin without a
+    token, the number and the rate of log-ins are limited for each network that they
+    come from."""
 
     clock: Clock
     fresh_code: Callable[[], str] = _fresh_code
@@ -91,15 +92,16 @@ class TerminalLogIns:
         return terminal_log_in
 
     def keep(self, changed: TerminalLogIn) -> None:
-        """Keep what has become of a log-in. One that was fetched meanwhile is not kept
-        again."""
+        """Keep the changed state of a log-in. A log-in that was fetched in the meantime
+        is not kept again."""
         if changed.id in self._by_id:
             self._by_id[changed.id] = changed
 
     def take(self, secret: str) -> TerminalLogIn:
-        """Take the log-in out, for its terminal alone; `give_back` undoes it.
+        """Remove the log-in and return it to its terminal, which proves itself by the
+        secret. `give_back` undoes this.
 
-        Raises: TooMany when the terminal polls too often, LogInExpired.
+        Raises: TooMany if the terminal polls too often, LogInExpired.
         """
         digest = token_digest(secret)
         terminal_log_in = next(
@@ -120,5 +122,5 @@ class TerminalLogIns:
         return terminal_log_in
 
     def give_back(self, log_in: TerminalLogIn) -> None:
-        """Let the terminal ask again."""
+        """Keep the log-in again, so that the terminal can poll for it later."""
         self._by_id[log_in.id] = log_in

@@ -22,7 +22,7 @@ router = APIRouter()
 
 @router.post(TERMINALS, status_code=201)
 async def begin(request: Request, house: Within) -> wire.TerminalBegun:
-    """Begin the log-in of a terminal. Nobody needs a token for it."""
+    """Begin the log-in of a terminal. This request needs no token."""
     provider = provider_of(house)
     secret, log_in = house.terminal_log_ins.begin(source_of(request.scope))
     return wire.TerminalBegun(
@@ -37,7 +37,8 @@ async def begin(request: Request, house: Within) -> wire.TerminalBegun:
 
 @router.get(TERMINAL)
 async def open_in_browser(request: Request, house: Within, id: Word = "") -> Response:
-    """Off to the provider; the code of the terminal is asked for afterwards."""
+    """Redirect the browser to the provider. Afterwards the browser asks for the code of
+    the terminal."""
     try:
         house.terminal_log_ins.find(id)
     except CorralError as error:
@@ -49,8 +50,8 @@ async def open_in_browser(request: Request, house: Within, id: Word = "") -> Res
 async def fetch(
     body: wire.TerminalFetch, request: Request, house: Within
 ) -> wire.TerminalToken:
-    """Return the token of the user who has confirmed the log-in; none while it
-    waits."""
+    """Return the token of the user who has confirmed the log-in; no token while the
+    log-in waits for confirmation."""
     terminal_log_in = house.terminal_log_ins.take(body.secret)
     source = source_of(request.scope)
     person = terminal_log_in.fetched_by(house.control.clock.wall())
@@ -70,7 +71,10 @@ async def fetch(
 async def _create_user_token(
     house: House, person: TerminalPerson, source: str
 ) -> wire.TerminalToken:
-    """Raises: NotFound, UserDisabled, OverQuota, StoreTrouble."""
+    """Create a token of the user who has confirmed the log-in.
+
+    Raises: NotFound, UserDisabled, OverQuota, StoreTrouble.
+    """
     user = await find_user(house, person.name)
     check_enabled(user)
     secret, user_token = await add_token(

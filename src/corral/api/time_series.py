@@ -1,4 +1,5 @@
-"""The route of curves: of nodes, jobs, queues and the cluster, over the last month."""
+"""The route of time series: of nodes, jobs, queues and the cluster, over the last
+month."""
 
 from math import isnan
 from typing import Annotated, Final
@@ -31,8 +32,9 @@ async def series(
     points: Annotated[int, Query(ge=1, le=10_000)] = 360,
 ) -> answers.SeriesView:
     """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since`
-    (an hour ago) `until` now, as at most `points` means. `fields`, separated by commas:
-    only these."""
+    (default: an hour ago) to `until` (default: now). The series has at most `points`
+    values, each the mean of its interval. `fields`, separated by commas, selects
+    fields."""
     if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(
             f"{key[:60]!r} is not one of cluster, node:NAME, job:ID, queue:NAME"

@@ -30,9 +30,11 @@ async def has_snapshot(sha256: str, house: Within) -> Response:
 async def put_snapshot(
     sha256: str, request: Request, house: Within, caller: Asker
 ) -> api.KeptSnapshot:
-    """The body is the tar.gz whose SHA-256 the path says. Again is harmless.
+    """Store the snapshot in the body, a tar.gz file whose SHA-256 is in the path. If
+    the snapshot is stored already, nothing changes.
 
-    It counts for who has sent it first, until no job runs in it any more.
+    The snapshot counts toward the quota of the user who has sent it first, until no job
+    uses it any more.
     """
     store, snapshots, clock = house.control.store, house.snapshots, house.control.clock
     if snapshots.has(sha256):
@@ -63,7 +65,7 @@ async def put_snapshot(
 
 
 async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of a body while they come fast enough.
+    """Yield the pieces of a body while they arrive fast enough.
 
     Raises: TooSlow.
     """
@@ -88,14 +90,14 @@ async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def upload_seconds(received_bytes: int) -> float:
-    """Return how long an upload may have taken until more than these bytes must have
-    come."""
+    """Return the seconds within which an upload must have delivered more than these
+    bytes."""
     return UPLOAD_SECONDS + received_bytes / UPLOAD_BYTES_PER_SECOND
 
 
 @router.get("/v1/agents/snapshots/{sha256}")
 async def agent_snapshot(sha256: str, house: Within, caller: Asker) -> FileResponse:
-    """A workdir, for a node that has an attempt with it."""
+    """Return the snapshot of a workdir to a node that has an attempt with this workdir."""
     assert caller.node is not None
     if not needs_snapshot(house.control.world, caller.node, sha256):
         raise Forbidden(f"no attempt on node {caller.node} has this workdir")

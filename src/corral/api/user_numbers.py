@@ -1,5 +1,5 @@
-"""Numbers of users in the cluster, from which nodes with a range of uids make
-accounts."""
+"""Numbers of the cluster's users. Nodes that have a range of uids derive accounts from
+them."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,18 +11,19 @@ from corral.ports.store import Store
 
 @dataclass(slots=True)
 class OwnerNumbers:
-    """Cache of the numbers; the store keeps them for ever.
+    """Cache of the user numbers; the store keeps them permanently.
 
-    A number belongs to a name and the moment at which that user was added: a user who
-    is removed and added again under the same name gets another number, and none of the
-    old files.
+    A number belongs to a name and the moment at which that user was added. A user who
+    is removed and added again under the same name gets another number, and no access to
+    the old files.
     """
 
     _numbers: dict[str, int] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def of(self, store: Store, user: User) -> int:
-        """The user's number, from 0 on; assigned when it is first asked for."""
+        """Return the user's number, counted from 0. It is assigned at the first
+        request."""
         own_name = f"{user.name} {user.created_at!r}"
         async with self._turn:
             if own_name not in self._numbers:
@@ -32,7 +33,7 @@ class OwnerNumbers:
             return self._numbers[own_name]
 
     async def _assign_owner_number(self, store: Store, mine: str) -> int:
-        """The lowest number that no other user has been given, on any head."""
+        """Assign the lowest number that no head has assigned to another user."""
         used_numbers = set(self._numbers.values())
         for number in count():
             if number in used_numbers:

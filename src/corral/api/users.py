@@ -64,7 +64,7 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
 
 @router.get("/v1/users/{user}")
 async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
-    """One user, with what they use and may use."""
+    """Return one user, with usage and limits."""
     caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
     found_user = await find_user(house, user)
     quotas, usage_by_quota = (
@@ -86,7 +86,8 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
 async def set_user(
     user: str, body: wire.UserSet, house: Within, caller: Asker
 ) -> wire.UserView:
-    """A disabled user is let in no more; their jobs run on."""
+    """Change the user. Requests of a disabled user are refused; the user's jobs
+    continue to run."""
     if body.role is not None or body.disabled is not None:
         _check_other(user, caller, "change your own role or standing")
     changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
@@ -110,8 +111,9 @@ async def set_user(
 
 @router.delete("/v1/users/{user}")
 async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemoved:
-    """Forget the user, revoke their tokens and remove their secrets. Secrets for
-    everybody stay, as the caller's. Not while they have unfinished jobs."""
+    """Delete the user, revoke the user's tokens and remove the user's secrets. Secrets
+    for all users stay, and become the caller's. A user with unfinished jobs is refused.
+    """
     _check_other(user, caller, "remove yourself")
     control = house.control
     job_ids = [job.id for job in control.world.jobs.values() if job.owner == user]
@@ -139,7 +141,7 @@ async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemov
 async def link_user(
     user: str, body: wire.IdentityLink, house: Within, caller: Asker
 ) -> wire.UserView:
-    """Let one identity at the provider, and no other, log in as the user."""
+    """Allow one identity at the provider, and no other, to log in as the user."""
     if body.pending is not None:
         identity = house.pending_log_ins.find(body.pending).identity
     else:
@@ -159,7 +161,8 @@ async def link_user(
 
 @router.delete("/v1/users/{user}/identity")
 async def unlink_user(user: str, house: Within, caller: Asker) -> wire.UserView:
-    """Let no identity at the provider log in as the user. Open sessions go on."""
+    """Remove the user's link to an identity at the provider, so that no identity can
+    log in as the user. Open sessions continue."""
     entry = caller.entry(house.control.clock.wall(), on=user)
     linked_user = await house.control.store.link_user(
         UserName(user), identity=None, entry=entry
@@ -169,8 +172,8 @@ async def unlink_user(user: str, house: Within, caller: Asker) -> wire.UserView:
 
 @router.get("/v1/log-ins")
 async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
-    """Log-ins of the last day by the provider that no user is linked to, the newest
-    first."""
+    """Return the log-ins of the last day by the provider that are not linked to a user,
+    newest first."""
     return wire.PendingLogInsView(
         pending=[
             wire.PendingLogInView(
@@ -186,13 +189,21 @@ async def pending_log_ins(house: Within) -> wire.PendingLogInsView:
 
 
 def _parse_user_limit(name: str, most: int | str | None) -> tuple[str, int | None]:
-    """Raises: SpecInvalid."""
+    """Return the name of a user's limit, and its value; a value of None means that the
+    limit is not set.
+
+    Raises: SpecInvalid.
+    """
     quota, number = limit_in(name, 0 if most is None else most, of_user=True)
     return quota, None if most is None else number
 
 
 def _check_other(user: str, caller: Caller, what: str) -> None:
-    """Raises: Conflict. An admin who is one no more could not undo it."""
+    """Refuse a change that callers make to themselves. For example, admins who removed
+    their own role could not restore it.
+
+    Raises: Conflict.
+    """
     if user == caller.name:
         raise Conflict(
             f"you are {user}: you cannot {what}", hint="ask another admin to do it"
@@ -200,7 +211,10 @@ def _check_other(user: str, caller: Caller, what: str) -> None:
 
 
 async def find_user(house: House, name: str) -> User:
-    """Raises: NotFound."""
+    """Return the user of this name.
+
+    Raises: NotFound.
+    """
     found_user = next(
         (
             candidate
@@ -221,14 +235,14 @@ async def _unknown_user(house: House, name: str) -> NotFound:
 
 @router.post("/v1/keys/rotate")
 async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
-    """Seal all secrets with a fresh key. Tokens of jobs that run are taken for 30 days
-    more."""
+    """Encrypt all secrets again with a new key. Tokens of running jobs stay valid for
+    30 more days."""
     return await house.settings.rotate(caller.entry(house.control.clock.wall()))
 
 
 @router.get("/v1/tokens")
 async def tokens(house: Within, caller: Asker) -> wire.TokensView:
-    """Return tokens by user: all of them, or only the caller's own."""
+    """Return tokens, sorted by user: all of them, or only the caller's own."""
     now = house.control.clock.wall()
     token_list = [
         token
@@ -242,7 +256,8 @@ async def tokens(house: Within, caller: Asker) -> wire.TokensView:
 
 
 def owner_of(token: Token) -> UserName:
-    """Whose it is. A node's token is no user's, whatever they are called."""
+    """Return the user who owns the token. A node's token belongs to no user, even if a
+    user has the node's name."""
     return token.user if token.node is None else UserName("")
 
 
@@ -250,7 +265,7 @@ def owner_of(token: Token) -> UserName:
 async def create_token(
     body: wire.TokenCreate, house: Within, caller: Asker
 ) -> wire.TokenMade:
-    """A new token, whose secret is answered this once."""
+    """Create a token. Its secret is returned only by this response."""
     store, now = house.control.store, house.control.clock.wall()
     name = UserName(body.user or caller.name)
     caller.check_owner(name, "this token")
@@ -294,7 +309,8 @@ def fresh_token(
     origin: TokenId | None = None,
     page_secret: str = "",
 ) -> tuple[str, Token]:
-    """Return a new secret, and the record of it. `page_secret`: of a session."""
+    """Return a new secret, and the token record of it. `page_secret` is the additional
+    secret of a session."""
     secret = PREFIX + secrets.token_urlsafe(32)
     digest = token_digest(secret)
     new_token = Token(
@@ -313,7 +329,10 @@ def fresh_token(
 
 
 def _check_token_role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
-    """Raises: Forbidden when more is asked for than the token may be."""
+    """Return the role of the new token.
+
+    Raises: Forbidden if the requested role is higher than the token may have.
+    """
     role = most if body.role is None else Role(body.role)
     if lesser(role, most) != role:
         raise Forbidden(
@@ -348,7 +367,8 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenVi
 
 
 async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
-    """A token that was made weaker on purpose must not end those that are stronger.
+    """Check that the caller's token may revoke this token. A token that was given a
+    lower role on purpose must not revoke the user's tokens with a higher role.
 
     Raises: Forbidden.
     """
@@ -373,8 +393,9 @@ async def audit(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> wire.Audit:
-    """Return audit entries, newest first. `before` a number: older ones. `after` a
-    number: the oldest ones after it first."""
+    """Return audit entries, newest first. With the number `before`, return entries
+    older than that one. With the number `after`, return the entries that follow it,
+    oldest first."""
     audit_entries = await house.control.store.audit(
         by=None if user is None else UserName(user),
         since=since,

@@ -49,7 +49,10 @@ NO_LINE: Final[Mapping[JobId, int]] = {}
 
 
 def find_node(control: Control, name: str) -> Node:
-    """Raises: NotFound."""
+    """Return the node of this name.
+
+    Raises: NotFound.
+    """
     nodes = control.world.nodes
     if NodeId(name) not in nodes:
         raise NotFound("node", name[:100], list(nodes), see="corral node ls")
@@ -57,7 +60,7 @@ def find_node(control: Control, name: str) -> Node:
 
 
 def job_row(control: Control, job: Job) -> api.JobView:
-    """A job as in a listing."""
+    """Return a job as a row of a listing."""
     reason = control.reason(job)
     attempt = control.world.attempts.get(job.id)
     return api.JobView.of(
@@ -72,8 +75,8 @@ def job_row(control: Control, job: Job) -> api.JobView:
 
 
 def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
-    """Return the GPUs of an elastic job, or of one with several forms, in its current
-    form."""
+    """Return the number of GPUs that the job holds now, which varies for an elastic job
+    or a job with several shapes. Return None if the job is not on nodes."""
     if attempt is None or not job.state.is_on_nodes:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
@@ -86,7 +89,8 @@ def running_since(job: Job, attempt: Attempt | None) -> float | None:
 
 
 async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.JobView]:
-    """Return many jobs as listing rows, while agents' messages are still processed."""
+    """Return the jobs as rows of a listing. Between rows, the head continues to process
+    agents' messages."""
     rows = []
     for number, job in enumerate(jobs):
         rows.append(job_row(control, job))
@@ -98,8 +102,9 @@ async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.JobView]:
 async def job_detail(
     control: Control, job: Job, *, whole: bool, whose: str = ""
 ) -> api.JobDetail:
-    """A job with all that belongs to it; not `whole`: without what may hold secrets or
-    code. `whose`: that it is another's than was asked for by its name."""
+    """Return a job with all its details. Without `whole`, fields that may hold secrets
+    or code are left out. `whose` is a text for a job that belongs to another user than
+    the caller, who asked for it by name."""
     store = control.store
     attempts = await store.attempts(job.id)
     receipts = await store.receipts(job.id)
@@ -136,8 +141,8 @@ async def job_detail(
 
 
 def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
-    """Whether GPUs of these nodes are pretend ones; without nodes, of any in the
-    cluster."""
+    """Return whether any of these nodes has pretend GPUs; without nodes, whether any
+    node of the cluster has."""
     known_nodes = [
         world.nodes[id] for id in nodes if id in world.nodes
     ] or world.nodes.values()
@@ -188,8 +193,9 @@ async def why(
     whose: str = "",
     line: Mapping[JobId, int] = NO_LINE,
 ) -> api.Why:
-    """`ending_of`: when a running job ends. `line`: the place of each that waits.
-    `whole` and `whose` as in `job_detail`."""
+    """Return why the job is in its state. `ending_of` returns when a running job is
+    expected to end. `line` holds the place in the queue of each waiting job. `whole`
+    and `whose` are described at `job_detail`."""
     attempts = await control.store.attempts(job.id)
     receipts = [
         receipt
@@ -228,7 +234,7 @@ async def why(
 def node_rows(
     world: World, heard: Container[NodeId], sensed: Mapping[NodeId, NodeSample]
 ) -> list[api.NodeView]:
-    """All nodes, in one pass over the allocations."""
+    """Return all nodes as rows of a listing, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     gpu_millis_by_node: Counter[NodeId] = Counter()
     exclusive_jobs: dict[NodeId, JobId] = {}
@@ -310,8 +316,9 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
 
 
 def gpus(world: World) -> api.Gpus:
-    """GPUs of the cluster: what is there, what is held, what could be had now. Of a
-    node that is held whole all are; what others use cannot be had."""
+    """Return the numbers of GPUs in the cluster: in total, used, and available now. All
+    GPUs of a node that a job holds exclusively count as used. GPUs that other software
+    uses are not available."""
     total = sum(len(node.inventory.gpus) for node in world.nodes.values())
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
@@ -340,8 +347,8 @@ def gpus(world: World) -> api.Gpus:
 def planned(
     one: Planned, forecast: StartForecast | None = None, *, with_env: bool = True
 ) -> api.PlannedJob:
-    """Return what would happen to one job of a submission. `with_env`: include its own
-    variables."""
+    """Return what would happen to one job of a submission. `with_env` includes the
+    environment variables of the job itself."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     ranks_per_node = ranks_each(
@@ -381,7 +388,8 @@ def planned(
 
 
 async def rank_bound(control: Control, job: Job) -> int:
-    """Above every rank that the job has had; 0 before its first attempt."""
+    """Return a number above every rank that the job has had; 0 before its first
+    attempt."""
     attempts = await control.store.attempts(job.id)
     counts = [
         len(attempt.nodes) * ranks_each(job.spec, attempt.seats[0].gpus)
@@ -393,8 +401,8 @@ async def rank_bound(control: Control, job: Job) -> int:
 def _interface(
     spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]
 ) -> dict[str, str]:
-    """Return the environment of rank 0, without what is known only at the start:
-    addresses, ports, paths, secrets."""
+    """Return the environment of rank 0, without values that are known only at the
+    start: addresses, ports, paths, secrets."""
     ranks = {
         "RANK": "0",
         "LOCAL_RANK": "0",

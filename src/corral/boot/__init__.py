@@ -1,1 +1,1 @@
-"""Settings and wiring: the only room that builds stores, engines and clocks."""
+"""Settings and wiring. Only this package creates stores, engines and clocks."""

@@ -1,5 +1,5 @@
-"""Verification of the audit log's chain with the cluster's keys, while the head
-runs."""
+"""Verification of the audit log's hash chain with the cluster's keys. The head may run
+meanwhile."""
 
 from contextlib import closing
 
@@ -11,9 +11,9 @@ from corral.store.audit import chain_entries
 
 
 def verify_log(place: ClusterDir, anchor: Anchor | None) -> ChainReport:
-    """Walk the log of the cluster in this directory as of one moment.
+    """Verify the audit log of the cluster in this directory, as of one moment.
 
-    Raises: Conflict where there is no store, KeyTrouble, StoreTrouble, Unsupported.
+    Raises: Conflict if there is no store; KeyTrouble, StoreTrouble, Unsupported.
     """
     backup_sources = kept_of(place)
     keys = KeyRing.load(backup_sources.key)

@@ -1,8 +1,9 @@
-"""Export of the audit log to a syslog (RFC 5424), independent of the rest of the head.
+"""Export of the audit log to a syslog server (RFC 5424), independent of the rest of the
+head.
 
-Entries are read from the store once they are durable, so no request waits for a syslog.
-While the syslog accepts none, entries wait in the store. Beyond a limit, the oldest are
-left out and counted.
+Entries are read from the store once they are durable, so no request waits for the
+syslog server. While the server accepts no messages, entries wait in the store. Beyond a
+limit, the oldest entries are skipped and counted.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ def syslog_of(
 
 
 def message_of(entry: AuditEntry, head: str) -> bytes:
-    """Return the entry as one message of RFC 5424."""
+    """Return the entry as one syslog message of RFC 5424."""
     level = NOTICE if entry.accepted else WARNING
     iso_timestamp = datetime.fromtimestamp(entry.at, UTC).isoformat(
         timespec="milliseconds"
@@ -92,7 +93,7 @@ def _escape_param_value(value: str) -> str:
 
 
 def _replace_unprintable(text: str) -> str:
-    """One line that no receiver mistakes for two."""
+    """Replace unprintable characters, so that no receiver takes the text for two lines."""
     return "".join(
         character if character.isprintable() else "\ufffd" for character in text
     )
@@ -100,8 +101,8 @@ def _replace_unprintable(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class AuditSyslog:
-    """Sends entries in their order. `dropped` are those that were left out since the
-    start."""
+    """Sender of audit entries in their order. `dropped` counts the entries that were
+    skipped since the start."""
 
     store: Store
     address: str
@@ -112,7 +113,7 @@ class AuditSyslog:
     _socket: socket.socket | None = None
 
     async def run(self) -> None:
-        """For ever, while this head leads."""
+        """Send new entries once a second, as long as this head leads."""
         try:
             sent_number = await self._load_last_sent_number()
             while True:
@@ -136,8 +137,8 @@ class AuditSyslog:
         return "; ".join(sentences)
 
     async def send_after(self, sent: int) -> int:
-        """Send what waits; answers the number up to which entries were sent or left
-        out."""
+        """Send the waiting entries. Return the number of the last entry that was sent
+        or skipped."""
         sent = await self._leave_out(sent)
         audit_entries = await self.store.audit(after=sent, limit=BATCH)
         initial_number = sent
@@ -166,8 +167,8 @@ class AuditSyslog:
         return newest_entries[0].number if newest_entries else 0
 
     async def _send(self, message: bytes) -> bool:
-        """Whether it was taken. Nothing waits: a full buffer is tried again a second
-        later."""
+        """Send a message. Return whether it was accepted. The call does not block: if a
+        buffer is full, the message is sent again a second later."""
         try:
             if self._socket is None:
                 self._socket = await self._opened()
@@ -201,7 +202,7 @@ class AuditSyslog:
         return datagram_socket
 
     def close(self) -> None:
-        """Let the socket go; the next entry opens another."""
+        """Close the socket. The next entry opens a new one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

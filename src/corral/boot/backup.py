@@ -1,5 +1,5 @@
-"""A backup of a cluster: one file with its store, its key and what its unfinished jobs
-run in."""
+"""A backup of a cluster: one file with its store, its key, and the workdir snapshots of
+its unfinished jobs."""
 
 import hashlib
 import os
@@ -45,7 +45,8 @@ PIECE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Description of a backup. `at`: wall clock; `sha256`: hash of its rows."""
+    """Description of a backup. `at` is the wall clock of the backup, and `sha256` is
+    the hash of its rows."""
 
     form: int = FORM
     corral: str = __version__
@@ -62,11 +63,11 @@ class About:
 def back_up(
     place: ClusterDir, target: Path, at: float, recipient: X25519PublicKey | None = None
 ) -> About:
-    """Write all of the cluster as of one moment into the file, whether its head runs or
-    not. With a recipient only its identity opens the file.
+    """Write the whole cluster, as of one moment, into the file. The head may run or
+    not. With a recipient, only the recipient's identity can open the file.
 
-    Raises: Conflict where there is no store, something of the file's name, or no file
-    can be made; StoreTrouble.
+    Raises: Conflict if there is no store, the file name exists already, or the file
+    cannot be created; StoreTrouble.
     """
     backup_sources = kept_of(place)
     database = backup_sources.database
@@ -116,7 +117,7 @@ def back_up(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSources:
-    """Sources of a backup in the cluster."""
+    """The parts of a cluster that a backup contains."""
 
     database: Database
     snapshots: Path
@@ -124,7 +125,10 @@ class BackupSources:
 
 
 def kept_of(place: ClusterDir) -> BackupSources:
-    """Raises: Conflict where there is no store."""
+    """Return the database, the snapshots and the key of the cluster in this directory.
+
+    Raises: Conflict if there is no store.
+    """
     settings = ClusterSettings.load(place) or ClusterSettings()
     key = Path(settings.key_file) if settings.key_file else place.key
     url = url_in(settings.store_file)
@@ -160,7 +164,8 @@ def _snapshot_folder(folder: str | None) -> Path:
 def _in_no_hurry(
     database: Database, connection: Connection, *, write: bool
 ) -> Iterator[None]:
-    """A transaction in which files are read and written between two questions."""
+    """Run the body in a transaction that may be idle between two statements, while
+    files are read and written."""
     if connection.dialect.name == "postgresql":
         driver(connection).execute("SET idle_in_transaction_session_timeout = 0")
     with transaction(database, connection, write=write):
@@ -169,7 +174,8 @@ def _in_no_hurry(
 
 @contextmanager
 def read_alone(database: Database, connection: Connection) -> Iterator[None]:
-    """A transaction that reads a store of this version as of one moment.
+    """Run the body in a transaction that reads a store of this version, as of one
+    moment.
 
     Raises: Unsupported for another schema, StoreTrouble.
     """
@@ -257,12 +263,12 @@ def restore(
 ) -> About:
     """Restore the cluster of the backup in this directory.
 
-    The directory has a store once that store is complete. Work on its nodes continues,
-    and is reported to the next head. Work that has ended since the backup may run
-    again.
+    The directory gets its store only once the store is complete. Work that runs on its
+    nodes continues, and is reported to the next head. Work that has ended since the
+    backup may run again.
 
-    Raises: Conflict if a head runs there, or if a store or another key is there;
-    Unsupported for another schema; StoreTrouble for a damaged file.
+    Raises: Conflict if a head runs on the directory, or a store or another key is in
+    it; Unsupported for another schema; StoreTrouble for a damaged file.
     """
     with _all_or_nothing(place), sole_head(place):
         for path in (
@@ -290,7 +296,7 @@ def restore(
 
 @contextmanager
 def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
-    """Make the directory; leave it as it was where nothing is restored into it."""
+    """Create the directory. If the body fails, leave the directory as it was before."""
     was_there = place.root.exists()
     place.create()
     created_paths = [
@@ -356,7 +362,8 @@ def _extract_archive(
 
 
 def _update_store_settings(place: ClusterDir, into: Into) -> None:
-    """The settings are those of the backup, but for where the store is."""
+    """Set the place of the store in the restored settings. All other settings are those
+    of the backup."""
     cluster_settings = ClusterSettings.load(place)
     if cluster_settings is not None and (
         cluster_settings.store_file,
@@ -407,7 +414,10 @@ def _read_manifest(tar: tarfile.TarFile, source: Path) -> About:
 
 
 def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
-    """Raises: KeyError."""
+    """Open a file of the backup.
+
+    Raises: KeyError if the backup has no file of this name.
+    """
     content = tar.extractfile(name)
     if content is None:
         raise KeyError(f"{name} is no file in it")
@@ -415,7 +425,10 @@ def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _put_once(path: Path, content: bytes, *, may_differ: bool = False) -> None:
-    """Keep what is there if it is the same, or may be another."""
+    """Write the file if it does not exist. An existing file is kept.
+
+    Raises: Conflict if the existing file has other content, unless `may_differ`.
+    """
     if not path.exists():
         with made_whole(path) as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""The address of the last head and its certificates, out of a backup."""
+"""The address of the last head and its certificates, as stored in a backup."""
 
 import json
 import tarfile
@@ -21,17 +21,17 @@ class Address:
 
 
 def address_files(place: ClusterDir) -> dict[str, Path]:
-    """Return the files by which agents and clients find a head and know it, by their
-    names in a backup."""
+    """Return the files by which agents and clients find a head and verify it. The keys
+    are their names in a backup."""
     return {place.head_json.name: place.head_json, **own_files(place)}
 
 
 def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
-    """Let agents and clients of the last head find the next one: at its port, with its
-    certificate.
+    """Restore the address and certificates of the last head, so that its agents and
+    clients find the next head: at the old port, with the old certificate.
 
-    A directory that has an address or certificates keeps its own. Earlier backups hold
-    none.
+    A directory that has an address or certificates keeps its own. Backups of earlier
+    versions contain neither.
     """
     names = frozenset(tar.getnames())
     if place.head_json.name in names and not place.head_json.exists():
@@ -51,7 +51,10 @@ def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
 
 
 def _read_member(tar: tarfile.TarFile, name: str) -> bytes:
-    """Raises: KeyError."""
+    """Return the content of a file of the backup.
+
+    Raises: KeyError if the backup has no file of this name.
+    """
     member = tar.extractfile(name)
     if member is None:
         raise KeyError(f"{name} is not a file in it")

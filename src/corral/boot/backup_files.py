@@ -1,4 +1,5 @@
-"""Files of backups: written whole or not at all, and opened with their identity."""
+"""Files of backups. They are written completely or not at all, and opened with the
+recipient's identity."""
 
 import errno
 import os
@@ -25,9 +26,10 @@ UNWRITABLE: Final = (
 
 @contextmanager
 def made_whole(target: Path) -> Iterator[IO[bytes]]:
-    """A file that has its name only once it is whole and durable, for its owner alone.
+    """Open a file for writing that gets its name only once it is complete and durable.
+    Only its owner may read it.
 
-    Raises: Conflict where none can be made.
+    Raises: Conflict if the file cannot be created.
     """
     temporary_path = target.with_name(f".{target.name}.{os.getpid()}")
     opened = _create_backup_file(temporary_path, target)
@@ -63,10 +65,11 @@ def _create_backup_file(fresh: Path, target: Path) -> int:
 def opened_backup(
     source: Path, identity: X25519PrivateKey | None, folder: Path
 ) -> Iterator[IO[bytes]]:
-    """The backup in clear: of a sealed one a file without a name.
+    """Open the backup for reading. A sealed backup is decrypted into a temporary file
+    without a name.
 
-    Raises: Conflict when an identity is missing, or given for nothing; SealBroken,
-    OSError.
+    Raises: Conflict if the backup is sealed and no identity is given, or the reverse;
+    SealBroken, OSError.
     """
     with source.open("rb") as file, tempfile.TemporaryFile(dir=folder) as clear:
         if not is_sealed(file):

@@ -1,9 +1,9 @@
 """Backups sealed for a recipient: X25519, HKDF-SHA256 and ChaCha20-Poly1305 in chunks.
 
-A sealed file is the first line, an ephemeral public key, and chunks. The nonce of a
-chunk is its number and whether it is the last, so a chunk that was altered, moved, left
-out or cut off is noticed. Only the identity opens it; whoever has the recipient's key
-can make such a file.
+A sealed file consists of the first line, an ephemeral public key, and chunks. The nonce
+of a chunk holds its number and whether it is the last one, so a chunk that was altered,
+moved, left out or cut off is detected. Only the identity opens the file; anyone with
+the recipient's key can create such a file.
 """
 
 import io
@@ -36,14 +36,14 @@ _MORE: Final = b"\x00"
 
 
 class SealBroken(ValueError):
-    """A sealed file is not what was written, or is sealed for another recipient."""
+    """A sealed file was altered or damaged, or is sealed for another recipient."""
 
 
 def generate(file: Path) -> str:
-    """Write a fresh identity into the file, for its owner alone. Returns: its
-    recipient.
+    """Write a new identity (private key) into the file, readable only by its owner.
+    Return its recipient (public key).
 
-    Raises: Conflict when there is a file of this name, or none can be made.
+    Raises: Conflict if a file of this name exists, or it cannot be created.
     """
     key = X25519PrivateKey.generate()
     recipient = RECIPIENT + _encode_base64url(key.public_key().public_bytes_raw())
@@ -64,8 +64,11 @@ def generate(file: Path) -> str:
 
 
 def recipient_of(given_text: str) -> X25519PublicKey:
-    """Return the key that is meant by itself, or by a file that holds it. Raises:
-    SpecInvalid."""
+    """Return the recipient's public key. The text is the key itself, or the path of a
+    file that holds it.
+
+    Raises: SpecInvalid.
+    """
     text = (
         given_text
         if given_text.startswith(RECIPIENT)
@@ -83,14 +86,15 @@ def identity_of(file: Path) -> X25519PrivateKey:
 
 
 def is_sealed(file: IO[bytes]) -> bool:
-    """Whether the file begins as a sealed one. It is left at its beginning."""
+    """Return whether the file is a sealed backup, by its first line. The file is
+    rewound to its beginning."""
     header = file.read(len(FIRST_LINE))
     file.seek(0)
     return header == FIRST_LINE
 
 
 class _Sealing(io.RawIOBase):
-    """Writer that encrypts in chunks; `finish` writes the last one."""
+    """Writer that encrypts in chunks. `finish` writes the last chunk."""
 
     def __init__(self, out: IO[bytes], cipher: ChaCha20Poly1305) -> None:
         self._out = out
@@ -120,7 +124,7 @@ class _Sealing(io.RawIOBase):
 
 @contextmanager
 def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
-    """Encrypt what is written in the body to `out`. A file that was cut off cannot be
+    """Encrypt what the body writes, and write it to `out`. An incomplete file cannot be
     opened."""
     ephemeral = X25519PrivateKey.generate()
     own_key = ephemeral.public_key().public_bytes_raw()
@@ -132,8 +136,10 @@ def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
 
 
 def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) -> None:
-    """Write what was sealed. Raises: SealBroken; what was written by then counts for
-    nothing."""
+    """Decrypt the sealed file into `into`.
+
+    Raises: SealBroken. The bytes that were written before it must not be used.
+    """
     source.read(len(FIRST_LINE))
     ephemeral = source.read(KEY_BYTES)
     if len(ephemeral) != KEY_BYTES:

@@ -1,4 +1,4 @@
-"""Bringing a cluster up: what it shall be, a head that serves, nodes that are alive."""
+"""Start of a cluster: its settings, a head that serves, and nodes that are alive."""
 
 import os
 import subprocess
@@ -63,7 +63,8 @@ _COUNT: Final = (
 
 
 def real_gpu_count() -> int:
-    """GPUs of this machine; asked in a helper process, since a driver may hang."""
+    """Return the number of GPUs of this machine. A helper process counts them, since a
+    driver may hang."""
     try:
         completed_process = subprocess.run(
             [sys.executable, "-P", "-c", _COUNT],
@@ -85,11 +86,11 @@ def settled(
     """Return the settings of a new cluster on a machine with `count_gpus` GPUs.
 
     Args:
-        unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or
-            not.
-    Raises: SpecInvalid when the machine's GPUs are not enough, or no driver answers for
-    them, and pretending was not asked for; or another engine is asked for what only the
-    local one makes.
+        unread_gpus: Makers of the GPUs that are in the machine, whether a driver
+            responds or not.
+    Raises: SpecInvalid if the machine has too few GPUs, or no driver responds for its
+    GPUs, and pretend GPUs were not requested; or if an option of the local engine is
+    given for another engine.
     """
     if (asked.value("engine") or LOCAL) != LOCAL:
         return lent(asked)
@@ -146,9 +147,11 @@ def lent(asked: ClusterOptions) -> ClusterSettings:
 def decide(
     place: ClusterDir, asked: ClusterOptions, count_gpus: Callable[[], int]
 ) -> ClusterSettings:
-    """The settings of the cluster in this directory, new or as they are.
+    """Return the settings of the cluster in this directory: those of a new cluster, or
+    the existing ones with the requested changes.
 
-    Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
+    Raises: SpecInvalid; Conflict if the cluster runs and the request would change its
+    settings.
     """
     cluster_settings = ClusterSettings.load(place)
     engine = asked.value("engine") or (
@@ -202,7 +205,8 @@ def decide(
 
 
 def host_of(place: ClusterDir, asked: ClusterOptions) -> str | None:
-    """The address that the cluster serves on, or is to."""
+    """Return the requested address on which the cluster serves, else the address of the
+    existing cluster; None if neither is set."""
     cluster_settings = ClusterSettings.load(place)
     host: str | None = asked.value("host")
     return host or (cluster_settings.host if cluster_settings is not None else None)
@@ -213,7 +217,8 @@ def with_variables(
     asked: ClusterOptions,
     environment: Mapping[str, str] = os.environ,
 ) -> ClusterOptions:
-    """Return the request with the settings that only environment variables set.
+    """Return the request, completed by the settings that are set only by environment
+    variables.
 
     The value of a variable is stored in a file of the directory, for the next start.
     """
@@ -229,9 +234,10 @@ def with_variables(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """`is_new`: the head was not there already. `continues`: the cluster was up before.
-    `since_bytes`: how long its log was before. `lost_port`: the port of the last head,
-    where another process has it now."""
+    """Result of a start. `is_new` is false if the head ran already. `continues` is true
+    if the cluster existed before. `since_bytes` is the size of the head's log before
+    the start. `lost_port` is the port of the last head if another process uses it now.
+    """
 
     is_new: bool
     continues: bool = False
@@ -240,10 +246,10 @@ class Start:
 
 
 def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
-    """Let the cluster be up.
+    """Start the cluster, unless its head runs already.
 
-    Raises: Conflict when it is asked to be another than it is, or this machine lacks
-    what it needs; StartFailed when it does not come.
+    Raises: Conflict if the request differs from the running cluster, or this machine
+    lacks what the cluster needs; StartFailed if the head does not start.
     """
     place.create()
     previous_contents = {
@@ -305,11 +311,11 @@ def wait_for_nodes(
 ) -> "api.Status":
     """Return the status once every node is alive and has sent a heartbeat to this head.
 
-    The status of the previous head may be outdated. `since_bytes`: size of the head's
-    log before the start. `tell`: receives messages about nodes that an engine does not
-    provide yet.
+    Until then, the status may still hold reports to the previous head. `since_bytes` is
+    the size of the head's log before the start. `tell` receives messages about nodes
+    that an engine does not provide yet.
 
-    Raises: StartFailed with the end of an agent's log if a node does not come.
+    Raises: StartFailed with the end of an agent's log if a node does not start.
     """
     settings = ClusterSettings.load(place) or ClusterSettings()
     if settings.engine != LOCAL:
@@ -349,7 +355,8 @@ def wait_for_any(
     Each reason for waiting, and each warning of the head, is reported once.
 
     Raises: StartFailed with the head's warnings and the end of its log if no node
-    comes. This happens sooner if the lender of the nodes does not answer at all.
+    starts. This happens sooner if the system that provides the nodes does not respond
+    at all.
     """
     began = failed = time.monotonic()
     shown_warnings: set[str] = set()
@@ -394,7 +401,8 @@ def _format_setting(value: Any) -> str:
 
 
 def _setting_options(name: str, value: Any) -> str:
-    """Return the options that set a value: one for each of several values."""
+    """Return the command line options that set a value. A setting with several values
+    has one option for each value."""
     setting = SETTINGS[name]
     if isinstance(value, bool):
         return setting.option if value else setting.negative

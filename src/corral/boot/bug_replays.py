@@ -1,4 +1,5 @@
-"""Replay files of a decision that met a bug, so that it can be repeated."""
+"""Replay files of decisions during which a bug occurred. They allow the decision to be
+repeated."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,8 +13,8 @@ REPLAYS: Final = 20
 def keeper_of_replays(
     place: ClusterDir, clock: SystemClock
 ) -> Callable[[str, str], None]:
-    """Keeps what was being decided when a bug was met; the first few of a run say it
-    all."""
+    """Return a function that writes a replay file of the decision during which a bug
+    occurred. Only the first few bugs of a run are written."""
     written = 0
 
     def keep(name: str, text: str) -> None:

@@ -1,11 +1,11 @@
-"""The one place that asks the machine for time and for chance."""
+"""The clocks and the random ids of this machine. No other module reads them."""
 
 import time
 import uuid
 
 
 class SystemClock:
-    """`ports.Clock` over the machine's own clocks."""
+    """Implementation of `ports.Clock` by the clocks of this machine."""
 
     def wall(self) -> float:
         return time.time()

@@ -1,4 +1,4 @@
-"""Requested settings of a cluster, as typed or as environment variables set them."""
+"""Requested settings of a cluster, from the command line or from environment variables."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ from corral.boot.declared_settings import SETTINGS
 class ClusterOptions:
     """Requested settings of a cluster.
 
-    A setting without a value is unchanged, or chosen by this machine.
+    A setting without a value stays unchanged or, for a new cluster, is chosen by this
+    machine.
 
     Args:
-        values: Settings by name; None is no value.
-
-    Raises: TypeError for a name that no setting has.
+        values: Settings by name. None means that the setting has no value.
+    Raises: TypeError for an unknown name of a setting.
     """
 
     given: dict[str, Any]
@@ -29,14 +29,14 @@ class ClusterOptions:
         object.__setattr__(self, "given", given_values)
 
     def value(self, name: str) -> Any:
-        """Return the requested value of a setting; None without one.
+        """Return the requested value of a setting; None if the setting has no value.
 
-        Raises: KeyError for a name that no setting has.
+        Raises: KeyError for an unknown name of a setting.
         """
         if name not in SETTINGS:
             raise KeyError(name)
         return self.given.get(name)
 
     def with_values(self, **values: Any) -> "ClusterOptions":
-        """Return the request with these settings in place of its own."""
+        """Return a request in which these settings replace those of this request."""
         return ClusterOptions(**(self.given | values))

@@ -1,7 +1,8 @@
 """All settings of a cluster, each declared once.
 
-From here come the options of `corral up` and their help, the file of settings, and the
-values that environment variables set. `docs/reference/cli.md` lists them in this order.
+The options of `corral up` and their help, the settings file, and the settings by
+environment variables are derived from these declarations. `docs/reference/cli.md` lists
+them in this order.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ OIDC_SECRET_FILE: Final = "oidc-secret"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSettings:
-    """Settings of a cluster as data. None: this machine chooses, or it has no value."""
+    """Settings of a cluster as data. None means that this machine chooses the value, or
+    that the setting has no value."""
 
     # Nodes of this machine
     nodes: int = declared(1, "Number of nodes on this machine", "N", of_own_nodes=True)

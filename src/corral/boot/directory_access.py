@@ -1,4 +1,4 @@
-"""Accounts of ranks, and their access to the cluster's directory with their files."""
+"""Accounts of ranks, and whether they can reach the files in the cluster's directory."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from corral.domain.users import Role
 
 
 class Owner(Protocol):
-    """A user, of the store or of an answer."""
+    """A user, either from the store or from an API response."""
 
     @property
     def name(self) -> str: ...
@@ -27,10 +27,11 @@ class Owner(Protocol):
 
 
 def ranks_account(name: str) -> JobAccount | None:
-    """The account that this user's ranks change to; None: they do not.
+    """Return the account to which this user's ranks switch; None if they keep the
+    account of the agent.
 
-    A user without an account here stands for any other uid, as from the range of a
-    node's policy.
+    A user without an account on this machine gets a placeholder for any other uid, such
+    as one from the uid range of a node's policy.
     """
     if os.geteuid() != 0:
         return None
@@ -41,12 +42,13 @@ def ranks_account(name: str) -> JobAccount | None:
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
-    """Return which users have no access and how to give it, in one sentence; "" if all
-    have.
+    """Return one sentence that says which users have no access and how to give it; ""
+    if all users have access.
 
-    The directory itself is closed to all but its owner, and shown open to the ranks of
-    a node (`agent.private_root`); what it lies in is as the machine has it. Nodes that
-    another engine lends have their files elsewhere.
+    Only the owner can open the directory itself, and a node opens it to its ranks
+    (`agent.private_root`). The access to its parent folders depends on the machine.
+    Nodes that another engine provides have their files elsewhere, so the result is ""
+    for them.
     """
     if engine != LOCAL:
         return ""

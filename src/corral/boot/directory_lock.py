@@ -1,4 +1,5 @@
-"""The lock of a cluster's directory: whoever holds it is its only head."""
+"""The lock of a cluster's directory. The process that holds the lock is the only head
+of the directory."""
 
 import fcntl
 import time
@@ -15,9 +16,9 @@ LOCK_SECONDS: Final = 2.0
 
 @contextmanager
 def sole_head(place: ClusterDir) -> Iterator[None]:
-    """Hold the cluster's lock, which the kernel lets go of with its holder.
+    """Hold the cluster's lock. The kernel releases it when the process ends.
 
-    Raises: Conflict when another head holds it.
+    Raises: Conflict if another head holds the lock.
     """
     clock = SystemClock()
     give_up_at = clock.monotonic() + LOCK_SECONDS

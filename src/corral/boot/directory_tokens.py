@@ -1,6 +1,7 @@
-"""Tokens that lie in the cluster's directory, which the head renews each day.
+"""Tokens in files of the cluster's directory, which the head renews each day.
 
-Whoever reads the directory is an admin; its Prometheus may only look.
+Anyone who can read the directory is an admin. The token of the directory's Prometheus
+allows only reading.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ log = HeadLogger("corral.boot")
 
 @dataclass(slots=True, kw_only=True)
 class DirectoryToken:
-    """One token in a file, and the user that it lets in.
+    """One token in a file, and the user that authenticates with it.
 
     Args:
         hide: Keeps a secret out of the head's log.
@@ -58,7 +59,7 @@ class DirectoryToken:
         wall: Callable[[], float],
         hide: Callable[[str], None],
     ) -> "DirectoryToken":
-        """The account that the head runs under is an admin."""
+        """Return the admin's token. The admin is the account under which the head runs."""
         name = UserName(getpass.getuser())
         return cls(
             store=store, file=file, user=name, role=Role.ADMIN, wall=wall, hide=hide
@@ -72,17 +73,20 @@ class DirectoryToken:
         wall: Callable[[], float],
         hide: Callable[[str], None],
     ) -> "DirectoryToken":
-        """The Prometheus of the directory reads, and no more."""
+        """Return the token of the Prometheus of the directory, which allows only
+        reading."""
         name = UserName("monitoring")
         return cls(
             store=store, file=file, user=name, role=Role.VIEWER, wall=wall, hide=hide
         )
 
     async def begin(self, *, afresh: bool = False) -> None:
-        """Let the user in by the token of the file. `afresh`: by another one than the
-        last head's.
+        """Register the user and the token of the file in the store. With `afresh`, the
+        last head's token is deleted, and a new one is created.
 
-        A user or a token that is known stays as it is: disabled or revoked, too.
+        A user or token that the store knows already stays unchanged, even if it is
+        disabled or revoked.
+
         Raises: StoreTrouble, OSError.
         """
         if afresh and self.file.exists():
@@ -158,7 +162,8 @@ class DirectoryToken:
 
 
 async def keep_fresh(tokens: list[DirectoryToken]) -> None:
-    """Look each ten minutes, for ever: what cannot be renewed now is tried again."""
+    """Check the tokens every ten minutes until cancelled. If a token cannot be renewed,
+    the next check tries again."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for token in tokens:

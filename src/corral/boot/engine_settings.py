@@ -1,4 +1,5 @@
-"""An engine's own settings, read before a cluster keeps them. Imports no engine."""
+"""The settings of an engine itself, checked before a cluster stores them. This module
+imports no engine."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +29,10 @@ _COMMANDS: Final = ("scontrol", "squeue", "sbatch", "scancel", "sacct")
 
 
 def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
-    """Raises: SpecInvalid when the engine's head would not take them."""
+    """Check the settings that are given for the engine.
+
+    Raises: SpecInvalid if the engine's head would refuse them.
+    """
     if engine == LOCAL and given:
         raise SpecInvalid(
             "the local engine has no settings of its own to --set",
@@ -42,8 +46,8 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
 
 
 def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the files of this machine as every process of the head finds
-    them."""
+    """Return the settings with absolute paths, so that every process of the head finds
+    the files."""
     files = KINDS[engine].FILES if engine in KINDS else {}
     return {
         name: str(Path(value).expanduser().absolute())
@@ -54,9 +58,12 @@ def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_files(engine: str, given: Mapping[str, Any]) -> None:
-    """Raises: SpecInvalid for a file that the head could not read, or a folder that it
-    could not write to, before it starts; Conflict where Slurm's commands are Corral's
-    own."""
+    """Check, before the head starts, that it can use the files of the engine's
+    settings.
+
+    Raises: SpecInvalid if the head could not read a file or not write to a folder;
+    Conflict if the commands found as Slurm's are those of Corral.
+    """
     if engine not in KINDS:
         return
     if engine == SlurmSettings.NAME and not given.get("rest"):
@@ -94,8 +101,11 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
 
 
 def _check_commands(given: Mapping[str, Any]) -> None:
-    """Raises: Conflict where one that the head would find speaks to Corral, and so to
-    this head."""
+    """Check that the Slurm commands in PATH are Slurm's own.
+
+    Raises: Conflict if the head would find a command of `corral slurm-shims`, which
+    sends its requests to Corral, and so to this head.
+    """
     for name in _COMMANDS:
         path = Path(which(name) or os.devnull)
         if not is_shim(path):
@@ -120,8 +130,8 @@ def _check_commands(given: Mapping[str, Any]) -> None:
 
 
 def example(name: str, engine: str | None) -> str:
-    """NAME=VALUE that the engine would take; of a name that it does not have,
-    another's."""
+    """Return an example NAME=VALUE that the engine accepts. If the engine has no
+    setting of this name, return an example of another setting."""
     kinds = [
         kind
         for required_engine, kind in KINDS.items()
@@ -132,7 +142,7 @@ def example(name: str, engine: str | None) -> str:
 
 
 def _up_command(engine: str, given: Mapping[str, Any]) -> str:
-    """The command that asks for them."""
+    """Return the `corral up` command that requests these settings."""
     pairs = (
         quote(f"{name}={_format_setting_value(value)}") for name, value in given.items()
     )
@@ -169,7 +179,7 @@ def _nearest_existing_path(folder: Path) -> Path:
 
 
 def _unwritable(folder: Path) -> str:
-    """Return why a folder that does not exist yet cannot be made; "" if it can."""
+    """Return why a folder that does not exist yet cannot be created; "" if it can."""
     if os.access(path := _nearest_existing_path(folder), os.W_OK | os.X_OK):
         return ""
     return f"{path} cannot be written by the head's account"

@@ -1,4 +1,4 @@
-"""Choice of the engine of a head."""
+"""Construction of the engine that a head uses."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSetting
 def build_engine(
     place: ClusterDir, settings: ClusterSettings, links: HeadLinks
 ) -> LivingEngine:
-    """The engine that the cluster was asked to run on."""
+    """Return the engine that the cluster's settings request."""
     return BUILDERS[settings.engine](place, settings, links)
 
 
@@ -67,8 +67,8 @@ def _make_local_engine(
 
 
 def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
-    """Nodes that are parts of the head's machine: those come and go with the head
-    alone."""
+    """Return the nodes that are parts of the head's machine. Only these start and end
+    together with the head."""
     return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
 
 
@@ -97,8 +97,11 @@ def needs_of(settings: ClusterSettings) -> JoinNeeds:
 
 
 def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | None:
-    """Return how a machine becomes this node, if that takes more than a token. Raises:
-    Trouble."""
+    """Return the data with which a machine joins a Ray cluster as this node; None for
+    an engine that needs only a token.
+
+    Raises: Trouble.
+    """
     return engine.invite(node) if isinstance(engine, RayEngine) else None
 
 

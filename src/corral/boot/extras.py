@@ -1,4 +1,4 @@
-"""Extras that a cluster needs beyond the base install."""
+"""Optional packages (extras) that a cluster needs in addition to the base install."""
 
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -18,7 +18,11 @@ _MODULES: Final = {  # an extra of the package -> what it brings
 
 
 def check_extra(extra: str, what: str) -> None:
-    """Raises: Conflict where what `what` needs of this extra is not installed."""
+    """Check that the packages of this extra are installed. `what` names the feature
+    that needs them.
+
+    Raises: Conflict if the extra is not installed.
+    """
     module = _MODULES[extra]
     if find_spec(module) is None:
         raise Conflict(
@@ -28,7 +32,10 @@ def check_extra(extra: str, what: str) -> None:
 
 
 def check_installed(settings: ClusterSettings) -> None:
-    """Raises: Conflict when a head with these settings lacks what it needs."""
+    """Check that all extras for a head with these settings are installed.
+
+    Raises: Conflict if one is missing.
+    """
     if settings.engine in _MODULES:
         check_extra(settings.engine, f"the {settings.engine} engine")
     if settings.monitoring:
@@ -45,6 +52,6 @@ def check_installed(settings: ClusterSettings) -> None:
 
 
 def needed_to_join(settings: ClusterSettings) -> tuple[str, ...]:
-    """Return the extras that a joining machine needs: all nodes of a Ray cluster have
-    the same Ray."""
+    """Return the packages that a joining machine needs. All nodes of a Ray cluster need
+    the same version of Ray."""
     return (f"ray=={version('ray')}",) if settings.engine == "ray" else ()

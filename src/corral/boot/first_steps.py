@@ -1,4 +1,5 @@
-"""First steps of a head on its store: what other heads hold to, and who is let in."""
+"""First steps of a head on its store: agreement with the other heads, and registration
+of the first users."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,10 @@ from corral.ports.store import Store
 def open_with_keys(
     place: ClusterDir, settings: ClusterSettings, clock: SystemClock
 ) -> tuple[Store, HeadKeys]:
-    """Open the store, and the key ring that seals in it. Raises: KeyTrouble,
-    Conflict."""
+    """Open the store, and the key ring that encrypts its values.
+
+    Raises: KeyTrouble, Conflict.
+    """
     ring = KeyRing.load(Path(settings.key_file) if settings.key_file else place.key)
     store = open_store(
         place, url_in(settings.store_file), clock.fresh_id, ring.seal_link
@@ -37,10 +40,10 @@ async def begin(
     clock: SystemClock,
     hide: Callable[[str], None],
 ) -> list[DirectoryToken]:
-    """Agree with the other heads, and admit the holder of the directory and its
-    Prometheus.
+    """Agree with the other heads on settings and keys. Register the tokens of the
+    directory: the admin's, and that of its Prometheus. Return these tokens, the admin's
+    first.
 
-    Returns: the tokens of the directory, the admin's first.
     Raises: Conflict, StoreTrouble.
     """
     await keys.begin()

@@ -1,6 +1,6 @@
-"""Helper process of the head that simulates the current state into the future.
+"""Helper process of the head that simulates the future from the current state.
 
-Run it with `python -m corral.boot.forecast_process`.
+Start it with `python -m corral.boot.forecast_process`.
 """
 
 import sys
@@ -25,7 +25,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastAnswer:
-    """`fault`: a bug that was met on this question; the next one is another matter."""
+    """The answer to one question. `fault` describes a bug that occurred during this
+    question; it does not affect the next question."""
 
     forecast: StartForecast | None = None
     fault: str = ""
@@ -37,7 +38,7 @@ _ANSWERS: Final = msgspec.msgpack.Decoder(ForecastAnswer)
 
 @dataclass(slots=True)
 class ForetellerProcess:
-    """Keeps ports.Foreteller."""
+    """Implementation of ports.Foreteller by a helper process."""
 
     _helper: HelperProcess = field(
         default_factory=lambda: HelperProcess("corral.boot.forecast_process")
@@ -46,7 +47,7 @@ class ForetellerProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before the first question."""
+        """The id of the helper process; None before the first question."""
         return self._helper.pid
 
     async def forecast(self, question: Question) -> StartForecast | None:
@@ -72,12 +73,12 @@ class ForetellerProcess:
         return answer.forecast
 
     async def close(self) -> None:
-        """End the process, and see it gone."""
+        """End the process, and wait until it has ended."""
         await self._helper.close()
 
 
 def main() -> None:
-    """Answer what is asked, one after the other, until the pipe is closed."""
+    """Answer questions, one after the other, until the pipe is closed."""
     sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
     from corral.reconcile.start_forecast import foretell
 

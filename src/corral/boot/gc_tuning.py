@@ -1,8 +1,8 @@
-"""Python's search for garbage that refers to itself, as rare as a head needs it.
+"""Settings of Python's garbage collector, which runs as rarely as a head can afford.
 
-A head keeps many rows and makes many more that count goes by, and nearly nothing that
-goes in circles. At Python's own pace (700 new objects) a third of its time in B5 went
-into the search.
+A head keeps many rows, and creates many more that reference counting frees; it creates
+hardly any reference cycles. At Python's default rate (every 700 new objects), the
+collector took a third of the head's time in benchmark B5.
 """
 
 import gc
@@ -15,7 +15,8 @@ OLD: Final = 20  # of those before one of all
 
 
 def search_rarely() -> None:
-    """Freeze the current objects, so that garbage collection never scans them again."""
+    """Freeze the current objects, so that garbage collection never scans them again,
+    and let it run rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)

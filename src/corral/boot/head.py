@@ -1,8 +1,8 @@
-"""The head's process: `python -m corral.boot.head --dir DIR`. One asyncio loop for API
-and control.
+"""The head's process: `python -m corral.boot.head --dir DIR`. API and control share one
+asyncio loop.
 
-It is ready when DIR/head.json names its process; it is gone when DIR/head.lock can be
-taken.
+The head is ready when DIR/head.json names its process. It has ended when DIR/head.lock
+can be acquired.
 """
 
 import argparse
@@ -81,7 +81,8 @@ HideText = Callable[[str], None]  # keeps a secret out of the log
 
 @dataclass(slots=True, kw_only=True)
 class HeadProcess:
-    """Parts of one run of the head. `down` is set when the nodes end with the head."""
+    """Parts of one run of the head. `down` is true if the nodes shall end together with
+    the head."""
 
     turns: Turns
     here: LivingEngine | None  # whose nodes are of this machine, whoever leads
@@ -97,16 +98,16 @@ class HeadProcess:
     down: bool = False
 
     def stop(self) -> None:
-        """End the head alone: its nodes and jobs run on."""
+        """End only the head. Its nodes and jobs continue to run."""
         self.stopping.set()
 
     def stop_with_nodes(self) -> None:
-        """End the head and its agents; jobs that are not over run on."""
+        """End the head and its agents. Unfinished jobs continue to run."""
         self.down = True
         self.stopping.set()
 
     async def run(self, listening: socket.socket) -> None:
-        """Serve until stopped. A fault in any part ends the whole head."""
+        """Serve until stopped. An error in any part ends the whole head."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         tasks = [
@@ -139,7 +140,7 @@ class HeadProcess:
                 raise outcome
 
     async def _serve_when_ready(self, listening: socket.socket) -> None:
-        """Serve requests from the moment when there is an answer."""
+        """Serve requests as soon as the head can answer them."""
         await self.turns.ready.wait()
         await self.server.serve(sockets=[listening])
 
@@ -162,9 +163,9 @@ class HeadProcess:
                 self.here.look_after()
 
     async def _take_nodes_down(self) -> None:
-        """Agents let go of attempts that are over first: what is left then is of living
-        jobs. Where another head takes over, the agents of living jobs are left to
-        it."""
+        """Stop the agents of the nodes. If no job is unfinished, the agents get some
+        time to clean up ended attempts first. If another head takes over, the agents of
+        unfinished jobs continue to run for that head."""
         unfinished, engine = self.turns.has_jobs(), self.here or self.turns.lent
         if engine is None:
             return
@@ -185,7 +186,8 @@ def engine_of(
     tokens: NodeTokens,
     turns: Callable[[], Turns],
 ) -> LivingEngine:
-    """The engine that was asked for, and its links to whoever leads."""
+    """Return the engine that the settings request, with its links to the current
+    leader."""
     snapshots = Path(settings.shared_state or place.root) / "snapshots"
     links = HeadLinks(
         push=channels.push,
@@ -222,7 +224,7 @@ def _served_names(settings: ClusterSettings, tls: Tls | None) -> tuple[str, ...]
 
 
 async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) -> None:
-    """Build one head, run it, and close what it has opened."""
+    """Build one head, run it, and close all that it has opened."""
     clock = SystemClock()
     store, keys = open_with_keys(place, settings, clock)
     beside = beside_of(clock, settings)
@@ -291,7 +293,7 @@ def control_of(
     engine: LivingEngine,
     beside: Beside,
 ) -> Control:
-    """Return the loop of one term."""
+    """Return the control loop for one term of leadership."""
     return Control(
         store=store,
         engine=engine,
@@ -313,7 +315,8 @@ def turns_of(
     front: Front,
     beside: Beside,
 ) -> tuple[Turns, LivingEngine | None]:
-    """The head's turns at leading, and the engine of this machine's nodes."""
+    """Return the head's terms of leadership, and the engine for the nodes of this
+    machine; None if this machine has none."""
     channels, tokens = (
         Channels(),
         NodeTokens(store, clock.wall, settings.node_token_seconds),

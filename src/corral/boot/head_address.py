@@ -1,4 +1,4 @@
-"""File in the directory that says where the head is."""
+"""File in the cluster's directory that holds the address of the head."""
 
 import json
 
@@ -10,7 +10,7 @@ log = HeadLogger("corral.head")
 
 
 def announce(place: ClusterDir, about: ApiSettings) -> None:
-    """Say where the head is, now that it serves."""
+    """Write the head's address into its file, once the head serves."""
     announcement = {
         name: getattr(about, name) for name in ("pid", "url", "version", "started_at")
     }

@@ -1,4 +1,4 @@
-"""The head's own log: one JSON object a line, rotated, with nothing secret in it."""
+"""The head's own log: one JSON object per line, rotated, without secrets."""
 
 import json
 import logging
@@ -22,7 +22,8 @@ Entry = MutableMapping[str, Any]
 
 
 class Redaction:
-    """Hides values whose names denote secrets, bearer tokens, and registered tokens."""
+    """Filter that hides values whose names denote secrets, bearer tokens, and
+    registered tokens."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
         self._known = [secret for secret in known if secret]
@@ -47,7 +48,8 @@ class Redaction:
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: its fields, then what every line has."""
+    """Formatter that writes a record as one JSON object: its own fields, then the
+    fields of every line."""
 
     def __init__(self, redaction: Redaction) -> None:
         super().__init__()
@@ -71,8 +73,8 @@ def _time_of(seconds: float) -> str:
 
 
 def configure(file: Path) -> Redaction:
-    """Let Corral and the libraries write to the file. Returns: what keeps tokens out of
-    it."""
+    """Direct the logs of Corral and the libraries to the file. Return the filter that
+    keeps tokens out of it."""
     redaction = Redaction()
     handler = RotatingFileHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
     file.chmod(0o600)

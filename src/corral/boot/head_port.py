@@ -13,11 +13,12 @@ log = HeadLogger("corral.head")
 
 
 def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
-    """Return a socket on the port that was asked for, else on that of the last head, so
-    that agents and clients find this one; else on a free one.
+    """Return a socket that is bound to a port. With `port`, it is bound to that port;
+    otherwise to the port of the last head, so that agents and clients find this head,
+    or else to a free port.
 
-    Raises: Conflict when the port that was asked for cannot be served on, nor that of
-    the last head where machines may have joined it.
+    Raises: Conflict if the requested port cannot be used, or the port of the last head
+    cannot be used although machines may have joined it.
     """
     if port:
         return _asked_for(host, port)
@@ -38,7 +39,10 @@ def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
-    """Raises: OSError."""
+    """Bind a socket to the address and port.
+
+    Raises: OSError.
+    """
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -60,7 +64,8 @@ def _asked_for(host: str, port: int) -> socket.socket:
 
 
 def _port_unusable_error(host: str, port: int, error: OSError) -> Conflict:
-    """Return the refusal of a head that its agents and clients would not find."""
+    """Return the error of a head that its agents and clients would not find at its
+    address."""
     if error.errno == errno.EADDRNOTAVAIL:
         return Conflict(
             f"this machine does not have the address {host}, where agents and clients look for "
@@ -77,7 +82,7 @@ def _port_unusable_error(host: str, port: int, error: OSError) -> Conflict:
 
 
 def last_port(place: ClusterDir) -> int:
-    """Return the port of the last head of this directory; 0 when it is not known."""
+    """Return the port of the last head of this directory; 0 if it is not known."""
     with suppress(CorralError, KeyError, TypeError, ValueError):
         return urlsplit(str((read_json(place.head_json) or {})["url"])).port or 0
     return 0

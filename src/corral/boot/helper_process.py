@@ -20,7 +20,8 @@ NICENESS: Final = 5
 
 @dataclass(slots=True)
 class HelperProcess:
-    """The head's side. `module` calls `answer_on` when it is run."""
+    """The head's side of a helper process. `module` is the module that the process
+    runs; it calls `answer_on`."""
 
     module: str
     _process: Process | None = None
@@ -28,18 +29,19 @@ class HelperProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before the first question."""
+        """The id of the helper process; None before the first question."""
         return self._process.pid if self._process is not None else None
 
     async def ask(self, question: Callable[[], bytes], seconds: float) -> bytes:
-        """Return the answer, once it is this question's turn.
+        """Send a question and return the answer. Questions are answered one at a time,
+        in turn.
 
         Args:
-            question: makes the text when it is sent: those that wait hold none.
-            seconds: time for the answer, without the wait for the turn.
-
-        Raises: TimeoutError, and OSError or EOFError when the process is gone. The next
-        question starts another one.
+            question: Makes the text when it is sent, so that waiting questions hold no
+                text.
+            seconds: Time limit for the answer, without the wait for the turn.
+        Raises: TimeoutError, and OSError or EOFError if the process has ended. The next
+        question starts a new process.
         """
         async with self._turn:
             try:
@@ -66,17 +68,19 @@ class HelperProcess:
         return process
 
     async def close(self) -> None:
-        """End the process, and see it gone."""
+        """End the process, and wait until it has ended."""
         process = self._kill_process()
         if process is not None:
             await process.communicate()
 
 
 async def _exchange_message(process: Process, question: Callable[[], bytes]) -> bytes:
-    """Send and read. Raises: EOFError, OSError when the process is gone.
+    """Send a question and read the answer.
 
-    A question may have ten megabytes: there is one copy of it, and none while the
+    A question may have ten megabytes, so only one copy of it exists, and none while the
     answer is awaited.
+
+    Raises: EOFError, OSError if the process has ended.
     """
     pipe_in, pipe_out = process.stdin, process.stdout
     assert pipe_in is not None
@@ -91,8 +95,8 @@ async def _exchange_message(process: Process, question: Callable[[], bytes]) -> 
 
 
 def answer_on(answer: Callable[[bytes], bytes]) -> None:
-    """Be the process: answer what is asked, one after the other, until the pipe is
-    closed."""
+    """Run as the helper process: answer questions, one after the other, until the pipe
+    is closed."""
     os.nice(NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while question := _read_question(requests):
@@ -105,7 +109,7 @@ def answer_on(answer: Callable[[bytes], bytes]) -> None:
 
 
 def _read_question(asked: BinaryIO) -> bytes:
-    """b"" when the head has gone."""
+    """Return the next question; b"" if the head has ended."""
     length = int.from_bytes(asked.read(LENGTH_BYTES))
     text = asked.read(length) if length else b""
     return text if len(text) == length else b""

@@ -11,14 +11,14 @@ from corral.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Each process is started when it is first needed."""
+    """The helper processes of the head. Each process starts when it is first needed."""
 
     foreteller: ForetellerProcess
     planner: PlannerProcess
     reader: ReaderProcess
 
     async def close(self) -> None:
-        """End the processes, and see them gone."""
+        """End the processes, and wait until they have ended."""
         await self.foreteller.close()
         await self.planner.close()
         await self.reader.close()

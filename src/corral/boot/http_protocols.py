@@ -1,4 +1,5 @@
-"""Protocols under the head: uvicorn's, within the limits of `corral.ingress`."""
+"""Protocols of the head's HTTP server: those of uvicorn, within the limits of
+`corral.ingress`."""
 
 import asyncio
 import json
@@ -59,10 +60,10 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
 class Http(HttpToolsProtocol):
     """Uvicorn's HTTP protocol, with limits on reads, and a clean end for WebSockets.
 
-    The protocol and its parser hold references to each other, and so to the buffers of
-    the connection long after its end. They stay until Python collects garbage, which a
-    head does rarely (boot.garbage). With agents that reconnect every day, that would be
-    a leak.
+    The protocol and its parser refer to each other, and so keep the buffers of the
+    connection in memory after it has ended, until Python collects garbage. A head
+    collects garbage rarely (boot.garbage), so with agents that reconnect every day this
+    would be a memory leak.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class Http(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _break_off(self, why: ClosedReason) -> None:
-        """Raises: ValueError, which ends the parser's work."""
+        """Record why the connection is refused, and end the parser's work.
+
+        Raises: ValueError.
+        """
         self._refusal = why
         raise ValueError(why.value)
 
@@ -177,7 +181,7 @@ class Inbox:
 
 
 class Ws(WebSocketsSansIOProtocol):
-    """Uvicorn's, with an inbox that costs little."""
+    """Uvicorn's WebSocket protocol, with an inbox that uses little memory."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""The server under the head: uvicorn, its settings, and the address that it is known
-by."""
+"""The HTTP server of the head: uvicorn, its settings, and the head's public address."""
 
 import asyncio
 import socket
@@ -27,8 +26,8 @@ HSTS: Final = "max-age=2592000"  # 30 days; without subdomains, which are not th
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn that leaves signals to the head, says when it serves, and limits
-    connections."""
+    """Uvicorn server that leaves signals to the head, reports when it serves, and
+    limits connections."""
 
     def __init__(
         self,
@@ -49,9 +48,9 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections by the table, in place of the loop's servers: those take
-        one in each round of the loop, and begin TLS with it before anybody can count
-        it."""
+        """Accept connections through the connection table, instead of by the event
+        loop's servers. Those accept one connection in each round of the loop, and begin
+        TLS before the connection can be counted."""
         acceptors = [
             Acceptor(
                 self.table,
@@ -75,8 +74,8 @@ class HttpServer(uvicorn.Server):
 def uvicorn_config(
     app: ASGIApp, tls: Tls | None, proxies: TrustedProxies | None = None
 ) -> uvicorn.Config:
-    """Return the settings of uvicorn. It believes no proxy by itself; Forwarded does,
-    by ours."""
+    """Return the settings of uvicorn. Uvicorn itself trusts no proxy; `Forwarded`
+    handles the proxies that the cluster's settings trust."""
     paced = OpenRoutes(Pages(app), is_page=is_page, clock=SystemClock().monotonic)
     return uvicorn.Config(
         Forwarded(paced, proxies) if proxies else paced,

@@ -1,5 +1,5 @@
-"""Tokens of nodes and parts, registered by the engines that start them. What was
-revoked or changed since stays so."""
+"""Tokens of nodes and parts, registered by the engines that start them. A token that
+was revoked or changed since then stays so."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ async def record_start(store: Store, name: str, key: str, now: float) -> None:
 async def admit_node(
     store: Store, node: NodeId, sha256: str, now: float, *, until: float | None = None
 ) -> None:
-    """Let the node's agent in, by its own token."""
+    """Register the token of the node's agent."""
     id = token_id(sha256)
     token = Token(
         id=id,
@@ -39,9 +39,9 @@ async def admit_node(
 
 
 class NodeTokens:
-    """Tokens of nodes and of parts. There is one of each attempt on each of its nodes,
-    so that of a part nothing may stay when its attempt is forgotten; nor of a node that
-    was taken away."""
+    """Tokens of nodes and of parts. Each attempt has one part on each of its nodes. The
+    tokens of a part are deleted when its attempt is deleted, and those of a node when
+    the node is removed."""
 
     def __init__(
         self,
@@ -49,15 +49,19 @@ class NodeTokens:
         wall: Callable[[], float],
         lasting_seconds: float | None = None,
     ) -> None:
-        """`lasting_seconds`: after which the tokens end that are registered; agents
-        renew them. None: they last until they are forgotten."""
+        """Create the registry. `lasting_seconds` is the lifetime of the tokens that are
+        registered; agents renew them. None: the tokens are valid until they are
+        deleted."""
         self._store = store
         self._wall = wall
         self._lasting_seconds = lasting_seconds
         self._known: dict[NodeId, set[TokenId]] | None = None
 
     async def register(self, node: NodeId, sha256: str) -> None:
-        """Let it in by this token. Raises: StoreTrouble."""
+        """Register the token of a node or part.
+
+        Raises: StoreTrouble.
+        """
         now = self._wall()
         expires_at = (
             None if self._lasting_seconds is None else now + self._lasting_seconds
@@ -67,13 +71,16 @@ class NodeTokens:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
     def renewed(self, node: NodeId, id: TokenId) -> None:
-        """Note the token that an agent has taken in place of its own: it is forgotten
-        with it."""
+        """Record the token by which an agent has replaced its own, so that it is
+        deleted together with the node."""
         if self._known is not None:
             self._known.setdefault(node, set()).add(id)
 
     async def forget(self, node: NodeId) -> None:
-        """Keep none of its tokens: it is let in no more. Raises: StoreTrouble."""
+        """Delete all tokens of the node, so that its requests are refused.
+
+        Raises: StoreTrouble.
+        """
         if self._known is None:
             self._known = await self._left()
         for id in self._known.get(node, set()).copy():
@@ -83,11 +90,11 @@ class NodeTokens:
         self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """Return the tokens that an earlier head admitted; pilots that it has revoked
-        are removed.
+        """Return the tokens that an earlier head registered. Pilots that the earlier
+        head revoked are removed.
 
-        A token that its part has replaced stays as long as the part: while the answer
-        to that was lost, the agent still shows it.
+        A token that its part has replaced is kept as long as the part, because the
+        agent still uses the old token if the response with the new one was lost.
         """
         token_ids_by_node: dict[NodeId, set[TokenId]] = {}
         revoked: list[tuple[NodeId, TokenId]] = []

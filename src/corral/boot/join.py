@@ -1,4 +1,4 @@
-"""A machine that joins a cluster elsewhere, and leaves it."""
+"""The steps by which a machine joins another machine's cluster, and leaves it."""
 
 import json
 import os
@@ -73,7 +73,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """This machine as a node of a cluster elsewhere."""
+    """This machine as a node of a cluster whose head is elsewhere."""
 
     place: ClusterDir
     url: str
@@ -83,7 +83,8 @@ class Joined:
 
     @classmethod
     def load(cls, place: ClusterDir) -> "Joined | None":
-        """None where this machine has joined nothing."""
+        """Return this machine's membership; None if this machine has not joined a
+        cluster."""
         stored = read_json(place.joined)
         if stored is None:
             return None
@@ -112,12 +113,16 @@ class Joined:
         return LocalProcess.recorded(self.dir / "agent.pid")
 
     def shims(self) -> list[LocalProcess]:
-        """One for each attempt that has anything left here."""
+        """Return the shim processes: one for each attempt that still has processes on
+        this machine."""
         records = self.dir.glob("attempts/*/shim.pid")
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def ask(self, method: str) -> Any:
-        """Ask the head as this node. Raises: CorralError."""
+        """Send a request to the head as this node.
+
+        Raises: CorralError.
+        """
         token = (self.own / "token").read_text().strip()
         trusted = self.place.trusted if self.place.trusted.exists() else None
         return ask(
@@ -125,8 +130,10 @@ class Joined:
         )
 
     def is_known(self) -> bool:
-        """Whether the head still knows it. Raises: CorralError when it cannot be
-        asked."""
+        """Return whether the head still knows this node.
+
+        Raises: CorralError if the head cannot be asked.
+        """
         try:
             self.ask("GET")
         except NotFound:
@@ -141,11 +148,11 @@ class Joined:
 def join(
     place: ClusterDir, wanted: JoinRequest, count_gpus: Callable[[], int]
 ) -> Joined:
-    """Let this machine be a node; where it is one there already, nothing is asked or
-    spent.
+    """Make this machine a node of the cluster. If it is a node of that cluster already,
+    no request is sent and the token is not used up.
 
-    Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses
-    with.
+    Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and the errors with which the
+    head refuses.
     """
     place.create()
     policy_fields = wanted.machine.value("policy")
@@ -224,7 +231,7 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
 
 
 def _own_name() -> str:
-    """Return the machine's host name, as far as it is a valid node name."""
+    """Return the machine's host name, changed where needed to a valid node name."""
     host_name = socket.gethostname().split(".")[0]
     return _NO_NAME.sub("-", host_name).strip("-")[:63] or "node"
 
@@ -232,7 +239,7 @@ def _own_name() -> str:
 def _encode_node_settings(
     place: ClusterDir, wanted: JoinRequest, name: str, of_machine: ClusterSettings
 ) -> bytes:
-    """The text of node.json."""
+    """Return the content of node.json, the settings of the node."""
     local = LocalSettings(
         gpus=of_machine.gpus,
         gpu_type=of_machine.gpu_type,
@@ -288,14 +295,15 @@ _FOLDERS: Final = ("attempts", "cache", "disk")
 
 
 def words_of(joined: Joined) -> list[str]:
-    """The command line of its agent, or of what keeps its Ray node."""
+    """Return the command line of the node's agent or, on Ray, of the process that keeps
+    its Ray node running."""
     if joined.on_ray:
         return member.words_of(joined.ray_dir)
     return [sys.executable, "-P", "-m", "corral.agent", str(joined.dir)]
 
 
 def start_agent(joined: Joined) -> None:
-    """In the background, unless it runs."""
+    """Start the node's agent in the background, unless it runs already."""
     if joined.on_ray:
         join_ray.start(joined.ray_dir)
     elif joined.agent is None:
@@ -328,8 +336,8 @@ def wait_for_heartbeat(joined: Joined) -> "api.NodeDetail":
 
 
 def stop_agent(joined: Joined) -> bool:
-    """End the agent; attempts run on, and the next agent finds them. False: it does not
-    end."""
+    """End the agent. Attempts continue to run, and the next agent finds them. Return
+    False if the agent does not end in time."""
     if joined.on_ray:
         join_ray.end(joined.ray_dir)  # whose actor would start it again
     agent = joined.agent
@@ -339,10 +347,10 @@ def stop_agent(joined: Joined) -> bool:
 
 
 def leave(joined: Joined, *, force: bool) -> None:
-    """End all parts of the node here, and inform the head.
+    """End all parts of the node on this machine, and inform the head.
 
     Raises: Conflict while the node holds jobs, and CorralError if the head cannot be
-    informed. Neither is raised with `force`.
+    informed. With `force`, neither is raised.
     """
     try:
         jobs = joined.ask("GET")["jobs"]
@@ -369,7 +377,7 @@ def leave(joined: Joined, *, force: bool) -> None:
 
 
 def kill(joined: Joined) -> None:
-    """End the agent and all that it has started, at once."""
+    """End the agent and all processes that it has started, at once."""
     if joined.on_ray:
         join_ray.end(joined.ray_dir)
     command = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(joined.dir)]

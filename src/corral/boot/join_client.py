@@ -1,5 +1,5 @@
-"""Calls of a machine that joins, or has joined: with its own trust, before there is a
-client."""
+"""Requests of a machine that joins or has joined a cluster. They use their own trusted
+certificates, because no client exists yet."""
 
 import http.client
 import json
@@ -21,8 +21,9 @@ TIMEOUT_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinCall:
-    """One request to a head. It is known by the fingerprint of its certificate or,
-    without one, by what the file `trusted` or this machine vouches for."""
+    """One request to a head. The head is verified by the fingerprint of its
+    certificate; without a fingerprint, by the certificates in the file `trusted` or
+    those that this machine trusts."""
 
     method: str
     path: str
@@ -71,7 +72,10 @@ def ask(
 def _connection(
     url: str, token: str, *, fingerprint: str, trusted: Path | None
 ) -> http.client.HTTPConnection:
-    """Not connected yet. Raises: SpecInvalid."""
+    """Return a connection to the head that is not opened yet.
+
+    Raises: SpecInvalid.
+    """
     parsed_url = urlsplit(url)
     host = parsed_url.hostname or ""
     if parsed_url.scheme == "http" and is_loopback(host) and not fingerprint:
@@ -95,7 +99,10 @@ def _connection(
 def _check_fingerprint(
     connection: http.client.HTTPConnection, url: str, fingerprint: str
 ) -> None:
-    """Before anything is sent. Raises: WrongHead."""
+    """Check the head's certificate before anything is sent.
+
+    Raises: WrongHead.
+    """
     if not fingerprint:
         return
     assert isinstance(connection.sock, ssl.SSLSocket)

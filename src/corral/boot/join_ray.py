@@ -1,4 +1,4 @@
-"""Joining a Ray cluster: its Ray node brings the agent."""
+"""Joining of a cluster on Ray: the machine's Ray node starts the agent."""
 
 import asyncio
 import os
@@ -18,7 +18,11 @@ _GPU_TYPE: Final = "h100"
 
 
 def check(needs: JoinNeeds) -> None:
-    """Raises: Conflict where Ray would not let this machine in."""
+    """Check that the machine can become a node of the Ray cluster.
+
+    Raises: Conflict if Ray would refuse this machine: Ray is not installed, or the
+    version of Ray or Python differs from the cluster's.
+    """
     ray, python = member.versions()
     install = f"pip install 'corral[ray]' 'ray=={needs.ray}'"
     if not ray:
@@ -46,8 +50,10 @@ def write(
     machine: ClusterSettings,
     address: str,
 ) -> None:
-    """Write the settings of the Ray node's keeper into `folder`. Raises:
-    SpecInvalid."""
+    """Write the settings for the process that keeps the Ray node running into `folder`.
+
+    Raises: SpecInvalid.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if invitation.token:
         write_atomically(folder / "token", invitation.token)
@@ -74,7 +80,8 @@ def check_machine(machine: ClusterSettings) -> None:
 
 
 def start(folder: Path) -> None:
-    """In the background, unless it runs."""
+    """Start the process that keeps the Ray node running, in the background, unless it
+    runs already."""
     if member.keeper_of(folder) is None:
         if LocalProcess.recorded(folder / "ray.pid") is None:
             (folder / "ray.pid").unlink(missing_ok=True)
@@ -82,7 +89,10 @@ def start(folder: Path) -> None:
 
 
 def check_starts(folder: Path) -> None:
-    """Raises: StartFailed where Ray has started and ended already."""
+    """Check that Ray still runs or has not started yet.
+
+    Raises: StartFailed if Ray has started and ended already.
+    """
     pid_file = folder / "ray.pid"
     if pid_file.exists() and LocalProcess.recorded(pid_file) is None:
         end(folder)
@@ -94,5 +104,5 @@ def check_starts(folder: Path) -> None:
 
 
 def end(folder: Path) -> None:
-    """End the Ray node and its keeper; the agent continues."""
+    """End the Ray node and the process that keeps it running. The agent continues."""
     asyncio.run(member.end(folder))

@@ -1,10 +1,10 @@
 """Rotation of the cluster's key, so that several heads agree and a crash loses nothing.
 
 The store records the current key (`agreed`: "key"). A head that rotates writes the new
-key into its file, then into the store, wrapped under the earlier key. Only then does it
-name the new key as current. Every other head unwraps it. The leader seals all values
-under earlier keys again, at once and at each look, so an interrupted rotation
-continues.
+key into its file, then into the store, encrypted under the earlier key. Only then does
+it name the new key as current. Every other head decrypts the new key. The leader
+encrypts all values again that are still under earlier keys, at once and at each check,
+so an interrupted rotation continues.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(slots=True, kw_only=True)
 class HeadKeys:
-    """The key ring of this head and what all heads hold to. `several`: others share the
-    store."""
+    """The key ring of this head, which all heads keep equal to the current key in the
+    store. `several` says whether other heads share the store."""
 
     store: Store
     ring: KeyRing
@@ -47,8 +47,11 @@ class HeadKeys:
     _sealed: str = ""  # the key with which all was found sealed
 
     async def begin(self) -> None:
-        """Hold to the key that is current. Raises: Conflict for a head without it,
-        StoreTrouble, KeyTrouble, OSError."""
+        """Adopt the key that is current in the store.
+
+        Raises: Conflict for a head that does not have that key; StoreTrouble,
+        KeyTrouble, OSError.
+        """
         current = await self.store.agree(CURRENT, self.ring.check)
         if await self._adopt_current_key(current):
             return
@@ -64,8 +67,8 @@ class HeadKeys:
         )
 
     async def keep(self, leads: Callable[[], bool]) -> None:
-        """Look each ten seconds, for ever: follow a rotation, and finish it as the
-        leader."""
+        """Check the keys every ten seconds until cancelled: follow a rotation and, as
+        the leader, finish it."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -74,7 +77,11 @@ class HeadKeys:
                 log.warning("key_not_looked_at", error=str(trouble))
 
     async def look(self, *, leads: bool) -> None:
-        """Raises: StoreTrouble, KeyTrouble, OSError."""
+        """Adopt the current key. As the leader, also encrypt values again that are
+        under earlier keys. Remove keys that are too old.
+
+        Raises: StoreTrouble, KeyTrouble, OSError.
+        """
         current = await self.store.agreed(CURRENT)
         if current is not None:
             await self._adopt_current_key(current)
@@ -91,8 +98,11 @@ class HeadKeys:
             log.info("keys_forgotten", number=forgotten_count)
 
     async def rotate(self, entry: AuditEntry) -> KeyRotated:
-        """Seal everything with a fresh key. Raises: Conflict when another rotation is
-        under way; StoreTrouble, KeyTrouble, OSError."""
+        """Encrypt everything again with a new key.
+
+        Raises: Conflict if another rotation is running; StoreTrouble, KeyTrouble,
+        OSError.
+        """
         await self.look(leads=True)
         now, previous_key_id = self.wall(), self.ring.check
         new_key_id = self.ring.add(os.urandom(KEY_BYTES))
@@ -122,8 +132,8 @@ class HeadKeys:
         )
 
     async def _adopt_current_key(self, current: str) -> bool:
-        """Seal with the key that is current, taking it from the store where it is not
-        here yet."""
+        """Use the current key for encryption. If this head does not have the key yet,
+        take it from the store. Return whether the key could be used."""
         if self.ring.check == current:
             return True
         if not self.ring.has(current):
@@ -139,8 +149,8 @@ class HeadKeys:
         return True
 
     async def _seal_anew(self) -> tuple[int, int]:
-        """Encrypt again what an earlier key has encrypted. Returns: how many values
-        were encrypted again, and how many no key can open."""
+        """Encrypt again the values that are under an earlier key. Return how many
+        values were encrypted again, and how many no key can open."""
         done = left_over = 0
         for name, _, _ in await self.store.secrets():
             sealed = await self.store.secret(name)

@@ -1,5 +1,5 @@
-"""One of several heads: it stands by until it may lead, and again once another head
-leads.
+"""Leader election among several heads: a head stands by until it may lead, and stands
+by again when another head leads.
 
 A head whose store is a file leads from its start to its end, because no other head can
 lead.
@@ -41,8 +41,11 @@ log = HeadLogger("corral.head")
 
 @dataclass(slots=True, kw_only=True)
 class LeaderTerm:
-    """Parts of one term of a leader. `lent`: an engine whose nodes are not processes of
-    this machine works for the leader alone, and is made again in each term."""
+    """Parts that exist for one term of a leader.
+
+    `lent`: an engine whose nodes are not processes of this machine; it works only for
+    the leader, and is created again for each term.
+    """
 
     control: Control
     forecasts: Forecasts
@@ -61,7 +64,7 @@ class LeaderTerm:
                 self.lent.look_after()
 
     def ways(self, about: ApiSettings) -> list[Coroutine[None, None, None]]:
-        """All that goes on while it lasts."""
+        """Return the coroutines that run during the whole term."""
         run, swept = self.control.run(), keep_swept(self.control, about)
         return [
             run,
@@ -77,7 +80,7 @@ class LeaderTerm:
 
 @dataclass(slots=True)
 class RollCall:
-    """Last sign of life of each head, by this head's clock."""
+    """When each head last gave a sign of life, by the clock of this head."""
 
     _seen: dict[str, tuple[HeadSeen, float]] = field(default_factory=dict)
 
@@ -91,7 +94,7 @@ class RollCall:
         }
 
     def heads(self, leader: str, now: float) -> list[HeadNow]:
-        """The one that leads first."""
+        """Return all heads; the leader comes first."""
         rows = [
             HeadNow(
                 name=head_seen.name,
@@ -106,10 +109,10 @@ class RollCall:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Alternates between leading and standing by. `alone`: no other head uses the
-    store.
+    """Alternates between leading and standing by.
 
-    `build` creates the parts that a term needs; `front` is the application of the port.
+    `alone`: no other head uses the store. `build` creates the parts that a term needs;
+    `front` is the application that serves the head's port.
     """
 
     store: Store
@@ -130,8 +133,11 @@ class Turns:
     _closing: set["asyncio.Future[None]"] = field(default_factory=set)
 
     async def run(self) -> None:
-        """For ever. Raises: TermLost when it is alone, for then another writes to its
-        file."""
+        """Lead and stand by in turn, without end.
+
+        Raises: TermLost if this head is alone: another process then writes to the file
+        of its store.
+        """
         while True:
             known_number = None if self.alone else await self._stand_by()
             try:
@@ -145,7 +151,7 @@ class Turns:
                 self._end_term()
 
     async def leave(self) -> None:
-        """Let another lead at once, now that this one ends."""
+        """Step down, because this head ends, so that another head can lead at once."""
         if self.alone:
             return
         try:
@@ -169,13 +175,13 @@ class Turns:
         return 0.0 if self.term is None else self.term.control.serving_seconds()
 
     def waiting(self) -> list[Shape]:
-        """The first shape of each job that waits for room."""
+        """Return the first shape of each job that waits in a queue."""
         jobs = () if self.term is None else self.term.control.world.jobs.values()
         return [job.spec.shapes[0] for job in jobs if job.state == JobState.QUEUED]
 
     def queues(self, job: JobId) -> Sequence[QueueName]:
-        """The job's queue and those above it, the nearest first; empty without the
-        job."""
+        """Return the job's queue and its parent queues, the nearest first; empty if the
+        job is unknown."""
         world = None if self.term is None else self.term.control.world
         found_job = None if world is None else world.jobs.get(job)
         if world is None or found_job is None:
@@ -185,7 +191,7 @@ class Turns:
         ]
 
     def cluster(self) -> ClusterId:
-        """Raises: NoLeader while this head does not lead."""
+        """Return the id of the cluster. Raises: NoLeader while this head does not lead."""
         if self.term is None:
             raise NoLeader("this head does not lead")
         return self.term.control.world.cluster
@@ -200,13 +206,13 @@ class Turns:
         return None if self.term is None else bool(self.term.control.world.jobs)
 
     def heads(self) -> list[HeadNow]:
-        """All that there are; none where there can be but one."""
+        """Return all heads of the store; an empty list if this head is alone."""
         return [] if self.alone else self.roll.heads(self.name, self.clock.monotonic())
 
     # -- leading ---------------------------------------------------------------------------------
 
     async def _run_as_leader(self, known: int | None) -> None:
-        """Until another does. Raises: TermLost, Trouble."""
+        """Lead until another head leads. Raises: TermLost, Trouble."""
         term = self.build()
         await term.control.start(known=known)
         search_rarely()
@@ -218,7 +224,8 @@ class Turns:
         await first_of(*term.ways(self.about), *beside)
 
     async def _renew_leadership(self, control: Control) -> None:
-        """Say each second that this head leads. Raises: TermLost."""
+        """Renew the leadership of this head in the store each second. Raises: TermLost
+        if another head leads."""
         while True:
             led = control.world.term
             try:
@@ -255,7 +262,8 @@ class Turns:
     # -- standing by -----------------------------------------------------------------------------
 
     async def _stand_by(self) -> int:
-        """Until this head may lead: the term of the leader that it replaces."""
+        """Wait until this head may lead, and return the term of the leader that it
+        replaces."""
         beating = asyncio.create_task(self._be_there())
         try:
             return await self._wait_for_leadership()
@@ -290,7 +298,7 @@ class Turns:
             await asyncio.sleep(BEAT_SECONDS)
 
     def _forward_to_leader(self, url: str | None) -> None:
-        """Forward requests to the head at `url`; None: no head leads at the moment."""
+        """Forward requests to the head at `url`; None if no head leads at the moment."""
         if self._door == (url,):
             return
         forwarder = (
@@ -319,8 +327,8 @@ class Turns:
         self._door, self._forwarder = None, None
 
     def _trusted(self) -> ssl.SSLContext | None:
-        """Return the certificates that verify other heads: the machine's list, and what
-        verifies this head."""
+        """Return the certificates that verify other heads: the machine's list, and the
+        certificate that verifies this head."""
         if not self.about.url.startswith("https"):
             return None
         context = ssl.create_default_context()

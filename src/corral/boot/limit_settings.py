@@ -1,4 +1,4 @@
-"""Checks of the settings that limit what clients may take from the head."""
+"""Checks of the settings that limit how much of the head's capacity clients may use."""
 
 from collections.abc import Iterable
 from ipaddress import ip_network
@@ -15,8 +15,11 @@ MOST_WORK_DAYS: Final = 3_650.0
 def check_limits(
     user_requests: float, plan_seconds: float, proxies: Iterable[str]
 ) -> None:
-    """Raises: SpecInvalid on rates that cannot be, and on proxies without a valid
-    address."""
+    """Check the request rate, the planning time and the addresses of proxies.
+
+    Raises: SpecInvalid if a rate is out of its bounds, or a proxy is not a valid
+    address or network.
+    """
     for network in proxies:
         check_network(network)
     if not (1.0 <= user_requests <= MOST_RATE and 1.0 <= plan_seconds <= MOST_RATE):
@@ -29,7 +32,8 @@ def check_limits(
 
 
 def check_network(text: str) -> None:
-    """Raises: SpecInvalid on text that is not an address or a network."""
+    """Check an address or network of `--trusted-proxy`. Raises: SpecInvalid if the text
+    is neither."""
     try:
         ip_network(text)
     except ValueError as error:

@@ -23,7 +23,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReaderAnswer:
-    """Result of one reading. `fault`: a bug that was met on these lines."""
+    """Result of reading one set of log tails. `fault`: a bug of the reader that these
+    lines caused."""
 
     failure: Failure | None = None
     fault: str = ""
@@ -35,7 +36,7 @@ _ANSWERS: Final = msgspec.msgpack.Decoder(LogReaderAnswer)
 
 @dataclass(slots=True)
 class ReaderProcess:
-    """Implementation of ports.Reader by a process of its own."""
+    """Implementation of ports.Reader in a separate process."""
 
     _helper: HelperProcess = field(
         default_factory=lambda: HelperProcess("corral.boot.log_reader_process")
@@ -43,7 +44,7 @@ class ReaderProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before the first reading."""
+        """Return the id of the helper process; None before the first reading."""
         return self._helper.pid
 
     async def failure(self, ends: RankEnds) -> Failure | None:
@@ -66,7 +67,7 @@ class ReaderProcess:
 
 
 def main() -> None:
-    """Answer what is asked, one after the other, until the pipe is closed."""
+    """Answer requests one after the other until the pipe is closed."""
     sys.modules["numba"] = None  # type: ignore[assignment]  # nothing here waits for a compiler
     from corral.health.gang_failure import failure_of
 

@@ -1,5 +1,5 @@
-"""A plan for a cluster that is not up: what a head would answer if it were started here
-and now."""
+"""A plan for a cluster that is not up: the answer that a head would give if it were
+started on this machine now."""
 
 import getpass
 import os
@@ -31,8 +31,10 @@ PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node 
 
 
 def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.PlannedJob]:
-    """The plan; nothing is started, written or sent. Raises: the refusals of a
-    submit."""
+    """Return the plan for these jobs; nothing is started, written or sent.
+
+    Raises: the same refusals as a submission.
+    """
     world = expected_world(place)
     parsed = parse_values(wire_specs.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
@@ -49,7 +51,7 @@ def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.Plan
 
 
 def _all_nodes_alive_facts(world: World) -> Facts:
-    """All nodes have just beaten."""
+    """Return facts by which all nodes have just sent a heartbeat."""
     return Facts(
         nodes={
             id: NodeFacts(
@@ -61,7 +63,8 @@ def _all_nodes_alive_facts(world: World) -> Facts:
 
 
 def expected_world(place: ClusterDir) -> World:
-    """The nodes that `corral up` would make here, all alive and empty."""
+    """Return the state of a cluster with the nodes that `corral up` would create on
+    this machine, all alive and empty."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     settings = local_settings(place, decide(place, ClusterOptions(), real_gpu_count))
     world = World(cluster=ClusterId(""), term=0)

@@ -41,13 +41,15 @@ WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
 
 class ProviderTrouble(Trouble):
-    """The provider does not answer, or not as one does."""
+    """The provider does not answer, or its answer is not valid for an OpenID Connect
+    provider."""
 
     code = "provider_trouble"
 
 
 class Provider:
-    """One provider, by what it says of itself under its issuer's address."""
+    """One OpenID Connect provider, configured from the discovery document under its
+    issuer's address."""
 
     def __init__(self, rule: SignOnRule, secret: str | None, clock: Clock) -> None:
         self.rule = rule
@@ -139,9 +141,10 @@ class Provider:
         )
 
     async def _verify_id_token(self, token: str) -> Mapping[str, Any]:
-        """The claims of a token that one of the provider's keys has signed.
+        """Return the claims of a token that one of the provider's keys has signed.
 
-        A key that is not known is looked for once: providers change theirs.
+        If the key is unknown, the keys are fetched again once, because providers rotate
+        their keys.
         """
         from joserfc import jwt
         from joserfc.errors import InvalidKeyIdError, JoseError
@@ -259,8 +262,8 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
 
 
 def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
-    """Return the names of this machine's accounts below the first uid that people
-    get."""
+    """Return the names of this machine's system accounts: those whose uid is below the
+    lowest uid for people."""
     lowest_uid = PEOPLE_FROM_UID
     with suppress(OSError, ValueError):
         line_fields = [line.split() for line in login_defs.read_text().splitlines()]
@@ -276,7 +279,8 @@ def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
 
 
 def _parse_role_mapping(word: str) -> tuple[str, Role]:
-    """GROUP=ROLE. Raises: SpecInvalid."""
+    """Parse GROUP=ROLE, a value of --oidc-role. Raises: SpecInvalid if it has no group,
+    or the role is unknown."""
     group, _, role = word.rpartition("=")
     if not group or role not in LADDER:
         raise SpecInvalid(
@@ -287,7 +291,11 @@ def _parse_role_mapping(word: str) -> tuple[str, Role]:
 
 
 def provider_of(settings: ClusterSettings, clock: Clock) -> Provider | None:
-    """Raises: SpecInvalid, and Conflict where the secret's file cannot be used."""
+    """Return the provider of the settings; None if they name none.
+
+    Raises: SpecInvalid if the settings are incomplete, Conflict if the secret's file
+    cannot be used.
+    """
     rule = rule_of(settings)
     if rule is None:
         return None
@@ -295,7 +303,11 @@ def provider_of(settings: ClusterSettings, clock: Clock) -> Provider | None:
 
 
 def provider_secret(settings: ClusterSettings) -> str | None:
-    """None: a public client. Raises: Conflict."""
+    """Return the client secret from its file; None for a public client, which has no
+    secret file.
+
+    Raises: Conflict if the file cannot be used, for example because others may read it.
+    """
     file = settings.oidc_secret_file
     if file is None:
         return None

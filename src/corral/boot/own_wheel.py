@@ -1,5 +1,5 @@
-"""This installation as a wheel: other machines get the very code that runs here, from
-no index."""
+"""A wheel of this installation, so that other machines get exactly the code that runs
+here, without a package index."""
 
 import base64
 import hashlib
@@ -16,8 +16,8 @@ _COPIED: Final = ("METADATA", "entry_points.txt")
 
 
 def own_wheel(folder: Path) -> Path:
-    """Write it; its path. Raises: OSError, PackageNotFoundError when Corral is not
-    installed."""
+    """Write the wheel into the folder, and return its path. Raises: OSError;
+    PackageNotFoundError if Corral is not installed."""
     about = metadata.distribution("corral")
     info = f"corral-{about.version}.dist-info"
     files = {
@@ -46,7 +46,8 @@ def own_wheel(folder: Path) -> Path:
 
 
 def _package_files(package: Path) -> list[tuple[str, bytes]]:
-    """Sorted by name, without what Python has compiled."""
+    """Return (path, content) of the package's files, sorted by name, without the
+    bytecode in `__pycache__`."""
     paths = (path for path in package.rglob("*") if path.is_file())
     source_paths = (path for path in paths if "__pycache__" not in path.parts)
     return sorted(

@@ -34,7 +34,7 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRequest:
-    """A request of a kind of `plan.kinds`, as JSON."""
+    """A planning request as JSON; `kind` is one of `plan.kinds`."""
 
     kind: str
     request: bytes
@@ -42,7 +42,8 @@ class PlannerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerAnswer:
-    """A report as JSON; or the refusal of the request; or a fault of ours."""
+    """Answer of the planner: a report as JSON, or the refusal of the request, or a
+    fault of the planner itself."""
 
     report: bytes = b""
     refused: str = ""
@@ -57,11 +58,11 @@ _ANSWERS: Final = msgspec.msgpack.Decoder(PlannerAnswer)
 
 @dataclass(slots=True, kw_only=True)
 class PlannerProcess:
-    """Keeps ports.Planner: one process, a bounded line, and seconds of planning for
-    each user.
+    """Implementation of ports.Planner: one process, a bounded line of waiting requests,
+    and a budget of planning seconds for each user.
 
     Args:
-        hourly_seconds: seconds of planning that one user may have in an hour.
+        hourly_seconds: seconds of planning that one user may use in an hour.
     """
 
     clock: Callable[[], float]
@@ -81,7 +82,7 @@ class PlannerProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before the first plan."""
+        """Return the id of the helper process; None before the first plan."""
         return self._helper.pid
 
     def seconds_of(self, user: UserName) -> RateUse:
@@ -112,7 +113,8 @@ class PlannerProcess:
         return answer.report
 
     def _check(self, by: UserName) -> None:
-        """Raises: TooMany."""
+        """Check the number of plans in line. Raises: TooMany if this user, or all users
+        together, have too many."""
         own_count, all_ = self._in_line[by], self._in_line.total()
         if own_count >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
             raise TooMany(
@@ -157,12 +159,12 @@ class PlannerProcess:
                 self._seconds.charge(by, self.clock() - began[0])
 
     async def close(self) -> None:
-        """End the process, and see it gone."""
+        """End the process, and wait until it is gone."""
         await self._helper.close()
 
 
 def main() -> None:
-    """Answer what is asked, one after the other, until the pipe is closed."""
+    """Answer requests one after the other until the pipe is closed."""
     from corral.wire.plan_answers import report_of
 
     def answer(text: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Refuses to pretend GPUs, unasked, on a machine that has some."""
+"""Refusal of pretended GPUs on a machine that has real ones, unless --pretend is given."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ from corral.domain.errors import SpecInvalid
 
 
 def check_has_no_gpu(gpus: int, makers: Sequence[str]) -> None:
-    """Raises: SpecInvalid where the machine has GPUs that cannot be used."""
+    """Refuse to pretend GPUs on a machine with real ones. Raises: SpecInvalid if the
+    machine has GPUs that the local engine cannot use."""
     if makers:
         raise SpecInvalid(
             f"--gpus {gpus}: this machine has a GPU of {' and of '.join(makers)}, and the local "

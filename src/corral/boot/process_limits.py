@@ -1,5 +1,5 @@
-"""Limits of the head's own process: open files for all agents, and an allocator that
-returns memory."""
+"""Limits of the head's own process: open files for the connections of all agents, and
+an allocator that returns free memory to the system."""
 
 import ctypes
 import resource
@@ -38,8 +38,8 @@ log = HeadLogger("corral.head")
 
 
 def prepare() -> None:
-    """Before anything is opened or built. What this machine does not let is left as it
-    is."""
+    """Set the limits of this process, before anything is opened or built. A limit that
+    the system does not let it change stays as it is."""
     shape_heap()
     file_limit = raise_files()
     if file_limit < files_for(FEW_NODES):
@@ -49,9 +49,11 @@ def prepare() -> None:
 
 
 def raise_files() -> int:
-    """Files that this process may hold open at once: from now on all that the hard
-    limit lets, up to MOST_FILES. A shell's soft limit of 1,024 is for programs that
-    wait by select()."""
+    """Raise the limit of open files to the hard limit, at most MOST_FILES, and return
+    the limit from now on.
+
+    A shell's usual soft limit of 1,024 is meant for programs that wait with select().
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target_limit = (
         MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
@@ -75,8 +77,8 @@ def agents_in(files: int) -> int:
 
 
 def too_few_files(nodes: int) -> str:
-    """Return a warning if this process cannot hold this number of nodes; "" if it
-    can."""
+    """Return a warning if the open-file limit of this process is too low for the agents
+    of this number of nodes; "" if it is sufficient."""
     file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if file_limit == resource.RLIM_INFINITY or files_for(nodes) <= file_limit:
         return ""
@@ -88,8 +90,9 @@ def too_few_files(nodes: int) -> str:
 
 
 def connection_limits() -> ConnectionLimits:
-    """Return the limits of the head's server: unproven connections take a quarter of
-    its files at most, so that agents always find one."""
+    """Return the connection limits of the head's server. Connections that have not
+    authenticated use at most a quarter of its open files, so that agents can always
+    connect."""
     file_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     usual = ConnectionLimits()
     if file_limit == resource.RLIM_INFINITY:
@@ -114,15 +117,19 @@ def shape_heap() -> bool:
 
 
 def give_back() -> bool:
-    """Let the system have the whole pages that are free within the heap: each read of a
-    TLS connection takes 256 KB for a moment, and what stays is put into the holes
-    between. Whether there were any."""
+    """Return the free pages within the heap to the system, and return whether there
+    were any.
+
+    Each read of a TLS connection takes 256 KB for a moment, and later allocations stay
+    in the holes between such blocks.
+    """
     trim = _of_libc("malloc_trim")
     return trim is not None and trim(0) == 1
 
 
 def _of_libc(name: str) -> Callable[..., int] | None:
-    """None where the C library has none: musl, macOS."""
+    """Return a function of the C library; None if the library does not have it (musl,
+    macOS)."""
     try:
         libc_function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):

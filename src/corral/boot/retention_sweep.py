@@ -1,5 +1,5 @@
-"""Logs and snapshots of jobs that are not kept any more: they go soon after the commit,
-and soon after each start."""
+"""Removal of logs and snapshots of jobs that are no longer kept: soon after the commit
+that forgets a job, and soon after each start."""
 
 import asyncio
 import os
@@ -75,7 +75,8 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
 
 
 def _expired_snapshots(snapshots: Path, now: float) -> list[str]:
-    """Snapshots, and what is left of an upload that was cut short."""
+    """Return the names of expired snapshots, and of the parts of uploads that were cut
+    short."""
     patience = {SNAPSHOT: UNASKED_SECONDS, ".part": STALLED_SECONDS}
     return [
         name

@@ -1,4 +1,5 @@
-"""Secrets at rest: AES-256-GCM under keys of a file, each value bound to its name."""
+"""Encryption of stored secrets: AES-256-GCM under keys of a file; each value is bound
+to its name."""
 
 import hashlib
 import hmac
@@ -26,16 +27,18 @@ FORM: Final = b"corral-seal-1\x00"  # begins every sealed value, and what it is 
 
 
 class KeyTrouble(Trouble):
-    """A secret cannot be opened with the keys that are here."""
+    """A secret cannot be decrypted with the keys of this head."""
 
     code = "key_trouble"
 
 
 class KeyRing:
-    """The keys of one cluster, the newest first: it seals; all of them open.
+    """The keys of one cluster, the newest first: the newest key encrypts, and all of
+    them decrypt.
 
     The file holds one key a line, in hexadecimal digits, readable by its owner alone.
-    Behind a key that was replaced stands when, in seconds since 1970.
+    After a key that was replaced, the line holds the time of its replacement, in
+    seconds since 1970.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class KeyRing:
 
     @classmethod
     def load(cls, path: Path) -> "KeyRing":
-        """The keys in the file; the first use makes it.
+        """Return the keys in the file; the first call creates the file with a new key.
 
         Raises: KeyTrouble when the file is readable by others, or holds no key.
         """
@@ -76,24 +79,24 @@ class KeyRing:
 
     @property
     def check(self) -> str:
-        """Id of the key that seals now. It says nothing of the key; heads compare
-        it."""
+        """Return the id of the key that encrypts now. The id reveals nothing of the
+        key; heads compare it."""
         return _key_id_bytes(self._keys[0]).hex()
 
     def has(self, check: str) -> bool:
         return any(_key_id_bytes(key).hex() == check for key in self._keys)
 
     def seal(self, name: str, value: bytes) -> bytes:
-        """The value so that only these keys open it, and only under this name."""
+        """Encrypt the value, so that it can be decrypted only with these keys and only
+        under this name."""
         key, nonce = self._keys[0], os.urandom(NONCE_BYTES)
         body = AESGCM(key).encrypt(nonce, value, FORM + name.encode())
         return FORM + _key_id_bytes(key) + nonce + body
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """The value that was sealed under this name.
+        """Decrypt the value that was sealed under this name.
 
-        Raises: KeyTrouble when none of the keys sealed it, or it is not what was
-        sealed.
+        Raises: KeyTrouble when none of the keys sealed it, or it was changed since.
         """
         reset_hint = f"set it again: corral secret set {name}"
         rest = sealed.removeprefix(FORM)
@@ -118,15 +121,16 @@ class KeyRing:
             ) from error
 
     def is_current(self, sealed: bytes) -> bool:
-        """Whether the key that seals now has sealed it."""
+        """Return whether the value was encrypted with the newest key."""
         return sealed.removeprefix(FORM)[:ID_BYTES] == _key_id_bytes(self._keys[0])
 
     def sign(self, text: str) -> str:
-        """64 hexadecimal digits that only the newest key makes of the text."""
+        """Return the signature of the text by the newest key: 64 hexadecimal digits."""
         return self.signatures(text)[0]
 
     def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
-        """Signatures by the newest key, then by each that was in use at `made_at`."""
+        """Return the signatures of the text by the newest key, then by each earlier key
+        that was in use at `made_at`."""
         newest_key, *earlier_keys = self._keys
         known_keys = [
             newest_key,
@@ -142,8 +146,8 @@ class KeyRing:
         return f"{_key_id_bytes(key).hex()}:{_link_mac(key, link)}"
 
     def check_link(self, link: str, seal: str) -> bool | None:
-        """Return whether the link has this seal; None when the seal's key is not
-        here."""
+        """Return whether the seal belongs to this link of the audit log's chain; None
+        if this head does not have the seal's key."""
         id, _, mac = seal.partition(":")
         key = next((key for key in self._keys if _key_id_bytes(key).hex() == id), None)
         return (
@@ -155,13 +159,14 @@ class KeyRing:
     # -- rotation: boot/key_rotation.py ----------------------------------------------------------
 
     def add(self, key: bytes) -> str:
-        """Keep a further key, which opens and does not seal yet. Returns: its id."""
+        """Add a key that decrypts but does not encrypt yet. Returns: its id."""
         if not self.has(_key_id_bytes(key).hex()):
             self._keep((*self._keys, key))
         return _key_id_bytes(key).hex()
 
     def wrap(self, check: str) -> bytes:
-        """The key of this id, sealed for heads that have the key that seals now."""
+        """Return the key of this id, encrypted for heads that have the key that
+        encrypts now."""
         return self.seal(f"key {check}", self._key_by_check(check))
 
     def unwrap(self, check: str, wrapped: bytes) -> None:
@@ -169,8 +174,11 @@ class KeyRing:
         self.add(self.open(f"key {check}", wrapped))
 
     def turn(self, check: str, at: float) -> None:
-        """Seal with the key of this id from now on. The earlier ones open and verify
-        still."""
+        """Encrypt with the key of this id from now on. Earlier keys still decrypt and
+        verify.
+
+        `at`: time of the replacement of the earlier keys.
+        """
         newest_key = self._key_by_check(check)
         earlier_keys = [key for key in self._keys if key != newest_key]
         self._retired.pop(newest_key, None)
@@ -179,7 +187,8 @@ class KeyRing:
         self._keep((newest_key, *earlier_keys))
 
     def forget_retired(self, before: float) -> int:
-        """Forget keys that were replaced before this moment. Returns: how many."""
+        """Remove keys that were replaced before this moment. Returns: the number of
+        removed keys."""
         kept_keys = tuple(
             key for key in self._keys if self._retired.get(key, inf) >= before
         )
@@ -207,7 +216,8 @@ class KeyRing:
 
 
 def rotation_entry(before: str, fresh: str, now: float) -> AuditEntry:
-    """Line of the audit log by the fresh key, which seals all lines before it."""
+    """Return the entry of the audit log for a key rotation; the new key seals it and
+    thereby all entries before it."""
     detail = f"from {before} to {fresh}"
     return AuditEntry(
         at=now,

@@ -38,21 +38,21 @@ MODES: Final = ("observe", "enforce")
 
 
 class UnsafeBind(Refusal):
-    """The head was asked to serve in a way that cannot be encrypted."""
+    """The requested way of serving cannot be encrypted."""
 
     code = "unsafe_bind"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDir:
-    """The directory of one cluster; `docs/architecture/overview.md` lists what lies in
-    it."""
+    """The directory of one cluster; `docs/architecture/overview.md` lists its files."""
 
     root: Path
 
     @classmethod
     def chosen(cls, asked: Path | None = None) -> "ClusterDir":
-        """--dir, else CORRAL_DIR, else ~/.corral; always absolute."""
+        """Return the directory of --dir, else of CORRAL_DIR, else ~/.corral; the path
+        is always absolute."""
         root = asked or Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR)
         return cls(root.expanduser().absolute())
 
@@ -98,13 +98,14 @@ class ClusterDir:
 
     @property
     def tls(self) -> Path:
-        """Keys and the certificate of a head that serves other machines."""
+        """Return the folder of the keys and the certificate of a head that serves other
+        machines."""
         return self.root / "tls"
 
     @property
     def trusted(self) -> Path:
-        """Return the certificate file that verifies the head, here and on machines that
-        have joined."""
+        """Return the certificate file that verifies the head, on this machine and on
+        machines that have joined."""
         return self.root / "ca.pem"
 
     @property
@@ -130,7 +131,7 @@ class ClusterDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings(DeclaredSettings):
-    """Settings of a cluster that are valid together.
+    """Settings of a cluster, checked to be valid together.
 
     Raises: SpecInvalid, UnsafeBind.
     """
@@ -242,8 +243,9 @@ class ClusterSettings(DeclaredSettings):
 
     @property
     def node_prefix(self) -> str:
-        """Begins the names of this machine's nodes, where other heads' machines have
-        some too."""
+        """Return the prefix of the names of this machine's nodes, which separates them
+        from the nodes of other heads' machines; "" if this head has a store of its own.
+        """
         return f"{self.head_name}-" if self.store_file else ""
 
     def node_names(self) -> list[str]:
@@ -252,8 +254,8 @@ class ClusterSettings(DeclaredSettings):
 
     @property
     def node_token_seconds(self) -> float | None:
-        """Return how long tokens of nodes are valid. None: other engines hand them out
-        and revoke them."""
+        """Return how long tokens of nodes are valid, in seconds. None if the engine is
+        not the local one: other engines issue and revoke node tokens themselves."""
         return NODE_TOKEN_SECONDS if self.engine == LOCAL else None
 
     @property
@@ -278,8 +280,8 @@ class ClusterSettings(DeclaredSettings):
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":
-        """Load the settings of the cluster in this directory; None before they
-        exist."""
+        """Load the settings of the cluster in this directory; None if they do not exist
+        yet."""
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known_fields = {
@@ -333,14 +335,14 @@ def is_loopback(host: str) -> bool:
 
 
 def is_any(host: str) -> bool:
-    """Whether it stands for every address of the machine."""
+    """Return whether the host stands for every address of the machine."""
     return host in ("0.0.0.0", "::")
 
 
 def read_json(path: Path) -> Mapping[str, Any] | None:
-    """The object in the file; None when there is no such file.
+    """Return the JSON object in the file; None when there is no such file.
 
-    Raises: Conflict when the file is not what Corral wrote.
+    Raises: Conflict when the file cannot be read as JSON.
     """
     try:
         content = json.loads(path.read_text())
@@ -359,7 +361,8 @@ def read_json(path: Path) -> Mapping[str, Any] | None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file as a whole, durably, readable by its owner alone."""
+    """Replace the content of the file atomically and durably; only its owner can read
+    it."""
     temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(
         os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"

@@ -1,4 +1,5 @@
-"""Bringing other machines up over ssh: Corral is put there, and they join."""
+"""Starting nodes on other machines over ssh: Corral is installed on each machine, and
+the machine joins the cluster."""
 
 import asyncio
 import json
@@ -33,14 +34,14 @@ _PYTHONS: Final = ("python3.13", "python3.12", "python3.11", "python3", "python"
 
 
 class HostFailed(Trouble):
-    """A machine could not be made a node; the hint is what to do next."""
+    """A machine could not be made a node; the hint says what to do next."""
 
     code = "host_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshHost:
-    """A line of the file of hosts. `words` go to `corral join` there."""
+    """One line of the file of hosts. `words`: arguments of `corral join` on that host."""
 
     host: str
     port: int = SSH_PORT
@@ -53,10 +54,10 @@ class SshHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess:
-    """Access to hosts over ssh. None: as in ~/.ssh/config.
+    """How to reach hosts over ssh. `user` and `key` of None: as in ~/.ssh/config.
 
-    `python`: a Python there with Corral installed. None: install into ~/.corral/venv,
-    together with the additional packages.
+    `python`: a Python on the host that has Corral. None: install Corral into
+    ~/.corral/venv, together with the additional packages.
     """
 
     user: str | None = None
@@ -67,7 +68,7 @@ class SshAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Invitation that lets the machines join."""
+    """Address, fingerprint and join token by which machines join the cluster."""
 
     url: str
     fingerprint: str
@@ -76,7 +77,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOutcome:
-    """Result for one host: the node's name, or the error and what to do."""
+    """Result for one host: the node's name, or the error and a hint."""
 
     target: SshHost
     node: str = ""
@@ -85,9 +86,10 @@ class HostOutcome:
 
 
 def read_targets(text: str, where: str) -> list[SshHost]:
-    """One host a line, [USER@]HOST[:PORT], and behind it words for `corral join` there.
+    """Parse the file of hosts: one host a line, [USER@]HOST[:PORT], followed by
+    arguments of `corral join` on that host.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid with the number of the line that is not valid.
     """
     ssh_hosts: list[SshHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -108,7 +110,8 @@ def read_targets(text: str, where: str) -> list[SshHost]:
 
 
 def _parse_host_line(words: Sequence[str]) -> SshHost:
-    """Raises: ValueError."""
+    """Parse one line of the file of hosts. Raises: ValueError if it does not begin with
+    a host."""
     user, _, address = words[0].rpartition("@")
     host, colon, port = address.rpartition(":")
     if not colon or address.count(":") > 1 and not address.startswith("["):
@@ -125,7 +128,11 @@ def bring_up_hosts(
     invitation: Invitation,
     wheel: Path | None,
 ) -> list[HostOutcome]:
-    """All of them at once; each has an outcome, in their order. Raises: Unsupported."""
+    """Start nodes on all hosts at once, and return the outcome of each in the order of
+    `targets`.
+
+    Raises: Unsupported if asyncssh is not installed.
+    """
     try:
         import asyncssh
     except ImportError:
@@ -169,7 +176,8 @@ async def _bring_up_host(
 async def _connect_to_host(
     target: SshHost, way: SshAccess
 ) -> "asyncssh.SSHClientConnection":
-    """Its key has to be known already: whoever answers first is not believed."""
+    """Connect to a host, whose host key must be known already: an unknown key is not
+    trusted at first use."""
     import asyncssh
 
     options: dict[str, Any] = {}
@@ -222,8 +230,8 @@ async def _installed(
     wheel: Path | None,
     extra_packages: Sequence[str],
 ) -> str:
-    """Return the Python of a venv there with this exact code and the additional
-    packages.
+    """Return the Python of a venv on the host that has exactly this code and the
+    additional packages.
 
     Raises: HostFailed.
     """
@@ -265,8 +273,8 @@ async def _installed(
 
 
 async def _upload_file(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
-    """Copy a file by the shell, since not every ssh server supports file transfer.
-    Raises: HostFailed."""
+    """Copy a file to the host through the shell, because not every ssh server supports
+    file transfer. Raises: HostFailed if it cannot be written."""
     script = (
         f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{file.name}"'
     )
@@ -284,10 +292,10 @@ async def _join_cluster(
     python: str,
     by: Invitation,
 ) -> str:
-    """The node's name. The token goes over standard input: arguments are seen by
-    everybody there.
+    """Run `corral join` on the host, and return the node's name.
 
-    Raises: HostFailed.
+    The token is passed over standard input, because every user of the host can see
+    arguments. Raises: HostFailed.
     """
     join_arguments = ["join", by.url, *target.words, "--json"]
     join_arguments += ["--fingerprint", by.fingerprint] if by.fingerprint else []

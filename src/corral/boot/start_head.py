@@ -1,5 +1,5 @@
-"""Starting, finding and waiting for a head from another process. Imports nothing
-heavy."""
+"""Starting, finding and waiting for a head from another process. This module imports
+nothing heavy."""
 
 import fcntl
 import http.client
@@ -25,13 +25,13 @@ REFUSED: Final = "head_refused"  # what boot.head logs when it does not start, w
 
 
 class StartFailed(Trouble):
-    """A head or a node did not come up."""
+    """A head or a node did not start."""
 
     code = "start_failed"
 
 
 def current_directory() -> str | None:
-    """Return the directory of the command; None where it was removed."""
+    """Return the working directory of the command; None if it was removed."""
     try:
         return str(Path.cwd())
     except FileNotFoundError:
@@ -95,7 +95,8 @@ def start_head(place: ClusterDir) -> None:
 
 
 def _start_failed_error(log: Path, since_bytes: int, code: int | None) -> StartFailed:
-    """`code`: what it ended with; None: it runs, and does not answer."""
+    """Return the error for a head that did not start. `code`: its exit code; None if it
+    runs but does not answer."""
     for line in reversed(_read_log_lines(log, since_bytes)):
         with suppress(ValueError):
             failure = json.loads(line)
@@ -116,7 +117,8 @@ def logged_bytes(place: ClusterDir) -> int:
 
 
 def answers(place: ClusterDir, pid: int | None = None) -> bool:
-    """Whether head.json names this process, or any, and it answers there."""
+    """Return whether the head that head.json names answers at its address. With `pid`,
+    head.json must name that process."""
     about = read_json(place.head_json)
     if about is None or pid not in (None, about.get("pid")):
         return False
@@ -124,8 +126,8 @@ def answers(place: ClusterDir, pid: int | None = None) -> bool:
 
 
 def announced(place: ClusterDir) -> tuple[str, int] | None:
-    """The address and the process of the directory's own head; None where it names
-    none."""
+    """Return the address and the process id of the head that the directory's head.json
+    names; None if it names none."""
     about = read_json(place.head_json)
     if about is None or "pid" not in about:
         return None
@@ -133,7 +135,8 @@ def announced(place: ClusterDir) -> tuple[str, int] | None:
 
 
 def healthy(url: str, trusted: Path | None = None) -> bool:
-    """Whether a head answers there that the file, or this machine, vouches for."""
+    """Return whether a head answers at the URL, verified over https by the file
+    `trusted` or else by the machine's certificates."""
     parsed_url = urlsplit(url)
     host, port = parsed_url.hostname or "", parsed_url.port
     if parsed_url.scheme == "https":
@@ -153,7 +156,7 @@ def healthy(url: str, trusted: Path | None = None) -> bool:
 
 
 def last_lines(log: Path, since_bytes: int) -> str:
-    """The end of what was logged since."""
+    """Return the last lines that were logged after `since_bytes`."""
     lines = _read_log_lines(log, since_bytes)
     return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
 
@@ -168,7 +171,8 @@ def _read_log_lines(log: Path, since_bytes: int) -> list[str]:
 
 
 def until(done: Callable[[], bool], seconds: float) -> bool:
-    """Wait for it; False when it did not come in time."""
+    """Wait until `done` returns true; return False if it did not within the given
+    seconds."""
     give_up_at = time.monotonic() + seconds
     while not done():
         if time.monotonic() > give_up_at:

@@ -1,4 +1,5 @@
-"""Choice of the store of a head, and what heads on one store must have in common."""
+"""Choice of a head's store, and the settings that heads on one store must have in
+common."""
 
 import secrets
 import stat
@@ -22,11 +23,13 @@ def open_store(
     fresh_id: Callable[[], str],
     seal: Callable[[str], str] | None = None,
 ) -> Store:
-    """The file of the directory, or the database at the URL. Raises: as the stores do,
-    and Conflict.
+    """Return the store of the directory's file, or of the database at the URL.
 
-    A head loads the one that it has, with its driver; `corral up`, which asks here,
-    loads none.
+    Only the store that a head uses is imported, with its driver; `corral up`, which
+    calls this module too, imports none.
+
+    Raises: the errors of the stores; Conflict if a URL is given and the directory has a
+    store of its own.
     """
     if url is None:
         from corral.store.sqlite import SqliteStore
@@ -44,8 +47,8 @@ def open_store(
 
 
 def url_in(file: str | None) -> str | None:
-    """The address of the database that several heads share; None: the head has a file
-    of its own.
+    """Return the address of the database that several heads share, from this file; None
+    if the head has a store file of its own.
 
     Raises: Conflict when the file cannot be read, or others may read it too.
     """
@@ -72,10 +75,11 @@ def url_in(file: str | None) -> str | None:
 
 
 async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> None:
-    """Compare with the other heads what all must have alike; then take the name, which
-    one that is refused must not keep.
+    """Compare the settings that all heads of a store must have in common, and then
+    reserve the head's name. A head that is refused must not keep the name, so the name
+    comes last.
 
-    Raises: Conflict where they have it otherwise, StoreTrouble.
+    Raises: Conflict if the settings of the other heads differ, StoreTrouble.
     """
     folder = Path(settings.shared_state or "")
     try:
@@ -101,7 +105,8 @@ async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> N
 
 
 def check_several(settings: ClusterSettings) -> None:
-    """Raises: SpecInvalid when what is for several heads does not go together."""
+    """Check the settings for several heads. Raises: SpecInvalid if they do not fit
+    together."""
     file = settings.store_file
     if file is not None and "://" in file:
         raise SpecInvalid(

@@ -1,5 +1,5 @@
-"""Units of systemd: the head of a directory, or the agent of one that has joined, kept
-running."""
+"""systemd units that keep running the head of a directory, or the agent of a node that
+has joined."""
 
 import os
 import shutil
@@ -48,7 +48,8 @@ WantedBy={target}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A unit's name and its whole text; `user`: of a user's own systemd."""
+    """Name and full text of a systemd unit. `user`: the unit belongs to a user's
+    systemd, not to the system's."""
 
     name: str
     text: str
@@ -74,8 +75,11 @@ def unit_of(
     user: bool,
     ray: Path | None = None,
 ) -> Unit:
-    """`node`: the node's folder of a directory that has joined; `ray`: that of its Ray
-    node, which brings its agent."""
+    """Return the systemd unit of the head, or of a node.
+
+    `node`: the folder of the node in a directory that has joined; None for the head.
+    `ray`: the folder of its Ray node, which starts the agent itself.
+    """
     if ray is not None:
         name, about = NODE, f"Corral, the Ray node of {place.root}"
         command = [python, "-P", "-m", "corral.engines.ray.member", str(ray)]
@@ -94,8 +98,8 @@ def unit_of(
 
 
 def _quote_exec_word(word: str) -> str:
-    """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5),
-    specifiers)."""
+    """Quote one word of ExecStart (systemd.service(5), "Command lines";
+    systemd.unit(5), specifiers)."""
     plain = (
         word.replace("\\", "\\\\")
         .replace('"', '\\"')
@@ -108,10 +112,11 @@ def _quote_exec_word(word: str) -> str:
 
 
 def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
-    """The unit for what is in this directory. `installs`: it is to be written or
-    removed.
+    """Return the unit for the head or node of this directory. `installs`: the unit is
+    about to be written or removed.
 
-    Raises: Conflict when nothing is there, or when root alone may install it.
+    Raises: Conflict if the directory has no cluster and no node, or if only root may
+    install the unit.
     """
     joined = Joined.load(place)
     if joined is None and not place.cluster_json.exists():
@@ -131,11 +136,11 @@ def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
 
 
 def install(unit: Unit) -> bool:
-    """Write the unit and let it begin with the machine; False where systemd does not
-    run.
+    """Write the unit and enable it, so that it starts with the machine; return False if
+    systemd does not run.
 
-    Raises: Conflict when there is another cluster's of this name, or systemd does not
-    take it.
+    Raises: Conflict when a unit of this name belongs to another cluster, or systemd
+    does not accept it.
     """
     installed_text = unit.file.read_text() if unit.file.exists() else unit.text
     if _exec_start_line(installed_text) != _exec_start_line(unit.text):
@@ -181,7 +186,8 @@ def _may_call(unit: Unit) -> bool:
 
 
 def _call_systemctl(unit: Unit, *words: str) -> None:
-    """Call systemctl. Raises: Conflict with its error message."""
+    """Run systemctl with these arguments. Raises: Conflict with the error message of
+    systemctl if it fails."""
     command = [*unit.systemctl, *words]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=_CALL_SECONDS

@@ -1,4 +1,4 @@
-"""The head's certificate: the configured one, or else one of its own.
+"""The head's certificate: the configured one, or else one that the head creates itself.
 
 A joining machine receives the fingerprint of the head's certificate, and from then on
 trusts the authority that signed it. The certificate can therefore be renewed without
@@ -52,8 +52,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files in PEM. `trusted` vouches for `certificate`; that one comes with its
-    chain."""
+    """PEM files of the head. `trusted` is the certificate that verifies `certificate`,
+    which includes its chain."""
 
     certificate: Path
     key: Path
@@ -73,10 +73,10 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | None:
-    """Return the TLS settings of the head; None on loopback without a given
-    certificate.
+    """Return the TLS files of the head; None if it serves on loopback without a
+    configured certificate.
 
-    Raises: OSError when its own cannot be written.
+    Raises: OSError when the head's own certificate cannot be written.
     """
     if settings.tls_certificate and settings.tls_key:
         path = Path(settings.tls_certificate)
@@ -85,9 +85,9 @@ def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | No
 
 
 def own_files(place: ClusterDir) -> dict[str, Path]:
-    """Return the files by which agents and clients know a head that makes its
-    certificate itself, by their names in a backup: the authority of the cluster, and
-    what it has signed."""
+    """Return the files, by their names in a backup, with which agents and clients
+    recognise a head that creates its own certificate: the authority of the cluster, and
+    the certificate and key that it signed."""
     files = [
         place.trusted,
         *(place.tls / name for name in (CA_KEY, HEAD_CERTIFICATE, HEAD_KEY)),
@@ -102,20 +102,22 @@ def makes_own(settings: ClusterSettings) -> bool:
 
 
 def trusted_of(place: ClusterDir, settings: ClusterSettings) -> str | None:
-    """The file that its own agents and clients trust."""
+    """Return the certificate file that the cluster's own agents and clients trust; None
+    on loopback without a configured certificate."""
     if settings.tls_certificate:
         return settings.tls_certificate
     return None if is_loopback(settings.host) else str(place.trusted)
 
 
 def names_of(host: str) -> tuple[str, ...]:
-    """Names and addresses that a head which serves on this host may be called by."""
+    """Return the names and addresses under which a head that serves on this host may be
+    reached."""
     own_names = {"localhost", "127.0.0.1", "::1", gethostname(), *own_addresses()}
     return tuple(sorted(own_names if is_any(host) else own_names | {host}))
 
 
 def host_of(settings: ClusterSettings) -> str:
-    """The name or address that others call the head by."""
+    """Return the name or address under which other machines reach the head."""
     if not is_any(settings.host):
         return settings.host
     if settings.tls_certificate:
@@ -132,8 +134,8 @@ def host_of(settings: ClusterSettings) -> str:
 
 
 def names_in(certificate: Path) -> list[str]:
-    """The names and addresses that a certificate is for; none of one that cannot be
-    read."""
+    """Return the names and addresses that a certificate covers; an empty list if the
+    file cannot be read."""
     try:
         parsed_certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
         subject_alternative_name = (
@@ -151,8 +153,9 @@ def names_in(certificate: Path) -> list[str]:
 
 
 def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
-    """A certificate for these names by an authority of the cluster's own. What is there
-    is kept while it names them all and has a month left. Raises: OSError."""
+    """Return a certificate for these names, signed by the cluster's own authority. An
+    existing certificate is kept while it covers all names and is valid for another
+    month. Raises: OSError."""
     folder = place.tls
     folder.mkdir(mode=0o700, exist_ok=True)
     tls = Tls(
@@ -214,9 +217,12 @@ async def agree_on_authority(
     keys: KeyRing,
     now: float,
 ) -> None:
-    """One authority for all heads of the store that make their certificates themselves:
-    that of the first, sealed in the store. So whoever trusts one head trusts the
-    others, and they each other. Raises: StoreTrouble, KeyTrouble, OSError."""
+    """Agree on one authority for all heads of the store that create their own
+    certificates: that of the first head, sealed in the store.
+
+    Whoever trusts one head thus trusts all of them, and the heads trust each other.
+    Raises: StoreTrouble, KeyTrouble, OSError.
+    """
     if not makes_own(settings):
         return
     place.tls.mkdir(mode=0o700, exist_ok=True)
@@ -300,7 +306,8 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 def _is_certificate_valid(
     own: Tls, authority: x509.Certificate, names: Sequence[str], now: datetime
 ) -> bool:
-    """Whether what is there still does."""
+    """Return whether the existing certificate is still valid for this authority and
+    these names."""
     try:
         certificate = x509.load_pem_x509_certificate(own.certificate.read_bytes())
         key = serialization.load_pem_private_key(own.key.read_bytes(), None)
@@ -348,8 +355,11 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
 async def keep_renewed(
     renew: Callable[[], Tls | None], serving: Callable[[], object]
 ) -> None:
-    """For ever: look each hour; new connections are shown the new certificate.
-    `serving`: the context that the head serves with."""
+    """Check the certificate each hour, without end; new connections get a renewed
+    certificate.
+
+    `serving`: returns the TLS context with which the head serves.
+    """
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:

@@ -1,4 +1,5 @@
-"""Errors of each kind of prediction on sources that it was not fitted to, by GPU.
+"""Prediction errors of each kind of prediction, by GPU, on sources to which the
+prediction was not fitted.
 
 `make validate` writes them.
 """
@@ -20,11 +21,12 @@ SHARES: Final = ("mean", "median", "p90")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorBand:
-    """Absolute errors of one kind of prediction, as shares of what was measured.
+    """Absolute errors of one kind of prediction, as shares of the measured value.
 
-    `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and
-    measured. `sources`: publishers' series that they are from; no prediction of a row
-    was fitted to its own. `is_lone`: the whole kind was measured by one source.
+    `name`: for example training.step_time or serving.ttft. `rows`: number of rows that
+    were predicted and measured. `sources`: number of publishers' series from which the
+    rows come; no prediction of a row was fitted to its own series. `is_lone`: only one
+    source has measured this kind.
     """
 
     name: str
@@ -43,13 +45,14 @@ class ErrorBand:
 
     @property
     def quoted(self) -> float:
-        """The share alongside a prediction: what one source says of its own rows is too
-        good."""
+        """Return the error to show with a prediction: the mean, or the 90th percentile
+        if only one source has measured this kind, because the errors on the rows of one
+        source are too favourable."""
         return self.p90 if self.is_lone else self.mean
 
     @property
     def measured(self) -> str:
-        """The rows and their sources, as part of a sentence."""
+        """Return the number of rows and sources as part of a sentence."""
         rows, sources = (
             f"{count:,} {noun}{'' if count == 1 else 's'}"
             for count, noun in ((self.rows, "measured row"), (self.sources, "source"))
@@ -76,9 +79,9 @@ def bands() -> dict[str, ErrorBand]:
 
 
 def band(name: str) -> ErrorBand | None:
-    """The band of a kind of prediction, or of the kind that it belongs to: of
-    training.step_time where training.step_time.gb200 has none. None where neither has
-    been measured."""
+    """Return the error band of a kind of prediction. If the kind has no band, return
+    that of its parent: training.step_time for training.step_time.gb200. None if no
+    parent has one either."""
     known_bands = bands()
     while name and name not in known_bands:
         name = name.rpartition(".")[0]
@@ -86,14 +89,16 @@ def band(name: str) -> ErrorBand | None:
 
 
 def unmeasured(name: str) -> str:
-    """Return the name of the band of GPUs that have no measured rows of this kind."""
+    """Return the name of the error band for GPUs that have no measured rows of this
+    kind."""
     return f"{name}.other"
 
 
 def gpu_band(name: str, chip: str) -> ErrorBand | None:
-    """Return the band of this chip, or the wider one of GPUs that were not measured.
+    """Return the error band of this chip, or the wider band of GPUs that were not
+    measured.
 
-    One source is not enough to believe that a chip is predicted better than its kind.
+    One source is not enough to conclude that a chip is predicted better than its kind.
     """
     known_bands = bands()
     error_band, wider_band = (
@@ -110,14 +115,14 @@ def gpu_band(name: str, chip: str) -> ErrorBand | None:
 
 
 def quoted_band(name: str) -> float | None:
-    """The error to quote of a kind of prediction, as a share; None where nothing was
-    measured."""
+    """Return the error to show for a kind of prediction, as a share; None if nothing
+    was measured."""
     error_band = band(name)
     return None if error_band is None else error_band.quoted
 
 
 def written(bands: Iterable[ErrorBand]) -> str:
-    """The text of catalog/data/bands.csv, in the order of their names."""
+    """Return the text of catalog/data/bands.csv for these bands, sorted by name."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -145,7 +150,8 @@ def written(bands: Iterable[ErrorBand]) -> str:
 
 
 def bands_of(facts: Facts) -> dict[str, ErrorBand]:
-    """Raises: ValueError where one is not whole."""
+    """Return the error bands of a table, by name. Raises: ValueError if a band lacks a
+    quantity."""
     bands_by_name: dict[str, ErrorBand] = {}
     for name, own_facts in facts.items():
         if missing := {*SHARES, "rows", "sources"} - own_facts.keys():

@@ -1,4 +1,5 @@
-"""Carbon and price of a kWh by region, and the share of cooling."""
+"""Carbon emissions and price of a kWh by region, and the power use for cooling of data
+centres."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from corral.domain.errors import SpecInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """A country, a state, or a cloud's region in one of these, over a year.
+    """A country, a state, or the region of a cloud in one of these; the values are for
+    a year.
 
-    `electricity_usd_per_kwh`: of a large customer; None where the catalog has no source
-    for it.
+    `electricity_usd_per_kwh`: the price for a large customer; None if the catalog has
+    no source for it.
     """
 
     name: str
@@ -24,7 +26,8 @@ class Region:
 
 @cache
 def region(name: str) -> Region:
-    """The region of that name: fr, France, us-tx, Texas, eu-north-1.
+    """Return the region of that name, for example fr, France, us-tx, Texas or
+    eu-north-1.
 
     Raises: NotFound, with the nearest name.
     """
@@ -45,9 +48,10 @@ def region(name: str) -> Region:
 
 
 def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
-    """Return the price for a large customer of that region, and its source.
+    """Return the electricity price for a large customer of that region, and the source
+    of the price.
 
-    Raises: NotFound, with the nearest region; SpecInvalid for one without a price.
+    Raises: NotFound, with the nearest region; SpecInvalid for a region without a price.
     """
     known_region = region(name)
     if known_region.electricity_usd_per_kwh is None:
@@ -66,8 +70,8 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
 
 
 def usual_pue() -> Mapping[str, float]:
-    """Return the power use of a data centre for each watt of its machines, by kind of
-    data centre."""
+    """Return the power usage effectiveness (PUE) by kind of data centre: watts of the
+    data centre for each watt of its machines."""
     return {
         facts["title"].value: facts["pue"].number
         for facts in _regions_with_quantity("pue").values()
@@ -75,7 +79,7 @@ def usual_pue() -> Mapping[str, float]:
 
 
 def region_aliases() -> dict[str, str]:
-    """Other names of regions, their titles among them, to their own."""
+    """Map the other names of regions, including their titles, to the catalog's names."""
     name_by_alias: dict[str, str] = {}
     for name, facts in _regions_with_quantity("carbon").items():
         alias_names = facts["aliases"].value.split(";") if "aliases" in facts else []

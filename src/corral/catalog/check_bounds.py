@@ -1,4 +1,5 @@
-"""Limits that an active check must reach: checks.csv and the data sheets of devices."""
+"""Limits that an active check of a node must reach, from checks.csv and the data sheets
+of devices."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,11 +12,12 @@ from corral.domain.errors import NotFound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckBounds:
-    """Shares of what is expected. None: it is not held against that.
+    """Lower limits of a measurement, as shares of an expected value; None if the
+    measurement is not compared with that value.
 
-    `least`: of the data sheet's number. `own`: of the median of the node's own earlier
-    results, once there are `own_results`. `fleet`: of the median of what other nodes
-    reach.
+    `least`: share of the data sheet's value. `own`: share of the median of the node's
+    own earlier results, once there are `own_results` of them. `fleet`: share of the
+    median of other nodes' results.
     """
 
     least: float | None
@@ -40,7 +42,8 @@ def bounds_of(kind: CheckKind) -> CheckBounds:
 
 
 def most_clock_seconds() -> float:
-    """So far may a node's clock be from the head's."""
+    """Return by how many seconds a node's clock may differ from the head's clock at
+    most."""
     return table("checks")["clock"]["most_seconds"].number
 
 

@@ -1,4 +1,4 @@
-"""Computing devices: GPUs and TPUs, by data sheet and by measurement."""
+"""Computing devices, GPUs and TPUs, with values from data sheets and from measurements."""
 
 import re
 from collections.abc import Mapping
@@ -21,13 +21,15 @@ SOCKETS: Final = {"sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One kind of GPU. Rates are dense: without sparsity, as the data sheet says.
+    """One kind of GPU. Rates are dense, that is without sparsity, as on the data sheet.
 
-    `flops`: multiply and add, 2 a MAC, by precision; one it lacks is not named.
-    `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its
-    usual node. `fabric`: what usually connects its nodes. `architecture`: whose kernels
-    it runs. `bridge`: what may join `bridge_gpus` of them alongside `scale_up`, where
-    one has been put it in."""
+    `flops`: rate by precision; a multiply and an add count as 2. A precision that the
+    GPU lacks is missing. `domain_gpus`: highest number of GPUs in one scale-up domain;
+    `node_gpus`: number in its usual node. `fabric`: the usual network between its
+    nodes. `architecture`: the architecture whose kernels it runs. `bridge`: a link that
+    may join `bridge_gpus` of these GPUs in addition to `scale_up`, if one has been
+    installed.
+    """
 
     name: str
     title: str
@@ -48,12 +50,12 @@ class Device:
 
     @property
     def chip(self) -> str:
-        """The chip of all its boards: "a100" of each A100."""
+        """Return the chip, which all its boards have in common: "a100" for each A100."""
         return self.name.split("-")[0]
 
 
 def aliases() -> dict[str, str]:
-    """Other names of devices, their titles among them, to their own."""
+    """Map the other names of devices, including their titles, to the catalog's names."""
     return {
         alias.strip(): name
         for name, facts in table("devices").items()
@@ -63,8 +65,8 @@ def aliases() -> dict[str, str]:
 
 @cache
 def device(name: str) -> Device:
-    """The device of that name: h100-sxm, H100, "H100 SXM 80GB", or as its driver prints
-    it, "NVIDIA H100 80GB HBM3".
+    """Return the device of that name: h100-sxm, H100, "H100 SXM 80GB", or "NVIDIA H100
+    80GB HBM3", as its driver prints it.
 
     Raises: NotFound, with the nearest name.
     """
@@ -89,13 +91,13 @@ def device(name: str) -> Device:
 
 
 def devices() -> tuple[Device, ...]:
-    """All of them, in the order of the file."""
+    """Return all devices, in the order of the file."""
     return tuple(device(name) for name in table("devices"))
 
 
 def spelled(name: str) -> str:
-    """A name without what its writers do differently: vendor, memory's kind, power
-    limit."""
+    """Return a device name without the parts that differ between writers: vendor, kind
+    of memory, power limit."""
     name_words = re.findall(r"[a-z0-9]+", name.lower())
     return "".join(
         SOCKETS.get(name_word, name_word)

@@ -16,8 +16,8 @@ SAID: Final = "as you say"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """`low` and `high`: the bounds of a likely value. Both are `value` for a known
-    value."""
+    """One assumption about costs. `low` and `high`: the bounds of its likely value;
+    both equal `value` if the value is known."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class Assumption:
 
 @cache
 def assumptions() -> Mapping[str, Assumption]:
-    """All of them by name, in the order of the file."""
+    """Return all assumptions by name, in the order of the file."""
     return {
         name: Assumption(
             name=name,
@@ -54,11 +54,13 @@ def assumptions() -> Mapping[str, Assumption]:
 def assume(
     said: Mapping[str, float], better: Mapping[str, Assumption] | None = None
 ) -> dict[str, Assumption]:
-    """All of them, with the given values in place of the catalog's. `better`: values
-    that go before the catalog's, such as the prices of one GPU, but not before the
-    given values.
+    """Return all assumptions, with the given values in place of the catalog's.
 
-    Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
+    `better`: values that take precedence over the catalog's, such as the prices of one
+    GPU, but not over the given values.
+
+    Raises: NotFound with the nearest name, SpecInvalid for a number that is out of
+    bounds.
     """
     known_assumptions = {**assumptions(), **(better or {})}
     for name, value in said.items():

@@ -15,9 +15,12 @@ CARDS: Final = ("pcie",)  # links of GPUs that sit in slots, not on a board of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """`ports` at `port_gbps`; each may be split into `splits` slower ones. `watts` is
-    without the modules, of which each holds `links_per_module` links of a port's
-    rate."""
+    """A network switch with `ports` ports at `port_gbps`; each port can be split into
+    `splits` slower ones.
+
+    `watts` does not include the optical modules; each module holds `links_per_module`
+    links at a port's rate.
+    """
 
     name: str
     title: str
@@ -37,8 +40,8 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkKit:
-    """A fabric as it is bought: adapters of one rate, and the switch that they go
-    to."""
+    """Equipment of one network: adapters of one rate, and the switch to which they
+    connect."""
 
     name: str
     adapter_gbps: float
@@ -48,9 +51,11 @@ class NetworkKit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerKit:
-    """Unit of purchase: a node, or a rack of nodes. `watts`: its peak power.
+    """A server as a unit of purchase: a node, or a rack of nodes. `watts`: its peak
+    power.
 
-    `gpus`: in it. `liquid_share`: of its heat that leaves in water.
+    `gpus`: number of GPUs in the unit. `liquid_share`: share of its heat that water
+    carries away.
     """
 
     name: str
@@ -70,8 +75,8 @@ def _names_of_kind(kind: str) -> list[str]:
 
 @cache
 def switch(name: str) -> Switch:
-    """The switch of that name, for example qm9700. Raises: NotFound, with the nearest
-    name."""
+    """Return the switch of that name, for example qm9700. Raises: NotFound, with the
+    nearest name."""
     switches = {
         switch_name: table(EQUIPMENT)[switch_name]
         for switch_name in _names_of_kind("switch")
@@ -93,9 +98,10 @@ def switch(name: str) -> Switch:
 
 @cache
 def network(fabric: str) -> NetworkKit:
-    """Return the equipment of a link between nodes.
+    """Return the equipment for a network between nodes.
 
-    Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
+    Raises: NotFound for a network that cannot be bought, such as a cloud's own, or that
+    the catalog does not have.
     """
     network_rows = {
         network_name: table(EQUIPMENT)[network_name] for network_name in networks()
@@ -152,6 +158,6 @@ def _gpus_of(name: str) -> list[str]:
 
 
 def rule(name: str, quantity: str) -> float:
-    """One number of what is neither server nor switch: a rack, the grid, a head
-    node."""
+    """Return one number of equipment that is neither a server nor a switch, such as a
+    rack, the grid or a head node."""
     return table(EQUIPMENT)[name][quantity].number

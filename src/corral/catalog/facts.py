@@ -1,5 +1,5 @@
-"""The form that all numbers of the catalog have: a line each, with its unit, source and
-date."""
+"""The format of all numbers in the catalog: one line for each, with its unit, source
+and date."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ TEXT: Final = "text"  # the unit of what is a word and no number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Statement of a source about a quantity of a subject. `date`: of the source, or of
-    its reading."""
+    """Statement of a source about a quantity of a subject. `date`: date of the source,
+    or the date on which the source was read."""
 
     subject: str
     quantity: str
@@ -29,7 +29,7 @@ class Fact:
 
     @property
     def number(self) -> float:
-        """Raises: ValueError where it is a word."""
+        """Return the value as a number. Raises: ValueError if the value is a word."""
         return float(self.value)
 
 
@@ -37,9 +37,9 @@ Facts = Mapping[str, Mapping[str, Fact]]  # by subject, then by quantity
 
 
 def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
-    """The facts of a table in CSV. A line that begins with # is a remark.
+    """Return the facts of a CSV table. A line that begins with # is a comment.
 
-    Raises: ValueError, with the line, where one is not in order.
+    Raises: ValueError, with the line, if a line is not valid.
     """
     rows = csv.reader(line for line in lines if not line.startswith("#"))
     if (head := tuple(next(rows, ()))) != COLUMNS:
@@ -75,9 +75,10 @@ def _is_number(value: str) -> bool:
 
 @cache
 def table(name: str) -> Facts:
-    """The facts of catalog/data/NAME.csv. It comes with the package, and is read once.
+    """Return the facts of catalog/data/NAME.csv, a file of the package. Each file is
+    read once.
 
-    Raises: Bug where it is not in order.
+    Raises: Bug if the file is not valid.
     """
     text = (
         files(__package__).joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
@@ -89,7 +90,8 @@ def table(name: str) -> Facts:
 
 
 def by_subject(facts: Iterable[Fact]) -> Facts:
-    """Raises: ValueError where a quantity is given twice."""
+    """Return the facts grouped by subject and quantity. Raises: ValueError if a
+    quantity is given twice."""
     facts_by_subject: dict[str, dict[str, Fact]] = {}
     for fact in facts:
         own_facts = facts_by_subject.setdefault(fact.subject, {})
@@ -100,7 +102,7 @@ def by_subject(facts: Iterable[Fact]) -> Facts:
 
 
 def tables() -> tuple[str, ...]:
-    """The names of all tables that come with the package."""
+    """Return the names of all tables of the package."""
     return tuple(
         sorted(
             path.name.removesuffix(".csv")
@@ -111,8 +113,8 @@ def tables() -> tuple[str, ...]:
 
 
 def plain(name: str) -> str:
-    """A name without what people write differently: case, spaces, dashes and
-    underscores."""
+    """Return a name without the parts that differ between writers: case, spaces, dashes
+    and underscores."""
     return "".join(letter for letter in name.lower() if letter not in " -_")
 
 
@@ -125,9 +127,9 @@ def subject(
     *,
     listed: str,
 ) -> Mapping[str, Fact]:
-    """The facts of one subject, by its name or another that it has. Two names are one
-    where `spelled` makes the same of both. `listed`: the kind of the catalog that lists
-    them all.
+    """Return the facts of one subject, found by its name or one of its aliases. Two
+    names match if `spelled` returns the same text for both. `listed`: the kind of
+    catalog entry that lists all subjects.
 
     Raises: NotFound, with the nearest name.
     """

@@ -1,4 +1,5 @@
-"""Failure rates of nodes in clusters, their causes, and the recovery times of runs."""
+"""Failure rates of nodes in clusters, causes of the failures, and recovery times of
+training runs."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ USUAL_GPUS: Final = 8  # of a node of every cluster whose failures are known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFailures:
     """Failures of one cluster. `rate`: failures that ended a run, per 1,000 node-days.
-    `failures`: the count; None if the source gives only a rate."""
+    `failures`: their number; None if the source gives only a rate."""
 
     name: str
     title: str
@@ -27,8 +28,8 @@ class ClusterFailures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingPart:
-    """`share` of all failures that this part made. `per`: whether a node has one of it,
-    or each of its GPUs."""
+    """A part that fails. `share`: share of all failures that this part caused. `per`:
+    whether there is one such part for each node, or one for each GPU."""
 
     name: str
     title: str
@@ -38,8 +39,8 @@ class FailingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Failures per 1,000 days of a node of 8 GPUs, and between what clusters have
-    seen."""
+    """Failures per 1,000 days of a node of 8 GPUs. `low` and `high`: the range over the
+    clusters with known rates."""
 
     usual: float
     low: float
@@ -49,7 +50,7 @@ class FailureRate:
 
 @cache
 def seen() -> tuple[ClusterFailures, ...]:
-    """All clusters whose rate is known, in the order of the file."""
+    """Return all clusters with a known failure rate, in the order of the file."""
     return tuple(
         ClusterFailures(
             name=name,
@@ -67,7 +68,8 @@ def seen() -> tuple[ClusterFailures, ...]:
 
 @cache
 def failing_parts() -> tuple[FailingPart, ...]:
-    """Return the shares of failed parts in Llama 3's 54 days; they sum to 1."""
+    """Return the share of failures that each part caused in the 54 days of the Llama 3
+    training run; the shares sum to 1."""
     part_rows = table("failure_parts")
     total_count = sum(facts["count"].number for facts in part_rows.values())
     return tuple(
@@ -83,9 +85,11 @@ def failing_parts() -> tuple[FailingPart, ...]:
 
 def rate_of(architecture: str, *, without: str = "") -> FailureRate:
     """Return the expected failure rate of an architecture: the median of the clusters
-    that had it, or of all if fewer than two did. The band is that of all clusters: age
-    and care matter more than the type of GPU. `without`: a cluster to leave out for
-    validation."""
+    with this architecture, or of all clusters if fewer than two had it.
+
+    The range is that of all clusters, because age and care matter more than the type of
+    GPU. `without`: a cluster to leave out for validation.
+    """
     cluster_failures = [cluster for cluster in seen() if cluster.name != without]
     same_architecture = [
         cluster for cluster in cluster_failures if cluster.architecture == architecture
@@ -103,6 +107,6 @@ def rate_of(architecture: str, *, without: str = "") -> FailureRate:
 
 
 def recovery(name: str) -> float:
-    """The usual value of what recovery.csv names: in minutes, hours, bytes or GB/s, as
-    it says."""
+    """Return the usual value of an entry of recovery.csv, in the unit that the entry
+    states: minutes, hours, bytes or GB/s."""
     return table("recovery")[name]["value"].number

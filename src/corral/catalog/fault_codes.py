@@ -25,10 +25,12 @@ class JobConsequence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCode:
-    """One row, for one family. `an_hour`: this many signals within an hour before it is
-    acted on; `clears_seconds`: this long without one and it has passed, None: a person
-    or a passed check finds out. `settle_seconds`: this long another code may come that
-    changes what it means.
+    """Rule for a fault code on one GPU family: a row of fault_codes.csv.
+
+    `an_hour`: number of signals within an hour that are needed before Corral acts.
+    `clears_seconds`: the fault counts as over after this time without a signal; None:
+    only a person or a passed check clears it. `settle_seconds`: time within which
+    another code may arrive that changes the meaning of this one.
     """
 
     subject: str
@@ -55,10 +57,10 @@ _RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
 
 @cache
 def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
-    """The rule of a signal on a GPU of this family (`ampere`, `hopper`, `blackwell`,
-    ...).
+    """Return the rule for a signal on a GPU of this family (`ampere`, `hopper`,
+    `blackwell`, ...).
 
-    Raises: KeyError for a kind that the table lacks.
+    Raises: KeyError for a kind of signal that the table lacks.
     """
     subject_by_code, fallback_subjects = _by_code()
     subject = subject_by_code.get((kind, code)) or fallback_subjects[kind]
@@ -67,8 +69,8 @@ def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
 
 @cache
 def family_of(gpu_type: str) -> str:
-    """The family of a GPU by any of its names; "" for one that the catalog does not
-    know."""
+    """Return the family of a GPU, found by any of its names; "" if the catalog does not
+    know the GPU."""
     try:
         return device(gpu_type).architecture
     except NotFound:
@@ -78,9 +80,9 @@ def family_of(gpu_type: str) -> str:
 @cache
 def named_by_driver(recovery: str) -> Remedy | None:
     """Return the repair that a driver's message requests, such as "GPU Reset Required";
-    None for others.
+    None if the message requests no known repair.
 
-    The most thorough of what they name counts.
+    If the message names several repairs, the most thorough one is returned.
     """
     message_text = recovery.lower()
     rows = [
@@ -97,7 +99,8 @@ def named_by_driver(recovery: str) -> Remedy | None:
 
 
 def rules() -> tuple[FaultCode, ...]:
-    """All rows, as of no family in particular."""
+    """Return the rules of all fault codes, without the differences between GPU
+    families."""
     rows = table("fault_codes").items()
     return tuple(
         _fault_code_from_row(name, row, "")
@@ -143,7 +146,8 @@ def _fault_code_from_row(
 def _by_code() -> tuple[
     dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]
 ]:
-    """Subjects by kind and code, and by kind those that stand for all others."""
+    """Return the subjects by kind and code, and for each kind the subject that applies
+    to all other codes."""
     subject_by_code: dict[tuple[SignalKind, int | None], str] = {}
     fallback_subjects: dict[SignalKind, str] = {}
     for subject, row in table("fault_codes").items():
@@ -164,7 +168,8 @@ def _by_code() -> tuple[
 
 
 def codes_in(text: str) -> tuple[int, ...]:
-    """48, or 144-150, or several of both."""
+    """Parse fault codes: one code such as 48, a range such as 144-150, or several of
+    both separated by spaces."""
     found_codes: list[int] = []
     for code_range in text.split():
         first_code, _, last_code = code_range.partition("-")

@@ -8,11 +8,11 @@ from corral.catalog.facts import subject, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkKind:
-    """One kind of link, as a GPU sees it.
+    """One kind of link, from the view of one GPU.
 
-    `bytes_per_s`: of one GPU, in one direction.
-    `is_switched`: any pair has the full rate at once. `reduces`: the switch adds up in
-    its way (NVLink SHARP, SHARP).
+    `bytes_per_s`: rate of one GPU in one direction. `is_switched`: any pair of GPUs has
+    the full rate at the same time. `reduces`: the switch itself computes reductions
+    (NVLink SHARP, SHARP).
     """
 
     name: str
@@ -24,7 +24,7 @@ class LinkKind:
 
 @cache
 def link(name: str) -> LinkKind:
-    """The link of that name. Raises: NotFound, with the nearest name."""
+    """Return the link of that name. Raises: NotFound, with the nearest name."""
     link_rows = table("links")
     facts = subject("link", name, link_rows, {}, listed="links")
     return LinkKind(

@@ -1,4 +1,5 @@
-"""A Hugging Face config.json, read as a Model. Pure: a mapping goes in."""
+"""Conversion of a Hugging Face config.json into a Model, without I/O: the input is a
+mapping."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -71,7 +72,7 @@ NESTED: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 class Config:
-    """A config.json with the defaults of its family under it."""
+    """A config.json whose missing values are the defaults of its model family."""
 
     def __init__(self, given: Mapping[str, Any], family: ModelFamily) -> None:
         self._given = {
@@ -87,8 +88,12 @@ class Config:
     def number(
         self, *names: str, default: int | None = None, least: int = 0, most: int = MOST
     ) -> int:
-        """Raises: ModelRefused, with the field, where it is missing and has no default,
-        or is no size of a model."""
+        """Return a whole number of the configuration, found by the first of these field
+        names that it has.
+
+        Raises: ModelRefused, with the field, if it is missing and has no default, or is
+        not a possible size of a model.
+        """
         value = self.get(*names, default=default)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not least <= value <= most:
@@ -105,11 +110,11 @@ class Config:
 
 
 def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
-    """The model that a Hugging Face config.json describes. The words of one that sees
-    or hears are taken alone, without what turns pictures and sound into tokens.
+    """Return the model that a Hugging Face config.json describes. Of a model with image
+    or sound input, only the language model is described, without its encoders.
 
-    Raises: ModelRefused, with the field that is missing, or why such a model is not
-    known.
+    Raises: ModelRefused, with the missing field, or with the reason why such a model is
+    not supported.
     Source: configuration_*.py and modeling_*.py of huggingface/transformers.
     """
     try:
@@ -182,7 +187,7 @@ def _model_from_config(config: Mapping[str, Any], name: str) -> Model:
 
 
 def _published(config: Mapping[str, Any]) -> str:
-    """Return the precision that the published weights are quantised to; "" for 16
+    """Return the precision to which the published weights are quantised; "" for 16
     bits."""
     quantized = config.get("quantization_config")
     method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
@@ -194,8 +199,8 @@ def _truncate_text(text: str, most: int) -> str:
 
 
 def _describe_encoders(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Map each encoder of images or sound to its parameters, where its sizes are
-    given."""
+    """Return the encoders of images or sound, each with its number of parameters if its
+    sizes are given."""
     towers: dict[str, str] = {}
     for key, encoder_name in TOWERS.items():
         if not (tower := config.get(key)) or encoder_name in towers:
@@ -210,8 +215,8 @@ def _describe_encoders(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _tower_parameters(said: Mapping[str, Any]) -> int:
-    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not
-    given."""
+    """Return the approximate number of parameters of an encoder: four attention
+    matrices and two MLP matrices in each layer. 0 if a size is missing."""
     names = ("num_hidden_layers", "hidden_size", "intermediate_size")
     layers, hidden, ffn = (said.get(name) or 0 for name in names)
     if not all(isinstance(size, int) and size > 0 for size in (layers, hidden, ffn)):
@@ -339,7 +344,7 @@ def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
 def _read_window_layers(
     read: Config, family: ModelFamily, layers: int
 ) -> tuple[int, int]:
-    """Return the window of attention and the number of layers that have it."""
+    """Return the attention window in tokens, and the number of layers that have it."""
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
         return chunk, layers * 3 // 4 if chunk else 0
@@ -359,7 +364,7 @@ def _read_window_layers(
 
 
 def _layer_vectors(model: Model, kind: str, family: ModelFamily, read: Config) -> int:
-    """Parameters of the norms and biases of one layer."""
+    """Return the number of parameters in the norms and biases of one layer."""
     queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
     norms = _count_layer_norms(kind, family, read) * family.norm_vectors * model.hidden
     norms += _query_norms(model, family, read)

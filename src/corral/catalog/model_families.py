@@ -1,5 +1,5 @@
-"""Differences of model families that their configurations do not state: norms, biases,
-windows."""
+"""Properties of model families that their configurations do not state: norms, biases,
+attention windows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 
 class Windows(StrEnum):
-    """Layers with a window of attention, where the configuration gives one."""
+    """Which layers have an attention window, if the configuration gives one."""
 
     NONE = "none"
     ALL = "all"
@@ -18,7 +18,8 @@ class Windows(StrEnum):
 
 
 class QueryNorm(StrEnum):
-    """Normalisation of queries and keys: none, for each head, or over all heads."""
+    """Normalisation of queries and keys: none, for each head separately, or over all
+    heads."""
 
     NONE = "none"
     HEAD = "head"
@@ -27,8 +28,11 @@ class QueryNorm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFamily:
-    """Meaning of a Hugging Face `model_type`. `norms`: for each layer; `norm_vectors`:
-    2 with a bias, 0 without weights. `defaults`: values of its configuration class."""
+    """Meaning of a Hugging Face `model_type`.
+
+    `norms`: number of norms in each layer; `norm_vectors`: vectors of a norm, 2 with a
+    bias, 0 without weights. `defaults`: default values of its configuration class.
+    """
 
     norms: int = 2
     norm_vectors: int = 1

@@ -1,4 +1,4 @@
-"""Models of the catalog, by any name that people give them."""
+"""Models of the catalog, found by any name that people use for them."""
 
 import re
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ SILENT: Final = re.compile(  # words for tuning, form or date, not for dimension
 
 @cache
 def model(name: str) -> Model:
-    """The model of that name: llama-3.1-70b, "Llama 3.1 70B",
+    """Return the model of that name: llama-3.1-70b, "Llama 3.1 70B" or
     meta-llama/Llama-3.1-70B-Instruct.
 
-    Raises: NotFound, with the nearest name; ModelRefused where such a model is not
-    known, and why.
+    Raises: NotFound, with the nearest name; ModelRefused, with the reason, for a kind
+    of model that is not supported.
     """
     for name_word in _split_name_words(name):
         if name_word in REFUSED:
@@ -32,12 +32,12 @@ def model(name: str) -> Model:
 
 
 def models() -> tuple[Model, ...]:
-    """All of them, in the order of the file."""
+    """Return all models, in the order of the file."""
     return tuple(_model_from_facts(facts) for facts in table("models").values())
 
 
 def aliases() -> dict[str, str]:
-    """Other names of models, their titles among them, to their own."""
+    """Map the other names of models, including their titles, to the catalog's names."""
     name_by_alias: dict[str, str] = {}
     for name, facts in table("models").items():
         alias_names = facts["aliases"].value.split(";") if "aliases" in facts else []
@@ -51,7 +51,7 @@ def _split_name_words(name: str) -> list[str]:
 
 
 def spelled(name: str) -> str:
-    """Name without the words for its tuning, form or date."""
+    """Return a model name without the words for its tuning, form or date."""
     name_words = _split_name_words(name)
     return "".join(
         name_word for name_word in name_words if not SILENT.fullmatch(name_word)

@@ -1,4 +1,4 @@
-"""Transformers by their dimensions, and how many parameters these come to."""
+"""Transformers described by their dimensions, and their numbers of parameters."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,16 +14,15 @@ PLAIN: Final = (
 
 
 class ModelRefused(Refusal):
-    """A model that is not described in full, or is not a decoder of attention and
-    MLPs."""
+    """The model is not described in full, or is not a decoder with attention and MLPs."""
 
     code = "model_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention: keys and values are kept as one short vector a
-    token.
+    """Multi-head latent attention: the cache keeps keys and values as one short vector
+    for each token.
 
     Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
     """
@@ -36,13 +35,13 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Mixture of experts in the layers from `dense_layers` on, in each `every`th of
-    these.
+    """Mixture of experts in every `every`th layer from the layer `dense_layers` on.
 
-    `ffn`: of one expert. `shared`: experts that each token passes, of the same size;
-    `shared_ffn`: of one alongside them, of a size of its own. `has_bias`: of the
-    products in an expert. `groups`: that the experts are in, of which a token passes
-    experts of `groups_per_token` at the most (arXiv:2405.04434, section 2.2.2).
+    `ffn`: width of one expert. `shared`: number of experts of this width that every
+    token passes through; `shared_ffn`: width of one additional shared expert that
+    differs in size. `has_bias`: whether the matrix products of an expert have biases.
+    `groups`: number of groups of experts; a token uses experts of at most
+    `groups_per_token` groups (arXiv:2405.04434, section 2.2.2).
     """
 
     count: int
@@ -67,16 +66,16 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A decoder. `ffn`: of a dense layer. `is_gated`: its MLP has three matrices
-    (SwiGLU), or two.
+    """A decoder model. `ffn`: width of a dense layer's MLP. `is_gated`: its MLP has
+    three matrices (SwiGLU) instead of two.
 
-    `window`: tokens that attention looks back, 0 for all; `window_layers`: how many
-    layers do so. `positions`: rows of a learned position embedding, 0 without one.
-    `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases;
-    where it is None, two norms and, with `has_bias`, the biases. `outer_vectors`: those
-    outside of layers. `published`: precision of its weights as published, where that is
-    narrower than 16 bits. `left_out`: parts of the whole model that are not in it, in
-    words: what sees or hears.
+    `window`: number of earlier tokens that attention sees, 0 for all; `window_layers`:
+    number of layers with this window. `positions`: rows of a learned position
+    embedding, 0 without one. `layer_vectors`: parameters of a layer outside its
+    matrices, such as norms and biases; None: two norms and, with `has_bias`, the
+    biases. `outer_vectors`: such parameters outside the layers. `published`: precision
+    of its published weights, if narrower than 16 bits. `left_out`: description of the
+    parts of the whole model that are not included, such as encoders of images or sound.
     """
 
     name: str
@@ -170,14 +169,14 @@ class Model:
 
     @property
     def head_parameters(self) -> int:
-        """Return the parameters of the output matrix, which a tied model shares with
-        its embedding."""
+        """Return the parameters of the output matrix; 0 for a tied model, which shares
+        this matrix with its embedding."""
         return 0 if self.is_tied else self.vocab * self.hidden
 
     @property
     def layer_extras(self) -> int:
-        """Norms of one layer, and its biases: by default, of attention 4 and of the
-        MLP 2 vectors."""
+        """Return the parameters of one layer's norms and biases. By default, attention
+        has 4 bias vectors and the MLP 2."""
         if self.layer_vectors is not None:
             return self.layer_vectors
         norms = 2 * self.hidden * (2 if self.has_bias else 1)
@@ -188,7 +187,8 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """All that are kept, experts that a token does not pass included."""
+        """Return the number of stored parameters, including experts that a token does
+        not use."""
         return self._layers_with(per_token=False) + self._outside
 
     @property
@@ -236,13 +236,15 @@ def model_of_dimensions(
     parameters: float = 0,
     name: str = "",
 ) -> Model:
-    """A model of these dimensions. What is 0 or None is taken as is usual: as many
-    key-value heads as heads, heads that share the hidden size, an MLP of four times it.
+    """Return a model of these dimensions. A value of 0 or None takes the usual value:
+    as many key-value heads as heads, heads that share the hidden size, an MLP of four
+    times the hidden size.
 
-    Whether its MLP is gated and its embedding tied is found by `parameters`, where they
-    are given: the form that comes nearest. Else it is gated unless its MLP is four
-    times as wide, and tied unless it is gated, as the models of the GPT and of the
-    Llama line are. One without gate has biases.
+    If `parameters` is given, it decides whether the MLP is gated and the embedding
+    tied: the form with the nearest number is taken. Otherwise the MLP is gated unless
+    it is four times as wide as the hidden size, and the embedding is tied unless the
+    MLP is gated, like the models of the GPT and Llama families. A model without gate
+    has biases.
 
     Raises: ModelRefused, with the dimension that does not fit the others.
     """
@@ -313,7 +315,7 @@ def _refuse_what_does_not_fit(
 
 
 def _largest_divisor(whole: int, near: int) -> int:
-    """The largest part of `whole` that is no more than `near`."""
+    """Return the largest divisor of `whole` that is at most `near`."""
     return next(
         divisor for divisor in range(min(near, whole), 0, -1) if whole % divisor == 0
     )

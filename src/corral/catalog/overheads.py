@@ -1,4 +1,4 @@
-"""Memory of a GPU that no model can use, by the GPU's architecture."""
+"""Memory of a GPU that a model cannot use, by the GPU's architecture."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,13 +13,13 @@ MIB: Final = 2.0**20
 class Overhead:
     """Bytes of a GPU that hold no number of a model.
 
-    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`:
-    next to it, of the grouped product of experts. `context`: of the driver and its
-    kernels, and `collectives`: of NCCL, both alongside the allocator. `unused_share`:
-    what the allocator holds beyond its peak, as a share of what comes and goes
-    (activations and the like). `expert_load`: tokens that experts of the fullest GPU
-    get, over the mean. `kept_free`: the share of a GPU's memory that a plan leaves
-    alone.
+    `workspace`: workspace of the matrix libraries, taken from the allocator;
+    `expert_workspace`: additional workspace for the grouped matrix product of experts.
+    `context`: memory of the driver and its kernels, and `collectives`: memory of NCCL,
+    both outside the allocator. `unused_share`: memory that the allocator holds beyond
+    its peak, as a share of the temporary memory (activations and the like).
+    `expert_load`: tokens for the experts of the busiest GPU, divided by the mean.
+    `kept_free`: share of a GPU's memory that a plan leaves unused.
     """
 
     workspace: float

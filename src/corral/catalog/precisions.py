@@ -1,12 +1,12 @@
-"""The forms in which numbers are stored and multiplied."""
+"""The formats in which numbers are stored and multiplied."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Precision(StrEnum):
-    """One form of a number. Block scales of fp8 and fp4 are counted where they are
-    used."""
+    """One number format. The block scales of fp8 and fp4 are not included here; the
+    code that uses them counts them."""
 
     FP32 = "fp32"
     TF32 = "tf32"

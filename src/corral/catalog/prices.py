@@ -1,4 +1,4 @@
-"""Prices of GPUs to rent and to buy: dated lists, which users may replace."""
+"""Prices of GPUs to rent and to buy: dated lists, which users may replace by their own."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ class PriceList:
     def rent(
         self, device: str, kind: str = "on_demand", cloud: str = ""
     ) -> tuple[Rent, ...]:
-        """The offers of a device, the cheapest first; of one cloud, where that is
-        named."""
+        """Return the offers for renting a device, the cheapest first; only those of one
+        cloud, if `cloud` is given."""
         fit = [
             rent for rent in self.rents if rent.device == device and rent.kind == kind
         ]
@@ -72,14 +72,14 @@ class PriceList:
     def current(
         self, device: str, kind: str = "on_demand", cloud: str = ""
     ) -> tuple[Rent, ...]:
-        """Return the offers without those a year older than the newest one, the
-        cheapest first."""
+        """Return the offers for renting a device, the cheapest first, without those
+        that are a year older than the newest one."""
         offers = self.rent(device, kind, cloud)
         newest_date = max((offer.date for offer in offers), default=date.min)
         return tuple(offer for offer in offers if newest_date - offer.date <= MOST_AGE)
 
     def typical(self, device: str, kind: str = "on_demand") -> float:
-        """The median of what the clouds ask now, in USD a GPU-hour.
+        """Return the median price of the clouds' current offers, in USD a GPU-hour.
 
         Raises: NotFound, with the devices that have such a price.
         """
@@ -104,8 +104,8 @@ class PriceList:
         return max(fit, key=lambda one: one.date, default=None)
 
     def lines(self) -> Iterator[tuple[str, ...]]:
-        """The list as `read_prices` reads it, without its head; of what is for rent the
-        price alone."""
+        """Return the rows of the list in the form that `read_prices` reads, without the
+        header. Of a rent offer, only the price is kept."""
         for rent in self.rents:
             usd, day = f"{rent.usd_per_gpu_hour:.10g}", rent.date.isoformat()
             yield (
@@ -128,8 +128,8 @@ class PriceList:
             )
 
     def or_else(self, other: "PriceList") -> "PriceList":
-        """These, and the other's of what these say nothing of: a list of one's own goes
-        first."""
+        """Return this list, completed by prices of the other list for what this list
+        does not contain: a user's own list takes precedence."""
         listed_rents = {(rent.cloud, rent.device, rent.kind) for rent in self.rents}
         sold = {(sale.device, sale.what) for sale in self.sales}
         rents = (
@@ -142,8 +142,8 @@ class PriceList:
 
 
 def is_hyperscaler(cloud: str) -> bool:
-    """Return whether it is one of the large clouds, whose list prices are a class of
-    their own."""
+    """Return whether the cloud is one of the large clouds, whose list prices form a
+    class of their own."""
     return cloud in HYPERSCALERS
 
 
@@ -156,10 +156,10 @@ def prices() -> PriceList:
 
 
 def read_prices(lines: Iterable[str]) -> PriceList:
-    """Prices in the form of catalog/data/prices.csv: subject CLOUD:GPU, or buy:GPU.
+    """Parse prices in the form of catalog/data/prices.csv; the subject of a row is
+    CLOUD:GPU, or buy:GPU.
 
-    Raises: SpecInvalid, with the line that is not in order; NotFound for an unknown
-    GPU.
+    Raises: SpecInvalid, with the line that is not valid; NotFound for an unknown GPU.
     """
     try:
         facts = read_facts(lines)

@@ -1,4 +1,5 @@
-"""Steps of training that others measured and published with their whole layout."""
+"""Training steps that other people measured and published with the whole parallel
+layout."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from corral.catalog.precisions import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """`seconds` of a step of `global_batch` sequences of `sequence` tokens. `model`,
-    `gpu` and `library` are names of the catalog; sizes are those of perf/layout.py,
-    `recompute` its word."""
+    """A published training run: `seconds` is the time of a step of `global_batch`
+    sequences with `sequence` tokens each.
+
+    `model`, `gpu` and `library` are names of the catalog. The sizes are those of
+    perf/layout.py, and `recompute` is one of its values.
+    """
 
     title: str
     model: str

@@ -1,4 +1,4 @@
-"""Performance of a collective library over a kind of link: latency and reached
+"""Performance of a collective library over a kind of link: latency and achieved
 bandwidth."""
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ ANY: Final = "any"  # what holds where no nearer subject says otherwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """One way to move a message over a link, as NCCL has Simple and LL128.
+    """One protocol for sending a message over a link, such as Simple and LL128 of NCCL.
 
-    `launch_s`: once a call. `hop_s`: the least that one step of a ring takes. `fill_s`:
-    of the pipeline of chunks, whose best length costs 2 sqrt(fill x transfer).
-    `efficiency`: share of the link's rate that large messages reach. `own_bytes_per_s`:
-    at which a GPU passes its share on.
+    `launch_s`: time once for each call. `hop_s`: the shortest time of one step of a
+    ring. `fill_s`: time to fill the pipeline of chunks; with the best chunk length it
+    costs 2 sqrt(fill x transfer). `efficiency`: share of the link's rate that large
+    messages reach. `own_bytes_per_s`: rate at which a GPU passes its share on.
     """
 
     launch_s: float
@@ -30,9 +30,9 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direct:
-    """Each pair of GPUs by itself. Small messages start sooner (`low_launch_s`) and go
-    to each peer at `peer_bytes_per_s`; large ones reach `efficiency` of the link.
-    """
+    """Direct exchange between each pair of GPUs. Small messages start sooner
+    (`low_launch_s`) and go to each peer at `peer_bytes_per_s`; large ones reach
+    `efficiency` of the link's rate."""
 
     launch_s: float
     low_launch_s: float
@@ -44,10 +44,9 @@ class Direct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """An all-reduce made for inference: one kernel, in which each GPU reads its peers'
-    memory, all of it in one shot or its share in the first of two. Engines take it
-    below `below_bytes`.
-    """
+    """An all-reduce for inference in one kernel. Each GPU reads its peers' memory: all
+    of it in one shot, or its share in the first of two shots. Engines use it for
+    messages below `below_bytes`."""
 
     launch_s: float
     peer_s: float
@@ -59,10 +58,10 @@ class Small:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSwitch:
-    """A reduction inside of the switch (NVLS): each GPU sends and receives a message
-    but once.
+    """A reduction inside the switch (NVLS): each GPU sends and receives a message only
+    once.
 
-    `from_gpus`: the library takes it from this many GPUs on.
+    `from_gpus`: the library uses it from this number of GPUs on.
     """
 
     launch_s: float
@@ -73,15 +72,16 @@ class InSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """`low` is taken where a GPU's share of the message has less than `low_bytes`,
-    `bulk` above.
+    """Performance of collectives over one link. `low` is the protocol if a GPU's share
+    of the message has less than `low_bytes`, `bulk` the one for larger shares.
 
-    `pair_efficiency`: what two GPUs reach of a link that no switch joins.
-    `host_bytes_per_s`: what a host of such a link carries for all of its GPUs; None: no
-    bound is known. `rings`: share of the link's rate by number of GPUs, where the wires
-    between them are few. `adapter_bytes_per_s`: of one, which a GPU has for itself
-    while the others of its node are silent. `host_call_s`: of a call through
-    torch.distributed that a rank waits for; in a stream it is hidden.
+    `pair_efficiency`: share of the link's rate that two GPUs reach without a switch.
+    `host_bytes_per_s`: rate that a host of such a link carries for all of its GPUs;
+    None: no bound is known. `rings`: share of the link's rate by number of GPUs, if
+    there are few wires between them. `adapter_bytes_per_s`: rate of one network adapter
+    that a GPU has for itself while the other GPUs of its node are idle. `host_call_s`:
+    time of a call through torch.distributed for which a rank waits; in a stream it is
+    hidden.
     """
 
     bulk: Protocol

@@ -46,8 +46,8 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Send a test message to each receiver of alerts.yaml. Exit code: 1 if one was not
-    reached."""
+    """Send a test message to each receiver of alerts.yaml. The exit code is 1 if a
+    receiver was not reached."""
     with common.client() as client:
         alerts_sent = client.test_alerts()
     if common.json:
@@ -60,5 +60,6 @@ def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 
 def _delivery_error_text(one: "alerts.ReceiverRow") -> str:
-    """Its trouble begins with its name."""
+    """Return the delivery error of a receiver, without the receiver's name at its
+    beginning."""
     return clean(one.trouble.removeprefix(f"{one.name}: "))

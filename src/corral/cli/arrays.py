@@ -1,5 +1,5 @@
-"""A whole array: its jobs as a table, one reason a group, their events and saves
-together."""
+"""Output for a whole array: its jobs as a table, one reason for each group of similar
+jobs, and the events and saves of all its jobs together."""
 
 import re
 import sys
@@ -36,8 +36,8 @@ MOST_INDICES = 8  # spans of indices that a line names
 def found(
     client: "Client", job: str, call: Callable[[str], T]
 ) -> "T | list[api.JobView]":
-    """Return the call's answer for one job; for an array, by its id (j9) or the name of
-    its newest (sweep), its jobs by index. Raises: NotFound."""
+    """Return the answer of `call` for one job. For an array, named by its id (j9) or by
+    the name of the newest array (sweep), return its jobs by index. Raises: NotFound."""
     try:
         found_one = call(job)
         if owner_text := getattr(found_one, "whose", ""):
@@ -51,9 +51,10 @@ def found(
 
 
 def members(client: "Client", job: str) -> list[str]:
-    """The ids that a change of `job` means: itself, or the unfinished jobs of an array.
+    """Return the ids of the jobs that a change of `job` affects: the job itself, or the
+    unfinished jobs of an array.
 
-    Raises: NotFound, Conflict when all of an array is over.
+    Raises: NotFound; Conflict when all jobs of an array are over.
     """
     found_job = found(client, job, client.job)
     if not isinstance(found_job, list) and not found_job.is_over:
@@ -71,7 +72,7 @@ def name_of(jobs: "Sequence[api.JobView]") -> str:
 
 
 def show_array(jobs: "Sequence[api.JobView]", now: float, common: Common) -> None:
-    """A line an index. `now` in seconds since 1970."""
+    """Print an array, one line for each index. `now` in seconds since 1970."""
     if common.json:
         print_json({"jobs": [job.model_dump(mode="json") for job in jobs]})
         return
@@ -108,7 +109,8 @@ def show_array(jobs: "Sequence[api.JobView]", now: float, common: Common) -> Non
 
 
 def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -> None:
-    """One reason for all that are alike in state and in the kind of their reason."""
+    """Print one reason for each group of jobs with the same state and the same kind of
+    reason."""
     groups: dict[tuple[str, str], list[api.JobView]] = {}
     for job in jobs:
         groups.setdefault((job.state, job.reason_code), []).append(job)
@@ -142,7 +144,8 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
 
 
 def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
-    """Return advice for a whole array: its unfinished jobs are alike."""
+    """Return advice for a whole array, whose unfinished jobs all have the same reason:
+    its commands name the array instead of the job."""
     advised = [
         re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, suggestion)
         for suggestion in found.suggestions
@@ -173,7 +176,8 @@ def say_sooner(found: "api.Why") -> None:
 
 
 def line_text(found: "api.Why") -> str:
-    """For example: it is number 2 of 3 in line; Slurm's word for that is Resources."""
+    """Return the place of a job in its queue. For example: it is number 2 of 3 in line;
+    Slurm's word for that is Resources."""
     place_text = (
         f"it is number {found.place} of {found.waiting} in line" if found.place else ""
     )
@@ -182,8 +186,8 @@ def line_text(found: "api.Why") -> str:
 
 
 def end_text(ending: "api.ExpectedEndView") -> str:
-    """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at
-    14:05."""
+    """Return when a job is expected to end. For example: ends in 5 to 9 min (80 %), as
+    12 jobs like it did; by its limit at 14:05."""
     limit_text = (
         f"by its limit at {clock_text(ending.ends_by)}"
         if ending.ends_by is not None
@@ -197,8 +201,8 @@ def end_text(ending: "api.ExpectedEndView") -> str:
 
 
 def when_text(forecast: "api.StartForecastView") -> str:
-    """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1
-    to 3 h."""
+    """Return when a job is expected to start and end. For example: starts in 12 to 40
+    min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
     clauses = (
@@ -209,7 +213,7 @@ def when_text(forecast: "api.StartForecastView") -> str:
 
 
 def spans_of(jobs: "Sequence[api.JobView]") -> str:
-    """Their indices: 0-7, 9, 12-15."""
+    """Return the array indices of the jobs as text, for example: 0-7, 9, 12-15."""
     spans: list[list[int]] = []
     for index in sorted(job.array_index or 0 for job in jobs):
         if spans and spans[-1][1] + 1 == index:
@@ -239,7 +243,8 @@ def print_logs_of(
     times: bool = False,
     raw: bool = False,
 ) -> None:
-    """With `follow` as they come, else one index after the other."""
+    """Print the logs of the jobs: with `follow` as lines arrive, else one index after
+    the other."""
     from corral.cli.follow_many import each, indices_of, print_logs
 
     labels = indices_of(jobs)
@@ -306,7 +311,7 @@ def events_of(
 def checkpoints_of(
     common: Common, jobs: "Sequence[api.JobView]"
 ) -> "list[tuple[str, api.CheckpointView]]":
-    """Every recorded save with the id of its job."""
+    """Return every recorded save of the jobs, each with the id of its job."""
     from corral.cli.follow_many import each
 
     async def one(

@@ -1,5 +1,5 @@
-"""attach: open a terminal next to the ranks, or write to the standard input of one
-rank."""
+"""The command attach: open a terminal next to the ranks, or write to the standard input
+of one rank."""
 
 import contextlib
 import os
@@ -38,15 +38,15 @@ def attach(
 ) -> int:
     """Open a shell next to a rank, in its cgroup and environment. Ctrl-] leaves it.
 
-    The exit code is that of the shell; with --stdin that of the rank, when it ends
-    meanwhile.
+    The exit code is that of the shell; with --stdin it is that of the rank, if the rank
+    ends while you are attached.
 
     Args:
-        job: Its id, or the newest of this name.
-        command: Command instead of a shell, after --.
+        job: Id of a job, or the name of the newest job of this name.
+        command: Command to run instead of a shell, after --.
         rank: Number of the rank.
-        stdin: Connect to the rank's standard input and its output from now on, instead
-            of a shell.
+        stdin: Connect to the rank's standard input, and to its output from now on,
+            instead of a shell.
     """
     from websockets.exceptions import WebSocketException
 
@@ -83,7 +83,8 @@ def attach(
 
 @contextlib.contextmanager
 def raw_terminal(*, wanted: bool) -> Iterator[None]:
-    """Keys go through as they are, when a person is at a terminal."""
+    """Put the terminal into raw mode, so that keys are passed on unchanged, if `wanted`
+    and standard input is a terminal."""
     if not wanted or not sys.stdin.isatty():
         yield
         return
@@ -96,7 +97,7 @@ def raw_terminal(*, wanted: bool) -> Iterator[None]:
 
 
 def pump(terminal: "ClientConnection") -> int:
-    """Bytes both ways until the far end closes, or a person leaves.
+    """Copy bytes in both directions until the other end closes, or the user leaves.
 
     Returns: the exit code of a shell or a rank that has ended, else 0. Raises:
     ConnectionClosed.

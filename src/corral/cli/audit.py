@@ -154,7 +154,7 @@ def _export_entries(
 
 @contextmanager
 def _open_export_file(to: str) -> Iterator[IO[str]]:
-    """A new file for its owner alone, or the output."""
+    """Open a new file that only its owner can read, or standard output for "-"."""
     from corral.domain.errors import Conflict
 
     if to == "-":

@@ -1,4 +1,4 @@
-"""backup, restore."""
+"""The commands backup and restore."""
 
 import time
 from pathlib import Path
@@ -33,14 +33,14 @@ def backup(
 ) -> None:
     """Write the whole cluster into one file; its head may run meanwhile.
 
-    It holds jobs and their history, queues, users and tokens (as hashes), secrets
+    The file holds jobs and their history, queues, users and tokens (as hashes), secrets
     (encrypted) with their key, the head's address and certificate, and the workdirs of
     unfinished jobs. It does not hold logs and checkpoints.
 
     Args:
-        file: File to write (corral-DATE-TIME.backup here).
-        recipient: Encrypt it for this key, or for the one in this file (corral key
-            generate).
+        file: File to write (default: corral-DATE-TIME.backup in the current directory).
+        recipient: Encrypt the backup for this public key, or for the key in this file;
+            see corral key generate.
     """
     from corral.boot.backup import back_up
     from corral.boot.backup_sealing import recipient_of
@@ -70,8 +70,8 @@ def restore(
     identity: Path | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Restore the cluster of a backup into a directory without one; `corral up` then
-    starts it.
+    """Restore the cluster of a backup into a directory that has no cluster; `corral up`
+    then starts the cluster.
 
     Agents and clients find the new head at the address of the last one, and running
     jobs continue. Jobs that ended since the backup may run again, from their newest
@@ -79,9 +79,9 @@ def restore(
 
     Args:
         store_file: Restore into the empty PostgreSQL database whose address is in this
-            file (0600).
-        shared_state: Directory that all heads see, for --store-file.
-        identity: Identity file of a backup made with --recipient.
+            file (mode 0600).
+        shared_state: Directory that all heads can access, for --store-file.
+        identity: Identity file that decrypts a backup made with --recipient.
     """
     from corral.boot.backup import Into
     from corral.boot.backup import restore as make

@@ -18,11 +18,12 @@ def change_each(
     *,
     as_json: bool,
 ) -> tuple[list[T], int]:
-    """Return the answers for each part of the named jobs, and the common exit code.
+    """Apply a change to each part of the named jobs; return the answers and the common
+    exit code.
 
-    A refusal is printed, and the remaining jobs are still tried. The parts of an array
-    are its jobs. An array counts as refused only if every one of its jobs refused the
-    change.
+    If a change is refused, the refusal is printed, and the remaining jobs are still
+    tried. The parts of an array are its jobs. An array counts as refused only if every
+    one of its jobs refused the change.
     """
     done_answers: list[T] = []
     code = error_output.DONE
@@ -50,7 +51,8 @@ def change_each(
 def _apply_to_parts(
     name: str, parts: Callable[[str], Sequence[str]], call: Callable[[str], T]
 ) -> tuple[list[T], list[Refusal]]:
-    """Return the granted changes, and the refusals of the others."""
+    """Apply the change to each part, and return the answers of the changed parts and
+    the refusals of the others."""
     granted: list[T] = []
     refused: list[Refusal] = []
     try:

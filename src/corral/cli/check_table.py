@@ -1,4 +1,4 @@
-"""Results of active checks, for people."""
+"""Output of the results of active checks, as tables and text."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ _WORDS: Final = {"passed": "DONE", "failed": "FAILED"}
 
 
 def show_checks(found: "api.Checkup") -> None:
-    """A line for each result."""
+    """Print one line for each check result."""
     rows = table(
         "NODE", "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "WHAT", right=RIGHT
     )
@@ -64,7 +64,8 @@ def _styled_verdict(result: str) -> "Text":
 
 
 def amount(value: float | None, unit: str) -> str:
-    """For example: 3.01 TB/s, 12 ms, 2,000 files."""
+    """Return a measured value with its unit, for example: 3.01 TB/s, 12 ms, 2,000
+    files."""
     if value is None:
         return ""
     if unit.startswith(LISTING):
@@ -75,7 +76,7 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def show_sameness(found: "api.Checkup") -> None:
-    """Whether all nodes see the same files."""
+    """Print whether all nodes see the same files."""
     nodes_by_listing: dict[str, list[str]] = {}
     for node in found.nodes:
         for result in node.results:
@@ -100,7 +101,7 @@ def sees_other(found: "api.Checkup") -> bool:
 
 
 def failed_of(found: "api.Checkup") -> bool:
-    """Whether anything is not as it should be."""
+    """Return whether a check failed, or nodes see different files."""
     bad = any(
         result.result == "failed" for node in found.nodes for result in node.results
     )

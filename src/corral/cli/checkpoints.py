@@ -1,4 +1,4 @@
-"""checkpoints: the saves of a job."""
+"""The command checkpoints: lists the saves of a job."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
     """List the checkpoints of a job.
 
     Args:
-        job: Id, or newest job of this name; of an array, all its jobs.
+        job: Id of a job, or the name of the newest job of this name; for an array, the
+            checkpoints of all its jobs.
     """
     with common.client() as client:
         found_job = arrays.found(client, job, client.job)
@@ -36,7 +37,8 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
 
 
 def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
-    """Print the checkpoints on disk, each with its job if that differs."""
+    """Print the checkpoints that are still on disk; for several jobs, each with its
+    job."""
     pruned = sum(save.pruned for _, save in saves)
     saves = [(of, save) for of, save in saves if not save.pruned]
     several = ["JOB"] if any(of for of, _ in saves) else []

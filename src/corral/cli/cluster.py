@@ -1,4 +1,4 @@
-"""up, down, status."""
+"""The commands up, down and status."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -61,10 +61,11 @@ def up(
 def _start_cluster(
     common: Common, asked: "ClusterOptions", *, restart: bool
 ) -> "tuple[Start, api.Status]":
-    """Start the head where none runs, or in place of one that runs, which leaves its
-    jobs. A cluster that cannot be what is asked is up again as it was.
+    """Start the head, or replace a running head if `restart` is set; its jobs continue.
+    If the cluster cannot be started with the requested settings, it is started again
+    with its old ones.
 
-    Raises: Conflict when that one does not end; SpecInvalid; StartFailed.
+    Raises: Conflict when the running head does not end; SpecInvalid; StartFailed.
     """
     from corral.boot.bring_up import bring_up
     from corral.boot.cluster_options import ClusterOptions
@@ -85,7 +86,8 @@ def _start_cluster(
 
 
 def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
-    """Raises: StartFailed when no node comes."""
+    """Wait for the nodes of a started cluster, and return its status. Raises:
+    StartFailed when no node joins."""
     from corral.boot.bring_up import wait_for_nodes
 
     with common.client() as client:
@@ -107,7 +109,8 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
 def _bring_others(
     common: Common, up: "api.Status", outcomes: "list[HostOutcome]"
 ) -> None:
-    """Raises: StartFailed when not all have joined."""
+    """Print the result for the machines that were started over ssh. Raises: StartFailed
+    when not all of them have joined."""
     from corral.cli import ssh_hosts as hosts
 
     with common.client() as client:
@@ -144,10 +147,10 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
 
 
 def _say_head(common: Common, found: "api.Status", what: str) -> str:
-    """Say where the head of this directory serves, also where another one leads and
+    """Print the address of this directory's head, even if another head leads and
     answers.
 
-    Returns: its address.
+    Returns: the address.
     """
     from corral.boot.start_head import announced
 
@@ -159,8 +162,8 @@ def _say_head(common: Common, found: "api.Status", what: str) -> str:
 
 
 def say_who_cannot_reach(common: Common, url: str) -> None:
-    """Say so where only this machine reaches the head: pods have addresses of their
-    own."""
+    """Print a note if only this machine can reach the head: pods have addresses of
+    their own and most likely cannot."""
     from urllib.parse import urlsplit
 
     from corral.boot.settings import ClusterSettings, is_loopback
@@ -179,7 +182,7 @@ def say_pages(url: str) -> None:
 
 
 def say_prometheus(place: "ClusterDir") -> None:
-    """Print the address of the Prometheus of --monitoring, if there is one."""
+    """Print the address of Prometheus, if --monitoring started one."""
     from corral.boot.monitoring import USER, prometheus_of
     from corral.boot.settings import ClusterSettings
 
@@ -196,8 +199,8 @@ def say_prometheus(place: "ClusterDir") -> None:
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
-    """The line for other machines, where they can reach the head: once, since it is a
-    secret."""
+    """Print the command with which other machines join, if they can reach the head. It
+    is printed only for a new cluster, because it holds a secret."""
     if not url.startswith("https"):
         return
     if not fresh:
@@ -211,8 +214,8 @@ def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
 
 
 def check_ours(common: Common, verb: str) -> None:
-    """Raises: Conflict where CORRAL_URL names a head, which need not be that of the
-    directory."""
+    """Check that the command applies to the head of the directory. Raises: Conflict if
+    CORRAL_URL names a head, which may be another one."""
     from corral.domain.errors import Conflict
 
     if common.remote:
@@ -232,8 +235,9 @@ def down(
     """Stop the head and its agents.
 
     Args:
-        jobs: Unfinished jobs: stop cancels them, leave lets them continue.
-        leave: The same as --jobs leave; the next `corral up` finds them again.
+        jobs: What happens to unfinished jobs: stop cancels them, leave lets them
+            continue.
+        leave: The same as --jobs leave; the next `corral up` finds the jobs again.
     """
     from corral.boot.start_head import head_runs, node_processes, start_head
     from corral.domain.errors import Conflict
@@ -279,7 +283,7 @@ def _unfinished(running: "list[api.JobView]") -> str:
 
 
 def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show the head, the nodes and what they hold."""
+    """Show the head, the nodes and the resources of the nodes."""
     with common.client() as client:
         status_now = client.status()
     if common.json:
@@ -321,14 +325,15 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def separation_text(separation: "api.UserIsolationView") -> str:
-    """For example: n1, n2: each user's ranks run as an account of the user; ..."""
+    """Return how users are separated on some nodes, for example: n1, n2: each user's
+    ranks run as an account of the user; ..."""
     from corral.domain.user_isolation import names_text
 
     return f"{names_text(separation.nodes)}: {separation.text}"
 
 
 def heads_text(heads: "list[api.OneHead]") -> str:
-    """For example: a leads, b stands by."""
+    """Return the state of each head, for example: a leads, b stands by."""
     head_words = []
     for head in heads:
         away = head.silent_seconds > AWAY_SECONDS

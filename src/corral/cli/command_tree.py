@@ -1,4 +1,5 @@
-"""Every command: where it is, what it does in a line, and under which heading help shows it."""
+"""All commands of the command line, each with its function, its one-line help, and the
+heading under which help shows it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -135,7 +136,8 @@ Alone, it looks at this machine and the whole cluster, and says what to do.
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`name` has its group before it; `target` is module:function within corral.cli."""
+    """One command. `name` includes its group; `target` is module:function within
+    corral.cli."""
 
     name: str
     target: str

@@ -1,4 +1,4 @@
-"""completion install, completion show."""
+"""The commands completion install and completion show."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,9 +19,9 @@ def install(
     """Install shell completion for bash, zsh or fish.
 
     Args:
-        shell: Shell (the current one).
-        output: File for the script (where the shell looks for it).
-        startup: Also load it in the shell's startup file.
+        shell: Shell (default: the current one).
+        output: File for the script (default: where the shell looks for it).
+        startup: Also load the script in the shell's startup file.
     """
     from cyclopts.completion.detect import ShellDetectionError
 

@@ -1,4 +1,5 @@
-"""doctor gpu, net, data: nodes put to the proof now, and what that has shown."""
+"""The commands doctor gpu, doctor net and doctor data, which test nodes now and print
+the results."""
 
 import time
 from collections.abc import Sequence
@@ -60,9 +61,10 @@ def net(
     max_wait: MaxWait = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Test the links between nodes, in a ring: each with the next.
+    """Test the links between nodes in a ring: each node with the next one.
 
-    A slow link is reported with both ends; a node whose links are all slow is closed.
+    A slow link is reported with both its nodes; a node whose links are all slow is
+    closed for new jobs.
     """
     return _run_node_checks(
         "net", ("link", "clock"), node, (), seconds, max_wait, common
@@ -78,10 +80,10 @@ def data(
     max_wait: MaxWait = "60s",
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Measure how fast a directory is read on each node, and whether all nodes see the
-    same content.
+    """Measure how fast each node reads a directory, and whether all nodes see the same
+    content.
 
-    Nothing is written there.
+    Nothing is written to the directory.
 
     Args:
         path: Path of the directory on the nodes.
@@ -130,7 +132,7 @@ def _run_node_checks(
 def _wait_for_checkup(
     client: "Client", begun: "api.Checkup", *, quiet: bool
 ) -> "api.Checkup":
-    """Until each node is done, or was given up."""
+    """Wait until the check of each node has finished or was given up."""
     shown_nodes: set[str] = set()
     checkup = begun
     while not checkup.is_over:
@@ -192,7 +194,7 @@ def _say_next(found: "api.Checkup", again: str) -> None:
 
 
 def _parse_patience(text: str) -> float:
-    """Raises: Usage."""
+    """Parse the duration of --max-wait, in seconds. Raises: Usage if it is not valid."""
     from corral.domain.units import seconds_of
 
     try:

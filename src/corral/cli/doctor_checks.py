@@ -1,5 +1,5 @@
-"""doctor alone: this machine and the whole cluster looked at, with what to do about
-each thing."""
+"""The command doctor without a subcommand: examines this machine and the whole cluster,
+and says what to do about each problem."""
 
 import os
 import shutil
@@ -37,8 +37,8 @@ _STYLES: Final = {Is.WELL: "green", Is.NOTE: "yellow", Is.WRONG: "red"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`to_do`: the line to type, or what a person does; "" where there is nothing to
-    do."""
+    """One result of the examination. `to_do`: the command to type, or what a person has
+    to do; "" if nothing is to be done."""
 
     where: str
     state: Is
@@ -199,7 +199,8 @@ def of_cluster(client: "Client") -> list[Finding]:
 
 
 def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
-    """Whether GPUs of the cluster are not there, whatever this machine has."""
+    """Return a note if some or all GPUs of the cluster are pretended ones, whatever
+    this machine has."""
     if gpus.pretend:
         count = f"all {gpus.total}" if gpus.pretend == gpus.total else f"{gpus.pretend}"
         of = "" if gpus.pretend == gpus.total else f" of {gpus.total}"
@@ -208,7 +209,8 @@ def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
 
 
 def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]:
-    """Whose account runs what on each node, and whether users are kept apart there."""
+    """Return for each group of nodes which account runs the ranks, and whether users
+    are separated from each other."""
     from corral.domain.user_isolation import names_text
 
     for user_isolation_view in separation:

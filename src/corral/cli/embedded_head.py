@@ -1,4 +1,4 @@
-"""The head of this machine: started where a command needs one, and ended in order."""
+"""The head of this machine: started when a command needs one, and ended in order."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +33,8 @@ def head_for(common: "Change") -> Iterator[None]:
 
 
 def _start_head_if_absent(common: "Change") -> frozenset[str] | None:
-    """Start one where none runs. Returns: the jobs that it found unfinished; None where
-    a head ran before."""
+    """Start a head if none runs. Returns: the ids of unfinished jobs that the new head
+    found; None if a head ran before, or the head is on another machine."""
     from corral.boot.start_head import head_runs
 
     if common.remote or head_runs(common.place):
@@ -79,7 +79,7 @@ def say_who_is_kept_out(common: "Common", client: "Client") -> None:
 
 
 def _end_again(common: "Change", left: frozenset[str]) -> None:
-    """End the head again, unless it has been given other work since."""
+    """End the head that was started, unless it has received other jobs since."""
     with common.client() as client:
         running = unfinished(client)
         if all(job.id in left for job in running):
@@ -93,8 +93,8 @@ def unfinished(client: "Client") -> "list[api.JobView]":
 def awaited_text(
     running: "Sequence[api.JobView]", nodes: "Sequence[api.NodeView]", seconds: float
 ) -> str:
-    """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2;
-    node n2 is silent and does not answer."""
+    """Return which jobs must end before the head ends. For example: waiting at most 135
+    s for 1 job to end: train (j3) on n2; node n2 is silent and does not answer."""
     on_nodes = [job for job in running if job.nodes]
     if not on_nodes:
         return ""
@@ -123,7 +123,8 @@ def end_head(
     *,
     jobs: Literal["leave", "stop"],
 ) -> None:
-    """Raises: Conflict when it does not end."""
+    """End the head. `jobs`: whether running jobs are stopped or left. Raises: Conflict
+    when the head does not end."""
     from corral.boot.settings import read_json
     from corral.boot.start_head import head_runs, node_processes, until
     from corral.domain.errors import Conflict

@@ -1,4 +1,4 @@
-"""Errors as people and programs read them, and the exit code that each kind has."""
+"""Output of errors as text and as JSON, and the exit code of each kind of error."""
 
 import json
 import os
@@ -19,7 +19,7 @@ INTERRUPTED: Final = 130
 
 
 class Usage(Exception):
-    """The command line cannot be read as it was typed."""
+    """The arguments of the command line are not valid."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -53,8 +53,8 @@ def hint_of(error: CorralError) -> str:
 
 
 def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """Print an error to stderr: what was requested, what stands in the way, and the
-    next command."""
+    """Print an error to stderr: what was requested, what prevents it, and the next
+    command."""
     if as_json:
         error = {"error": {"code": code, "message": message, "hint": hint}}
         print(json.dumps(error, ensure_ascii=False), file=sys.stderr)

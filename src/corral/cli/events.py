@@ -1,4 +1,4 @@
-"""events."""
+"""The command events."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -25,13 +25,13 @@ def events(
     after: Annotated[WholeNumber, Parameter(validator=Number(gte=0))] = 0,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show the events of one job, or of all.
+    """Show the events of one job, or of all jobs.
 
     Args:
-        job: Its id, or the newest of this name; of an array, all of it; without it all
-            jobs.
+        job: Id of a job, or the name of the newest job of this name; for an array, the
+            events of all its jobs (default: all jobs).
         follow: Continue with new events.
-        after: Only events with a number above this.
+        after: Only events with a number above this one.
     """
     with common.client() as client:
         chosen = None if job is None else arrays.found(client, job, client.job)

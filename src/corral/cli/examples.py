@@ -140,7 +140,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def with_examples(command: str, text: str) -> str:
-    """Return the help of a command with its examples behind it."""
+    """Return the help of a command, followed by the command's examples."""
     lines = EXAMPLES.get(command, ())
     if not lines:
         return text

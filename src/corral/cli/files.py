@@ -1,5 +1,4 @@
-"""Files that a command reads, and those that it is to write: looked at before the
-work."""
+"""Files that a command reads or will write; they are checked before the work begins."""
 
 import gzip
 import zlib
@@ -17,14 +16,14 @@ NEIGHBOURS: Final = 1000  # files of a directory that a misspelt one is held aga
 
 
 class FileUnreadable(Refusal):
-    """A file is there and cannot be read."""
+    """A file exists but cannot be read."""
 
     code = "file_unreadable"
 
 
 def read_text(path: Path, kind: str, *, hint: str) -> str:
-    """The text of a file, plain or gzip. `kind`: what it is to be; `hint`: what to give
-    instead.
+    """Return the text of a file, plain or gzip. `kind`: what the file is expected to
+    be; `hint`: which file to give instead.
 
     Raises: NotFound, FileUnreadable.
     """
@@ -41,9 +40,10 @@ def read_text(path: Path, kind: str, *, hint: str) -> str:
 
 
 def missing(path: Path) -> NotFound:
-    """Build the error for a missing file.
+    """Return the error for a missing file.
 
-    It names a file in the same directory with a similar name, and says where to look.
+    The error suggests files in the same directory with a similar name, and says where
+    to look.
     """
     existing_dir = next(
         parent_dir for parent_dir in (*path.parents, Path()) if parent_dir.is_dir()
@@ -55,8 +55,8 @@ def missing(path: Path) -> NotFound:
 
 
 def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
-    """Check that the output does not overwrite the input, by whatever name. Raises:
-    Conflict."""
+    """Check that the output does not overwrite an input file, even if its path is
+    written differently. Raises: Conflict."""
     for path in read:
         if made and path and made.exists() and path.exists() and made.samefile(path):
             hint = (
@@ -68,7 +68,7 @@ def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Raises: Conflict."""
+    """Check that each of the files can be written. Raises: Conflict if one cannot."""
     for path in filter(None, paths):
         if path.is_dir():
             raise unwritable(path, "it is a directory")
@@ -86,7 +86,7 @@ def unwritable(path: Path, why: str | None) -> CorralError:
 
 
 def write(path: Path, text: str) -> None:
-    """Raises: Conflict."""
+    """Write the text to the file. Raises: Conflict if the file cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Following jobs: their events and logs as they come, and at the end the exit code."""
+"""Following jobs: prints their events and logs as they arrive, and returns the exit
+code at the end."""
 
 import sys
 import threading
@@ -31,7 +32,8 @@ MOST_TOLD = 10  # failures of one submission that are printed one by one
 
 
 def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
-    """Stream one job until it is over. Ctrl-C leaves it running."""
+    """Print the logs and events of one job until the job is over, and return the exit
+    code. Ctrl-C ends the output, and the job continues."""
     # with --json stdout is for the one answer
     output_stream = sys.stderr if common.json else sys.stdout
     ranks = client.job(job.id)
@@ -56,7 +58,8 @@ def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
 
 
 def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -> int:
-    """Tell logs and events of several jobs, each with its name, until all are over."""
+    """Print logs and events of several jobs, each line with the job's name, until all
+    jobs are over."""
     from corral.cli.follow_many import follow_each
 
     output_stream = sys.stderr if common.json else sys.stdout
@@ -81,7 +84,7 @@ def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common)
 
 
 def tell_end(job: "api.JobDetail", common: Common) -> int:
-    """Say how it ended. Answers with the exit code of corral."""
+    """Print how the job ended, and return the exit code of the command."""
     if common.json:
         print_json(job)
     if job.state == "DONE":
@@ -99,7 +102,8 @@ def _tell_failure(job: "api.JobDetail") -> None:
 
 
 def _tell_events(common: Common, id: str) -> None:
-    """In a thread of its own, over a connection of its own."""
+    """Print the events of a job as they arrive. This function runs in a separate thread
+    with a separate connection."""
     try:
         with common.client() as client:
             for event in client.events(id, follow=True):

@@ -1,5 +1,5 @@
-"""Several jobs at once: what they print and what happens to them, each line under its
-own label."""
+"""Output of several jobs at once: their logs and events, each line with the label of
+its job."""
 
 import asyncio
 from collections import Counter
@@ -40,8 +40,8 @@ def each(
 
 
 def names_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
-    """Return the label of each id for its lines: its name, with the id if names are
-    equal."""
+    """Return the label of each job by its id: the job's name, followed by the id if
+    several jobs have the name."""
     names = Counter(job.name for job in jobs)
     return {
         job.id: job.name if names[job.name] == 1 else f"{job.name} {job.id}"
@@ -50,7 +50,8 @@ def names_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
 
 
 def indices_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
-    """The index, where the jobs are of one array; else as by name."""
+    """Return the label of each job by its id: the array index if all jobs belong to one
+    array; else as `names_of` does."""
     if len({job.array for job in jobs}) > 1:
         return names_of(jobs)
     return {job.id: str(job.array_index) for job in jobs}
@@ -59,7 +60,8 @@ def indices_of(jobs: "Sequence[api.JobView]") -> Mapping[str, str]:
 def follow_each(
     common: Common, jobs: "Sequence[api.JobView]", out: IO[str]
 ) -> "list[api.JobDetail]":
-    """Tell logs on `out` and events on stderr as they come, until all are over."""
+    """Print logs on `out` and events on stderr as they arrive, until all jobs are over.
+    Returns: the jobs."""
     labels = names_of(jobs)
 
     async def follow(client: "AsyncClient", job: "api.JobView") -> "api.JobDetail":
@@ -81,7 +83,8 @@ async def print_logs(
     raw: bool = False,
     **asked: Any,
 ) -> None:
-    """Whole lines, so that those of many jobs may come between one another."""
+    """Print the logs of one job in whole lines, so that lines of several jobs can
+    alternate."""
     ranks = await client.job(job.id)
     several = ranks.per == "gpu" or ranks.shape.nodes > 1
     label_ranks, times = (

@@ -1,4 +1,4 @@
-"""Options that every command takes, and how it finds its head."""
+"""Options that every command takes, and the choice of the head that a command calls."""
 
 import os
 import select
@@ -65,7 +65,8 @@ class Common:
         return ClusterDir.chosen(self.dir)
 
     def client(self) -> "Client":
-        """The head of CORRAL_URL, unless a directory is named; else the directory's."""
+        """Return a client of the head at CORRAL_URL, unless --dir is given; else of the
+        head of the directory."""
         from corral.cli.token_expiry import TellingClient
 
         if self.remote:
@@ -73,7 +74,7 @@ class Common:
         return TellingClient(dir=self.place.root)
 
     def async_client(self) -> "AsyncClient":
-        """The same head, from asyncio."""
+        """Return an asyncio client of the same head as `client`."""
         from corral.client import AsyncClient
 
         if self.remote:
@@ -100,8 +101,8 @@ class Change(Common):
 
     @property
     def asks(self) -> bool:
-        """Whether a question comes before a change that ends nothing: never in a
-        script."""
+        """Whether the command asks before a change that ends no job and removes
+        nothing; never in a script."""
         return self.is_attended and self.asks_before_loss
 
     @property
@@ -110,15 +111,15 @@ class Change(Common):
         return not (self.yes or self.json)
 
     def agreed(self, question: str, *, destroys: bool = False) -> bool:
-        """Ask whether to make a change. The end of a person's input (Ctrl-D) never
-        agrees.
+        """Ask whether to make a change, and return the answer. The end of a person's
+        input (Ctrl-D) never agrees.
 
         Args:
-            destroys: something ends or is removed by the change. Then Enter does not
-                agree, and an answer that a script pipes in counts. A script without one
-                agrees.
+            destroys: the change ends or removes something. Then the Enter key does not
+                agree, and an answer that a script pipes in counts. A script without an
+                answer agrees.
 
-        Raises: Conflict where a script piped in something else than yes or no.
+        Raises: Conflict if a script pipes in something other than yes or no.
         """
         if not (self.asks_before_loss if destroys else self.asks):
             return True
@@ -134,10 +135,12 @@ class Change(Common):
 
 
 def _agreed_by_pipe(question: str) -> bool:
-    """Return what the pipe at the standard input answers; True where nothing is in it.
-    Raises: Conflict where its line is no answer, such as the next name of a list that a
-    loop reads (`while read job; do corral stop $job; done`): the line is gone from the
-    list."""
+    """Return the answer in the pipe at standard input; True if the pipe is empty.
+
+    Raises: Conflict if the line is not an answer, for example the next name of a list
+    that a loop reads (`while read job; do corral stop $job; done`); the line is then
+    lost from the list.
+    """
     line = _line_piped()
     answer = line.strip().lower()
     if not line or answer in _YESES:
@@ -153,8 +156,8 @@ def _agreed_by_pipe(question: str) -> bool:
 
 
 def _line_piped() -> str:
-    """Return the line that waits in the pipe at the standard input; "" where none does,
-    or where it is no pipe (a file, /dev/null, a terminal)."""
+    """Return the line that waits in the pipe at standard input; "" if no line waits, or
+    if standard input is not a pipe (a file, /dev/null, a terminal)."""
     try:
         descriptor = sys.stdin.fileno()
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):

@@ -1,4 +1,5 @@
-"""Panels of help: the text of an option flows, whatever the lines of its source."""
+"""Panels of help in which the text of an option is one paragraph, whatever the line
+breaks in its source."""
 
 from typing import TYPE_CHECKING
 

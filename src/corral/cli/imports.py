@@ -1,5 +1,5 @@
-"""import sacct, import kueue: jobs that another system ran, to learn from and to
-replay."""
+"""The commands import sacct and import kueue: import jobs of other systems for
+forecasts and replays."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -126,7 +126,8 @@ def _pluralize(count: int, what: str) -> str:
 def _send_jobs(
     client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool
 ) -> tuple[int, int]:
-    """(new, known), after as many requests as it takes."""
+    """Send the jobs in as many requests as needed. Returns: (number of new jobs, number
+    of jobs that were known already)."""
     new_count = known_jobs = 0
     for batch in _split_into_batches(jobs):
         done = client.put_imports(batch, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""stop, suspend, resume: one request for all jobs that are named."""
+"""The commands stop, suspend and resume: one request for all named jobs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,8 @@ MOST_NAMES: Final = 10_000  # of one request
 
 
 def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") -> int:
-    """Change all jobs that are named. Return the exit code. Raises: Usage, Conflict."""
+    """Apply the change to all named jobs, and return the exit code. Raises: Usage,
+    Conflict."""
     check_named(jobs, verb, verb)
     with common.client() as client:
         question = f"{verb} {', '.join(jobs)}?"
@@ -43,7 +44,8 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
 
 
 def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
-    """Raises: Usage where no job is named, or more than one request takes."""
+    """Check the number of named jobs. Raises: Usage if no job is named, or more jobs
+    than one request takes."""
     if not jobs:
         hint = f"corral {command} JOB; see: corral ps"
         raise error_output.Usage(f"no job was named to {verb}", hint=hint)
@@ -55,8 +57,8 @@ def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
 
 
 def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
-    """Return a line for each job; for many of an array in one state, one line
-    together."""
+    """Return a line for each job; for many jobs of an array in one state, return one
+    common line."""
     groups: dict[tuple[str, str], list[api.ChangedJob]] = {}
     for job in jobs:
         groups.setdefault((job.array or job.id, job.state), []).append(job)

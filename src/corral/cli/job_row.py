@@ -1,4 +1,4 @@
-"""Text of one job in a listing."""
+"""Text of one job in a list of jobs."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def time_of(job: "api.JobView", now: float) -> float:
-    """Seconds that its attempts have run, or since it was submitted while it never
-    has."""
+    """Return the seconds that the job's attempts have run; for a job that has never
+    run, the seconds since its submission."""
     end_time = job.ended_at if job.ended_at is not None else now
     if job.started_at is None:
         return end_time - job.submitted_at
@@ -21,7 +21,8 @@ def time_of(job: "api.JobView", now: float) -> float:
 
 
 def ends_text(progress: "api.ProgressView | None") -> str:
-    """For example: in 22 min. "" where its steps do not tell."""
+    """Return when a job is expected to end, for example: in 22 min. "" if the progress
+    of its steps gives no estimate."""
     left_seconds = progress.left_seconds if progress is not None else None
     return "" if left_seconds is None else span_text(left_seconds, left_seconds)
 

@@ -1,4 +1,4 @@
-"""show, why, stop, suspend, resume."""
+"""The commands show, why, stop, suspend and resume."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,11 +42,12 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one job: attempts, receipts, checkpoints; or a whole array, one line for
-    each index.
+    """Show one job with its attempts, receipts and checkpoints; or a whole array, one
+    line for each index.
 
     Args:
-        job: Its id, or the newest of this name; of an array, all of it.
+        job: Id of a job, or the name of the newest job of this name; for an array, all
+            its jobs are shown.
     """
     with common.client() as client:
         found_job = arrays.found(client, job, client.job)
@@ -114,7 +115,8 @@ def _uses_pretend(job: "api.JobDetail") -> bool:
 
 
 def _image_text(job: "api.JobDetail") -> str:
-    """The image and the digests of what its newest attempt ran in."""
+    """Return the image of the job, and the digests of the images that its newest
+    attempt used."""
     digests = job.attempts[-1].images if job.attempts else []
     return clean(f"{job.image or ''} {', '.join(digests)}".strip())
 
@@ -149,7 +151,8 @@ def _format_retries(job: "api.JobDetail") -> str:
 
 
 def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
-    """TIME of one that still runs is until `now`, in seconds since 1970."""
+    """Print a table of the attempts. TIME of a running attempt is the time until `now`,
+    in seconds since 1970."""
     if not attempts:
         return
     say()
@@ -205,7 +208,8 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
     """Explain the state of a job, and what would change it.
 
     Args:
-        job: Its id, or the newest of this name; of an array, a reason for each group.
+        job: Id of a job, or the name of the newest job of this name; for an array, one
+            reason for each group of similar jobs.
     """
     with common.client() as client:
         answer = arrays.found(client, job, client.why)

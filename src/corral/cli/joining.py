@@ -1,4 +1,4 @@
-"""join, leave; node token, rm, dead."""
+"""The commands join and leave, and node token, node rm and node dead."""
 
 import os
 from dataclasses import replace
@@ -47,7 +47,7 @@ MOST_MINUTES = 7 * 24 * 60
     ]
 )
 class Offer:
-    """Resources of a machine that joins."""
+    """Resources that a joining machine offers to the cluster."""
 
 
 def join(
@@ -62,18 +62,19 @@ def join(
     offer: Offer = Offer(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Join this machine to a cluster as a node. Repeating it is harmless; without an
-    address, the agent of a machine that has joined is restarted.
+    """Join this machine to a cluster as a node. Repeating the command is harmless;
+    without a URL, it restarts the agent of a machine that has joined.
 
     Args:
         url: The head's address, as `corral up` and `corral node token` print it.
-        token: The join token of that line; CORRAL_JOIN_TOKEN does as well.
-        fingerprint: Fingerprint of the head's certificate, from the same line.
-        name: Name of the node (the machine's host name).
-        address: Address by which other nodes reach this one (that of the route to the
-            head).
-        foreground: Stay in the foreground, for a service manager; else the agent runs
-            in the background.
+        token: The join token from the printed command; the variable CORRAL_JOIN_TOKEN
+            can hold it instead.
+        fingerprint: Fingerprint of the head's certificate, from the same command.
+        name: Name of the node (default: the machine's host name).
+        address: Address at which other nodes reach this one (default: the address of
+            the route to the head).
+        foreground: Stay in the foreground, for a service manager; otherwise the agent
+            runs in the background.
     """
     from corral.boot.bring_up import real_gpu_count
     from corral.boot.join import JoinRequest, start_agent, wait_for_heartbeat, words_of
@@ -117,7 +118,7 @@ def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> N
 
 
 def _load_joined_cluster(common: Common) -> "Joined | None":
-    """None where this machine has joined nothing."""
+    """Return what this machine has joined; None if it has joined no cluster."""
     from corral.boot.join import Joined
 
     return Joined.load(common.place)
@@ -127,8 +128,8 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     """Remove this machine from its cluster: its agent ends, and its token is revoked.
 
     Args:
-        force: Also if jobs run on it, which lose what they have not saved, or if the
-            head does not respond.
+        force: Leave even if jobs run on this machine, which then lose work they have
+            not saved, or if the head does not respond.
     """
     from corral.boot.join import leave as go
     from corral.domain.errors import Conflict
@@ -149,9 +150,10 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
 
 
 def down(common: Common, *, leave_jobs: bool) -> bool:
-    """`corral down` on a machine that has joined; False where it has not.
+    """Run `corral down` on a machine that has joined a cluster; return False if it has
+    not.
 
-    Raises: Conflict while jobs run here, unless they are to run on.
+    Raises: Conflict while jobs run on this machine, unless `leave_jobs` is set.
     """
     from corral.boot.join import stop_agent
     from corral.domain.errors import Conflict
@@ -185,11 +187,12 @@ def create_token(
     ] = 15.0,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Print a join line once: the cluster stores only a hash of its token.
+    """Print the command with which a machine joins. It is printed only once, because
+    the cluster stores only a hash of its token.
 
     Args:
-        uses: Number of machines that may use it.
-        minutes: Minutes until it expires.
+        uses: Number of machines that may use the token.
+        minutes: Minutes until the token expires.
     """
     from urllib.parse import urlsplit
 
@@ -218,9 +221,9 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
     """Remove a node that has joined, and revoke its token.
 
     Args:
-        node: Its name.
-        force: Also if jobs run on it: they lose what they have not saved, and start
-            elsewhere.
+        node: Name of the node.
+        force: Remove the node even if jobs run on it: they lose work they have not
+            saved, and start on other nodes.
     """
     from corral.domain.errors import Conflict
 
@@ -236,13 +239,13 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
 
 
 def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Declare a silent node dead, so that its jobs start elsewhere.
+    """Declare a silent node dead, so that its jobs start on other nodes.
 
-    Use it only if the machine is off or was restarted: what still runs there would run
-    twice.
+    Use it only if the machine is off or was restarted: otherwise jobs that still run on
+    it would run twice.
 
     Args:
-        node: Its name.
+        node: Name of the node.
     """
     from corral.domain.errors import Conflict
 

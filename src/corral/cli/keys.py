@@ -1,4 +1,4 @@
-"""key rotate, generate."""
+"""The commands key rotate and key generate."""
 
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
 
 
 def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Create a pair of keys for encrypted backups: the identity in FILE, and its
-    recipient.
+    """Create a key pair for encrypted backups: the private identity is written to FILE,
+    and the public recipient is printed.
 
     Args:
-        file: File for the identity, which opens the backups.
+        file: File for the identity, which decrypts the backups.
     """
     from corral.boot.backup_sealing import generate as make
 

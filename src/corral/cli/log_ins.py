@@ -1,4 +1,5 @@
-"""user link, unlink, pending: which log-in by the provider is which user."""
+"""The commands user link, user unlink and user pending: which identity of the OpenID
+Connect provider logs in as which user."""
 
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common
@@ -15,13 +16,14 @@ def link(
     pending: Identifier | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Link one identity of the provider, and no other, to a user.
+    """Link one identity of the OpenID Connect provider, and no other, to a user.
 
     Args:
-        name: The user.
+        name: Name of the user.
         issuer: Address of the provider, as in --oidc-issuer.
         subject: Claim `sub` of the identity; with Entra, TENANT-ID/OBJECT-ID.
-        pending: Instead of both: id of a refused log-in, see corral user pending.
+        pending: Id of a refused log-in, in place of --issuer and --subject; see corral
+            user pending.
     """
     from corral.domain.errors import Conflict
 

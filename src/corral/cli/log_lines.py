@@ -1,4 +1,4 @@
-"""Ranks' pieces as whole lines, each with whose it is."""
+"""Assembly of the ranks' pieces of output into whole lines, each marked with its rank."""
 
 from collections import defaultdict
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _Begun(NamedTuple):
-    """A line that has not ended, of an attempt, and when it began."""
+    """A line of an attempt that is not complete yet, and the time at which it began."""
 
     attempt: int | None
     text: str = ""
@@ -70,7 +70,7 @@ class LogLinePrinter:
         self._out.flush()
 
     def _announce_attempt(self, attempt: int | None) -> None:
-        """Note that a later attempt begins."""
+        """Print a note if a later attempt begins."""
         if (
             attempt is not None
             and self._attempt is not None
@@ -88,7 +88,7 @@ class LogLinePrinter:
         self._out.flush()
 
     def _line_prefix(self, rank: int, at: float | None) -> str:
-        """Return the prefix of a line, with a blank behind it."""
+        """Return the prefix of a line, followed by a blank."""
         tag_words = [self._job] if self._job else []
         tag_words += [str(rank)] if self._label else []
         tag = f"[{' '.join(tag_words)}] " if tag_words else ""
@@ -101,7 +101,8 @@ class LogLinePrinter:
 def _times_of(begun: _Begun, piece: "api.LogLines", count: int) -> list[float | None]:
     """Return the arrival times of `count` lines.
 
-    These are the time of the line that had begun before, and those of the piece.
+    They are the time of the line that was begun before this piece, followed by the
+    times of the piece.
     """
     stamp_times = piece.times or [None] * (piece.data.count("\n") + 1)
     if begun.text and count == len(stamp_times):

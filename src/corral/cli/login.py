@@ -1,4 +1,5 @@
-"""login, logout: a token of one's own by the organisation's log-in."""
+"""The commands login and logout: a personal token through the organisation's OpenID
+Connect provider."""
 
 import os
 import sys
@@ -30,13 +31,13 @@ def login(
 ) -> None:
     """Log in to a head by its OpenID Connect provider, in any browser.
 
-    The browser asks for the code that is shown here. The token is kept in the cluster's
-    directory (log-ins), for commands with this CORRAL_URL.
+    The browser asks for the code that this command prints. The token is kept in the
+    cluster's directory (log-ins), for commands with this CORRAL_URL.
 
     Args:
-        url: Address of the head (else CORRAL_URL, else that of the directory's head);
-            of several heads all addresses, with commas between: the first that answers
-            is used.
+        url: Address of the head (default: CORRAL_URL, or else the address of the
+            directory's head). For several heads, give all addresses with commas between
+            them: the first that answers is used.
         oidc: Use the provider of the head; to use a token, set CORRAL_TOKEN instead.
         no_browser: Do not open a browser on this machine.
     """
@@ -98,10 +99,11 @@ def _token_json_fields(
 
 
 def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """End the token of a log-in at its head, and remove it here.
+    """Revoke the token of a log-in at its head, and remove the token from this machine.
 
     Args:
-        url: Address of the head (else CORRAL_URL, else the only head with a log-in).
+        url: Address of the head (default: CORRAL_URL, or else the only head with a
+            log-in).
     """
     from corral.client import Client
     from corral.client.log_ins import drop_log_in

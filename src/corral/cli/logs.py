@@ -37,16 +37,16 @@ def logs(
     """Print the output of the ranks of the newest attempt.
 
     Args:
-        job: Id, or newest job of this name; of an array all jobs, with the index before
-            each line.
+        job: Id of a job, or the name of the newest job of this name; for an array all
+            its jobs, with the index before each line.
         follow: Continue with new lines, also of later attempts, until the job ends.
         rank: Only this rank.
-        attempt: This attempt (the newest).
+        attempt: Number of the attempt (default: the newest).
         tail: Only the last N lines of each rank.
-        search: Only lines with this text, in upper or lower case.
+        search: Only lines with this text; upper and lower case are not distinguished.
         times: Print the arrival time at the head before each line, to the second.
-        raw: Print every byte also on a terminal; by default only colours and codes
-            within a line reach it. Files and pipes always get every byte.
+        raw: Print every byte even on a terminal; by default only colours and codes
+            within a line reach the terminal. Files and pipes always get every byte.
     """
     check_search(search, whole=not follow and tail is None, times=times)
     options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt}
@@ -87,7 +87,7 @@ def _print_pieces(
     options: dict[str, Any],
     common: Common,
 ) -> None:
-    """Print the log of one job as it comes, and then name its outputs."""
+    """Print the log of one job as it arrives, and then list the job's outputs."""
     follow = options["follow"]
     if follow and job.attempt == 0 and not job.is_over:
         _note_not_run(job, ": its output follows when it runs")
@@ -108,7 +108,7 @@ def _note_not_run(job: "api.JobDetail", more: str = "") -> None:
 
 
 def check_search(text: str, *, whole: bool, times: bool) -> None:
-    """Refuse what a search for a text does not go with. Raises: Usage."""
+    """Refuse options that do not work together with a text search. Raises: Usage."""
     if text and not whole:
         raise Usage(
             "--search reads the whole log",

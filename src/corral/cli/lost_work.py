@@ -1,4 +1,5 @@
-"""Work that a change would lose, shown above the question whether to make it."""
+"""The work that a change would lose, printed above the question whether to make the
+change."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -21,12 +22,12 @@ WAITING: Final = ("QUEUED", "HELD", "SUSPENDED")
 def agreed_to_lose(
     client: "Client", jobs: Sequence[str], question: str, common: Change
 ) -> bool:
-    """Ask whether to make a change that ends attempts of these jobs, and say what each
-    loses.
+    """Ask whether to make a change that ends attempts of these jobs, and print what
+    each job would lose.
 
     Args:
-        jobs: ids or names, also of arrays; one that is not there is left to the change
-            to report.
+        jobs: ids or names, also of arrays. A job that does not exist is not reported
+            here, but by the change itself.
         question: for example "stop train?".
     """
     if common.asks_before_loss:

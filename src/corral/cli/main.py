@@ -1,5 +1,5 @@
-"""The command line: `corral COMMAND`. What is typed is read here; each command has its
-module."""
+"""The command line `corral COMMAND`: this module parses the arguments, and each command
+has its own module."""
 
 import errno
 import os
@@ -55,12 +55,11 @@ Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot b
 
 
 def build(*, examples: bool = True) -> App:
-    """Return the command tree. A command's module is imported when it is called or
-    explained.
+    """Return the command tree. A command's module is imported when the command is
+    called or its help is shown.
 
     Args:
-        examples: put examples behind the help of each command; no other command needs
-            them.
+        examples: append examples to the help of each command; only help needs them.
     """
     app = App(
         name="corral",
@@ -107,8 +106,8 @@ def main() -> None:
 
 
 def with_script(words: Sequence[str]) -> list[str]:
-    """`corral run train.sbatch ARGUMENTS` needs no --: what follows a batch script is
-    its own."""
+    """Insert -- before a batch script in `corral run train.sbatch ARGUMENTS`, so that
+    the arguments after the script belong to the script."""
     if list(words[:1]) != ["run"] or "--" in words:
         return list(words)
     for word_index, argument in enumerate(words):
@@ -122,7 +121,8 @@ def with_script(words: Sequence[str]) -> list[str]:
 
 
 def run(words: Sequence[str]) -> int:
-    """The exit code of one command line; what it says has been printed."""
+    """Run one command line, and return its exit code; its output has been printed by
+    then."""
     words = with_negatives(with_script(_expand_default_command(words)))
     own_words = list(words[: words.index("--")]) if "--" in words else list(words)
     as_json = "--json" in own_words
@@ -182,8 +182,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def _expand_default_command(words: Sequence[str]) -> Sequence[str]:
-    """`queue` alone, or with options only, is `ps`, and `doctor` is `doctor look`: with
-    a word after it, it is about queues, or one of its checks."""
+    """Complete a command that is given alone or with options only: `queue` becomes
+    `ps`, and `doctor` becomes `doctor look`.
+
+    With another word after them, `queue` is about queues, and `doctor` runs one of its
+    checks.
+    """
     rest = words[1:]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
     alone = ALONE.get(words[0]) if words and plain else None
@@ -191,8 +195,8 @@ def _expand_default_command(words: Sequence[str]) -> Sequence[str]:
 
 
 def with_negatives(words: Sequence[str]) -> Sequence[str]:
-    """`--time -5m` is an option and its value, which the option's own reader judges: no
-    option begins with a digit."""
+    """Join an option and a negative value, as in `--time -5m`, so that the parser of
+    the option checks the value. This is safe because no option begins with a digit."""
     joined_words: list[str] = []
     for word_index, argument in enumerate(words):
         if argument == "--":
@@ -210,7 +214,7 @@ def with_negatives(words: Sequence[str]) -> Sequence[str]:
 
 
 def other_word(own: Sequence[str]) -> str | None:
-    """Return the command that does what a word of other tools means; None for other
+    """Return the Corral command for a command name of other tools; None for other
     words."""
     is_known = (
         not own
@@ -221,8 +225,8 @@ def other_word(own: Sequence[str]) -> str | None:
 
 
 def _usage_hint(own: Sequence[str]) -> str:
-    """Return the most likely command, else the help of the command that was
-    recognised."""
+    """Return a hint with the most likely command, or else with the help of the command
+    that was recognised."""
     if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):

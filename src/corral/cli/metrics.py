@@ -1,4 +1,5 @@
-"""metrics: the curves of a job, a node, a queue or the cluster, in the terminal."""
+"""The command metrics: shows curves of a job, a node, a queue or the cluster in the
+terminal."""
 
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Final
@@ -54,14 +55,16 @@ def metrics(
     """Show the time series of a job: GPU use, memory, power, temperature, loss and
     throughput.
 
-    They are kept for a month: a point each 10 s for a day, then means of 5 minutes.
+    The series are kept for a month: a point every 10 s for a day, then means of 5
+    minutes.
 
     Args:
-        job: Id, or newest job of this name; without it, and without --node and --queue,
-            the series are those of the cluster.
+        job: Id of a job, or the name of the newest job of this name. Without it, and
+            without --node and --queue, the series are those of the cluster.
         node: Series of this node.
         queue: Series of this queue.
-        since: Period up to now: 30m, 6h, 7d (the whole life of the job, or an hour).
+        since: Period up to now: 30m, 6h, 7d (default: the whole life of a job,
+            otherwise an hour).
         gpus: One line for each GPU, however many there are.
         watch: Refresh until the job ends, or Ctrl-C.
         every: Seconds between two refreshes of --watch.
@@ -85,7 +88,8 @@ def metrics(
 
 
 def _parse_since(text: str) -> float | None:
-    """Raises: Usage."""
+    """Parse the period of --since, in seconds; None for an empty text. Raises: Usage if
+    it is not valid."""
     try:
         return max(LEAST_SECONDS, seconds_of(text)) if text else None
     except ValueError:
@@ -96,7 +100,8 @@ def _parse_since(text: str) -> float | None:
 def _load_picture(
     client: "Client", job: str, node: str, queue: str, back: float | None
 ) -> Picture:
-    """Raises: NotFound."""
+    """Query the head for the curves of the job, the node, the queue or the cluster.
+    Raises: NotFound."""
     now = SystemClock().wall()
     if job:
         return _of_job(client, job, now, back)

@@ -1,4 +1,4 @@
-"""Faults of nodes as text, and the command for all suspects."""
+"""Text of node faults, and the command that cordons all suspect nodes."""
 
 from typing import TYPE_CHECKING
 
@@ -44,8 +44,8 @@ def show_conditions(conditions: "list[api.NodeConditionView]") -> None:
 
 
 def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:
-    """Cordon the nodes that the head names. Returns: the exit code. Raises: Usage,
-    Conflict."""
+    """Cordon the nodes that the head lists as suspect. Returns: the exit code. Raises:
+    Usage if nodes are named too, Conflict."""
     from corral.domain.errors import Conflict
 
     if nodes:

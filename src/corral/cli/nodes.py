@@ -1,4 +1,4 @@
-"""node ls, show, cordon, drain, uncordon, clear, label."""
+"""The commands node ls, show, cordon, drain, uncordon, clear and label."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +50,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     """Show one node, its GPUs, and its latest sensor values.
 
     Args:
-        node: Its name.
+        node: Name of the node.
     """
     with common.client() as client:
         node_detail = client.node(node)
@@ -119,8 +119,8 @@ def _show_gpus(gpus: "Sequence[NodeGpu]") -> None:
 
 
 def refused_text(users: Mapping[str, str]) -> str:
-    """The users whose ranks the node does not run: why the first is refused, and the
-    others."""
+    """Return the users whose ranks the node refuses to run: the first user with the
+    reason, then the names of the others."""
     if not users:
         return ""
     (first_user, refusal_reason), *other_refusals = users.items()
@@ -142,9 +142,9 @@ def cordon(
     """Stop giving nodes new work; running jobs continue.
 
     Args:
-        nodes: Their names.
-        suspects: All nodes that need cordoning and that the automatic limit has left to
-            you.
+        nodes: Names of the nodes.
+        suspects: Cordon all suspect nodes that Corral did not cordon itself because of
+            its automatic limit.
     """
     if suspects:
         return cordon_suspects(nodes, common)
@@ -223,8 +223,11 @@ def _change_nodes(
     *,
     moves_jobs: bool = False,
 ) -> int:
-    """Change each node that is named. `moves_jobs`: its jobs end there, and the
-    question says what they lose. The exit code. Raises: Usage, Conflict."""
+    """Apply the change to each named node, and return the exit code. `moves_jobs`: the
+    nodes' jobs end on them, and the question lists what the jobs lose.
+
+    Raises: Usage, Conflict.
+    """
     from corral.domain.errors import Conflict
 
     if not nodes:
@@ -260,7 +263,7 @@ def _change_nodes(
 
 
 def _work_status_text(node: "api.NodeView") -> str:
-    """Whether it takes any."""
+    """Return whether the node takes work, and if not, why."""
     if node.liveness != "alive":
         return f"none: it is {node.liveness}"
     if node.draining or node.cordoned:
@@ -294,7 +297,7 @@ def _state_word(node: "api.NodeView") -> str:
 
 
 def _unavailable_reason(node: "api.NodeView") -> str:
-    """Return why the node takes no work, other than Corral's own jobs."""
+    """Return why the node takes no work, for reasons other than Corral's own jobs."""
     if node.liveness != "alive":
         return node.why
     if node.health:
@@ -307,8 +310,8 @@ def _unavailable_reason(node: "api.NodeView") -> str:
 
 
 def _taken_text(node: "api.NodeView") -> str:
-    """Return what programs outside Corral hold, for example: 6 GPUs, 12 CPUs, 64 GB. ""
-    for nothing."""
+    """Return the resources that programs outside Corral use, for example: 6 GPUs, 12
+    CPUs, 64 GB. "" if they use none."""
     gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
     parts_taken = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
     parts_taken += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []

@@ -1,4 +1,4 @@
-"""ui: the pages, in a browser that is logged in."""
+"""The command ui: opens the web pages in a browser that is logged in."""
 
 from typing import Annotated
 
@@ -13,10 +13,11 @@ def ui(
     open: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Print a link to the pages, which logs a browser in: once, and within 5 minutes.
+    """Print a link that opens the web pages and logs the browser in. The link works
+    once, within 5 minutes.
 
     Args:
-        open: Also open it in this machine's browser.
+        open: Also open the link in this machine's browser.
     """
     with common.client() as client:
         login_link = client.create_link()

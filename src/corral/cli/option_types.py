@@ -1,4 +1,5 @@
-"""Types of option values. Each names its value in `--help`: `--time DURATION`."""
+"""Types of option values. Each type has the name that `--help` shows for its value:
+`--time DURATION`."""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""cp, outputs, and the line at the end of a job that says what it wrote."""
+"""The commands cp and outputs, and the line at the end of a job that lists the files it
+wrote."""
 
 from pathlib import Path
 from shlex import quote
@@ -34,10 +35,11 @@ def cp(
 
     Args:
         source: JOB:PATH, with the path in the work folder; JOB: is the whole folder.
-        to: Target. A file or folder goes into an existing folder under its own name.
-        rank: From the node of this rank.
-        node: From this node (the first that has it).
-        attempt: This attempt (the newest).
+        to: Target. If it is an existing folder, the copy goes into it under its own
+            name.
+        rank: Copy from the node of this rank.
+        node: Copy from this node (default: the first node that has the file).
+        attempt: Number of the attempt (default: the newest).
     """
     job, colon, path = source.partition(":")
     if not colon or not job:
@@ -65,8 +67,8 @@ def outputs(
     """List the files that a job wrote into its work folder, on each of its nodes.
 
     Args:
-        job: Its id, or the newest of this name.
-        attempt: This attempt (the newest).
+        job: Id of a job, or the name of the newest job of this name.
+        attempt: Number of the attempt (default: the newest).
     """
     with common.client() as client:
         job_outputs = client.outputs(job, attempt=attempt)
@@ -100,13 +102,13 @@ def outputs(
 
 
 def files_text(count: int, size: int) -> str:
-    """For example: 3 files (12.4 MB)."""
+    """Return the number and size of files, for example: 3 files (12.4 MB)."""
     return f"{count:,} file{'s' * (count != 1)} ({size_text(size)})"
 
 
 def summary(found: "Outputs") -> str:
-    """Return what was written, how long it is kept and how to get it; "" where nothing
-    was."""
+    """Return a summary of the written files, how long they are kept and how to copy
+    them; "" if the job wrote none."""
     having = [node for node in found.nodes if node.count]
     if not having:
         return ""
@@ -132,7 +134,8 @@ def summary(found: "Outputs") -> str:
 
 
 def _common_output_path(node: "NodeOutputs") -> str:
-    """Return the one file, the folder that all are in, or nothing: all."""
+    """Return the path of the only file, or the folder that holds all files; "" if there
+    is no such path, which stands for all files."""
     paths = [file.path for file in node.files]
     if len(paths) == 1:
         return paths[0]
@@ -145,21 +148,23 @@ def _common_output_path(node: "NodeOutputs") -> str:
 
 
 def note_outputs(client: "Client", job: str) -> None:
-    """Say what the job wrote. Its end counts more: trouble is passed over."""
+    """Print which files the job wrote. Errors are ignored, because the end of the job
+    is more important."""
     if text := _outputs_summary(client, job):
         note(text)
 
 
 def outputs_text(client: "Client", job: "api.JobDetail") -> str:
-    """Return the summary of the outputs of one job that ran and is over; "" for
-    others."""
+    """Return the summary of the outputs of a job that ran and is over; "" for other
+    jobs."""
     if job.attempt == 0 or not job.is_over:
         return ""
     return _outputs_summary(client, job.id, SHOW_SECONDS)
 
 
 def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> str:
-    """Return "" where there are no outputs, or they are another's."""
+    """Return the summary of a job's outputs; "" if there are none, or they belong to
+    another user."""
     try:
         job_outputs = client.outputs(job, wait=wait)
     except CorralError:
@@ -179,7 +184,7 @@ def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> s
 
 
 def unknown_text(found: "Outputs") -> str:
-    """Return which nodes did not say what they keep; "" where all did."""
+    """Return which nodes did not report the files they keep; "" if all nodes did."""
     mute = [node for node in found.nodes if node.trouble and node.is_kept]
     if not mute:
         return ""

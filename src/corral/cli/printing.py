@@ -1,4 +1,5 @@
-"""Printing: calm tables on a terminal, plain text elsewhere, JSON when asked for."""
+"""Printing of command output: tables on a terminal, plain text in a file or pipe, JSON
+with --json."""
 
 import json
 import os
@@ -43,20 +44,21 @@ def console(*, stderr: bool = False, width: int | None = None) -> "Console":
 
     class Piped(Console):
         def on_broken_pipe(self) -> None:
-            """Handle a closed pipe as for plain text: rich would end the process as a
-            failure."""
+            """Handle a closed pipe as for plain text: raise BrokenPipeError. By
+            default, rich would end the process as a failure."""
             raise BrokenPipeError
 
     return Piped(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
 def say(text: "str | Text" = "", *, stderr: bool = False) -> None:
-    """One line, as long as it is."""
+    """Print one line without wrapping it."""
     console(stderr=stderr).print(text, soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """Something a person should know that is not the answer: it goes to stderr."""
+    """Print a remark for the user to stderr. It is not part of the answer of the
+    command."""
     from rich.text import Text
 
     say(Text(clean(text), style="dim"), stderr=True)
@@ -121,7 +123,8 @@ def table(*columns: str, right: Sequence[str] = ()) -> "Table":
 
 
 def cut(text: str) -> "Text":
-    """A cell of the last column that may lose its end."""
+    """Return a cell for the last column of a table; its end may be cut with an
+    ellipsis."""
     from rich.text import Text
 
     return Text(clean(text), no_wrap=True, overflow="ellipsis")
@@ -147,7 +150,7 @@ def show_table(made: "Table") -> None:
 
 
 def fits(made: "Table") -> bool:
-    """Whether its lines are no wider than the terminal."""
+    """Return whether the lines of the table are no wider than the terminal."""
     output_console = _output_console()
     return _least_width(made, output_console) <= output_console.width
 
@@ -180,7 +183,8 @@ def _least_width(made: "Table", out: "Console") -> int:
 def show_pairs(
     pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False
 ) -> None:
-    """Names and values, one a line; what is empty is left out."""
+    """Print pairs of a name and a value, one pair a line. Pairs with an empty value are
+    left out."""
     from rich.text import Text
 
     shown_pairs = [(name, value) for name, value in pairs if value]
@@ -192,7 +196,8 @@ def show_pairs(
 
 
 def age_text(seconds: float) -> str:
-    """A short span for a column: 5s, 12m, 3h20m, 2d4h."""
+    """Return a duration in short form for a table column. For example: 5s, 12m, 3h20m,
+    2d4h."""
     whole_seconds = max(0, int(seconds))
     if whole_seconds < 60:
         return f"{whole_seconds}s"
@@ -209,7 +214,8 @@ def age_text(seconds: float) -> str:
 
 
 def clock_text(at: float) -> str:
-    """A moment in the reader's own time, with the name of its zone."""
+    """Return a wall-clock time as text in the local time zone, with the name of the
+    zone."""
     return (
         datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     )

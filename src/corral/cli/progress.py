@@ -1,4 +1,4 @@
-"""Progress of work that prints nothing by itself, on stderr."""
+"""Progress display on stderr for work that prints nothing itself."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ CLEAR: Final = "\r\x1b[2K"
 
 @dataclass(slots=True)
 class WorkProgress:
-    """`doing`: the work at the moment, in words."""
+    """Progress of a piece of work. `doing` describes the current step as text."""
 
     doing: str = ""
 

@@ -1,4 +1,4 @@
-"""ps: jobs as a table, by queue, user, state and time."""
+"""`corral ps`: a table of jobs, selected by queue, user, state and time."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,8 @@ _EVERYTHING: Final = Parameter(name=["--all", "-a"], negative="", show_default=F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """Jobs that a listing has. `since`: those that ended before it are left out."""
+    """Filter for a listing of jobs. `since`: leave out jobs that ended before this
+    time."""
 
     everything: bool
     owner: str | None = None
@@ -79,8 +80,8 @@ def ps(
         queue: Only jobs of this queue.
         user: Only jobs of this user.
         state: Only jobs in this state: failed, or running,queued; may be repeated.
-        since: Include jobs that ended since then: 2h (ago), or 2026-11-01.
-        limit: Highest number of jobs (100; with --all, all stored ones).
+        since: Include jobs that ended since: 2h (two hours ago), or 2026-11-01.
+        limit: Highest number of jobs (default: 100; with --all, all stored jobs).
         before: Only jobs older than the job with this id.
     """
     states = _parse_states(state)
@@ -122,7 +123,10 @@ def ps(
 
 
 def _parse_states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
-    """Raises: Usage for what is not a state of a job."""
+    """Parse names of job states, separated by commas.
+
+    Raises: Usage for a text that is not a state of a job.
+    """
     states = []
     for text in ",".join(texts).split(",") if texts else ():
         try:
@@ -136,8 +140,11 @@ def _parse_states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
 
 
 def moment_of(text: str, now: float, option: str) -> float:
-    """Return the moment of 2h (ago) or 2026-11-01 (here), in seconds since 1970.
-    Raises: Usage."""
+    """Return the time of a text in seconds since 1970. The text is a duration before
+    `now`, for example 2h, or a local date, for example 2026-11-01.
+
+    Raises: Usage if the text is neither.
+    """
     from corral.domain.units import seconds_of
 
     try:
@@ -161,7 +168,7 @@ def _format_ps_command(
     *,
     everything: bool,
 ) -> str:
-    """Return the command with the same filters."""
+    """Return the `corral ps` command line with these filters."""
     options = {
         "queue": queue,
         "user": user,

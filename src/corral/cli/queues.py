@@ -1,4 +1,5 @@
-"""queue ls, show, set, rm; and apply of a file of `kind: queues`."""
+"""`corral queue ls`, `show`, `set` and `rm`; and `corral apply` for a file of `kind:
+queues`."""
 
 import re
 from collections import Counter
@@ -83,9 +84,9 @@ class BudgetOptions:
     no_budget: Annotated[bool, _queue_parameter("Remove its budget.")] = False
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a budget that were typed.
+        """Return the fields of a budget that were given as options.
 
-        Raises: Usage for a budget that is given and taken away.
+        Raises: Usage if the same command sets and removes the budget.
         """
         typed = {
             "gpu_hours": self.gpu_hours,
@@ -109,8 +110,8 @@ class BudgetOptions:
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the queues: owned, used and borrowed GPUs, waiting jobs, share and
-    budget."""
+    """List the queues, each with its owned, used and borrowed GPUs, waiting jobs, share
+    and budget."""
     with common.client() as client:
         queues = client.queues()
     if common.json:
@@ -171,7 +172,7 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     """Show one queue and its users.
 
     Args:
-        queue: Its name.
+        queue: Name of the queue.
     """
     from corral.wire.queue_forms import form_text
 
@@ -254,29 +255,30 @@ def put(
     dry_run: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Create a queue, or change the named settings; the value none resets a setting.
+    """Create a queue, or change the given settings of a queue. The value none resets a
+    setting.
 
     Args:
-        queue: Its name.
+        queue: Name of the queue.
         parent: Parent queue.
-        gpus: GPUs that it owns: 8, or by type h100:8,any:4.
-        weight: Weight of its share of common GPUs (1).
-        borrow: Most GPUs that it may borrow.
-        lend: Most of its own GPUs that others may use.
-        max_per_user: Most GPUs of one user in it.
-        max_duration: Longest time limit of its jobs: 24h.
+        gpus: GPUs that the queue owns: 8, or by type h100:8,any:4.
+        weight: Weight of the queue's share of common GPUs (default: 1).
+        borrow: Most GPUs that the queue may borrow.
+        lend: Most of the queue's own GPUs that other queues may use.
+        max_per_user: Most GPUs that one user may hold in the queue.
+        max_duration: Longest time limit of the queue's jobs: 24h.
         priorities: Lowest and highest priority: low..normal.
-        allow: Users who may submit to it and to queues below it: alice,bob or @operator
-            (all).
-        visibility: Other users who see its jobs: own (none), queue (those who may
-            submit) or all.
-        operators: Operators of it and of all queues below it: alice,bob.
+        allow: Users who may submit to the queue and to queues below it: alice,bob or
+            @operator (default: all users).
+        visibility: Other users who see the queue's jobs: own (none), queue (those who
+            may submit) or all.
+        operators: Operators of the queue and of all queues below it: alice,bob.
         idle: Warn about jobs with idle GPUs, then suspend them: warn:15m,reclaim:1h.
-        policy: Order of its jobs: default, service, fifo, fifo-skip, sjf, backfill or
-            conservative.
-        preempt: Jobs that a higher priority may preempt: never, saving (those that
-            save) or any.
-        dry_run: Show what would change; nothing happens.
+        policy: Order of the queue's jobs: default, service, fifo, fifo-skip, sjf,
+            backfill or conservative.
+        preempt: Jobs that a higher priority may preempt: never, saving (only jobs that
+            save checkpoints) or any.
+        dry_run: Show what would change, without changing anything.
     """
     given_fields = _validate_fields(queue, _fields_from_options(locals(), budget))
     with common.client() as client:
@@ -290,10 +292,11 @@ def put(
 
 
 def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
-    """Remove queues without unfinished jobs and without queues below them.
+    """Remove queues. A queue with unfinished jobs or with queues below it is not
+    removed.
 
     Args:
-        queues: Names, lower queues first.
+        queues: Names of the queues, lower queues first.
     """
     if not queues:
         raise Usage(
@@ -328,10 +331,10 @@ def _validate_fields(queue: str, given: dict[str, Any]) -> dict[str, Any]:
 def _fields_from_options(
     typed: Mapping[str, Any], budget: BudgetOptions
 ) -> dict[str, Any]:
-    """Return the typed options as fields of a file; None for a removal, and nothing for
-    options that were not typed.
+    """Return the given options as fields of a queue file. A field that is removed is
+    None; options that were not given have no field.
 
-    Raises: Usage for a budget that is given and taken away, SpecInvalid.
+    Raises: Usage if the same command sets and removes the budget; SpecInvalid.
     """
     budget_fields = budget.fields()
     fields: dict[str, Any] = {
@@ -364,14 +367,16 @@ def _parse_idle_steps(text: str | None) -> Any:
 
 
 def _parse_number(text: str | None) -> Any:
-    """A number where it is one; the reader of queues says what it takes."""
+    """Return the number in the text, or the text unchanged if it is no number. The
+    queue reader validates the value later."""
     if text is None or not re.fullmatch(r"[+-]?\d{1,9}(\.\d{1,9})?", text):
         return text
     return float(text) if "." in text else int(text)
 
 
 def _parse_float(text: str | None) -> Any:
-    """Whatever Python takes for one: the reader says what is out of bounds."""
+    """Return the text as a float, or unchanged if Python cannot convert it. The queue
+    reader checks the bounds later."""
     try:
         return text if text is None else float(text)
     except ValueError:
@@ -379,7 +384,10 @@ def _parse_float(text: str | None) -> Any:
 
 
 def _by_type(text: str | None) -> Any:
-    """8, or h100:8,any:4. Raises: SpecInvalid for a type that is named twice."""
+    """Parse a number, or numbers by GPU type. For example: 8, or h100:8,any:4.
+
+    Raises: SpecInvalid for a type that is named twice.
+    """
     if text is None or ":" not in text:
         return _parse_number(text)
     pairs = [pair_text.partition(":") for pair_text in text.split(",")]
@@ -393,7 +401,7 @@ def _by_type(text: str | None) -> Any:
 
 
 def _parse_priority_range(text: str | None) -> Any:
-    """low..normal."""
+    """Parse a range of priorities. For example: low..normal."""
     if text is None or text == NONE:
         return text
     lowest_priority, dots, highest_priority = text.partition("..")
@@ -405,7 +413,7 @@ def _parse_priority_range(text: str | None) -> Any:
 
 
 def _parse_name_list(text: str | None) -> Any:
-    """alice,bob."""
+    """Parse names separated by commas. For example: alice,bob."""
     if text is None or text == NONE:
         return text
     return [name_text.strip() for name_text in text.split(",") if name_text.strip()]
@@ -432,7 +440,8 @@ def _print_warnings(found: "shapes.QueueChanges") -> None:
 
 
 def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
-    """The whole tree of a file."""
+    """Replace the tree of queues by that of a file: show the planned changes, ask for
+    confirmation, and apply them. Return the exit code."""
     from corral.wire.queues import read_queues
 
     read_queues(document)  # reports errors with their line before anything is sent

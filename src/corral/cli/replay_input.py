@@ -1,5 +1,4 @@
-"""Input of `corral simulate`: jobs and nodes from a file, or from the cluster
-itself."""
+"""Input of `corral simulate`: jobs and nodes, from a file or from the running cluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +23,11 @@ def replayed(
     own: bool,
     dir: Path | None,
 ) -> "tuple[Trace, Nodes]":
-    """Raises: Usage without a trace or nodes, SpecInvalid when there is nothing to
-    replay."""
+    """Return the trace to replay and the nodes to replay it on.
+
+    Raises: Usage if no trace or no nodes are given, SpecInvalid if there is nothing to
+    replay.
+    """
     from corral.traces.traces import read_trace
 
     if own and trace is not None:
@@ -44,8 +46,8 @@ def replayed(
 def _of_cluster(
     dir: Path | None, nodes: Path | None, cluster: str | None
 ) -> "tuple[Trace, Nodes]":
-    """All that has ended here, and what was imported; on the nodes that are here now,
-    or others."""
+    """Return this cluster's ended and imported jobs as a trace, and the nodes to replay
+    it on: the given nodes, else the cluster's current nodes."""
     from corral.cli.ps import JobQuery, newest_jobs
     from corral.traces.traces import trace_of
     from corral.traces.traces_corral import logged, logged_import

@@ -1,4 +1,5 @@
-"""report usage, waste, cost, goodput: who held GPUs and what came of it."""
+"""`corral report usage`, `waste`, `cost` and `goodput`: which users held GPUs, and what
+the GPU time was used for."""
 
 import csv
 import sys
@@ -78,17 +79,18 @@ def usage(*, wanted: ReportQuery = USUAL) -> None:
 
 
 def waste(*, wanted: ReportQuery = USUAL) -> None:
-    """Report GPU-hours without progress: idle, starting, saving, lost to failures or
-    stops."""
+    """Report GPU-hours without progress: GPUs were idle, jobs were starting or saving,
+    or work was lost to failures or stops."""
     _print_report("waste", wanted)
 
 
 def cost(*, wanted: ReportQuery = USUAL) -> None:
     """Report the cost of GPU-hours and energy.
 
-    The price of an hour is the node's label `price`, else the rate of the queue's
-    budget, both in the currency of the queues. Else it is the list price of clouds for
-    the type, in USD, in a column of its own: the two are never added.
+    The price of a GPU-hour is the node's label `price`, else the rate of the queue's
+    budget; both are in the currency of the queues. If neither exists, it is the list
+    price of clouds for the GPU type, in USD, in a separate column: the two sums are
+    never added.
     """
     _print_report("cost", wanted)
 
@@ -128,7 +130,8 @@ def _print_report(kind: str, wanted: ReportQuery) -> None:
 
 
 def _parse_moment(text: str, now: float, option: str) -> float:
-    """The wall clock of 7d (ago) and of 2026-11-01."""
+    """Parse a time, and return it on the wall clock. For example: 7d (seven days ago)
+    or 2026-11-01."""
     try:
         return max(0.0, now - seconds_of(text))
     except ValueError:
@@ -162,7 +165,7 @@ def _print_csv(found: "ReportView") -> None:
 
 
 def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
-    """The report as a terminal and a page show it."""
+    """Return the report in the form that the terminal and the HTML page show."""
     from corral.plan.report import PlannerReport as Shown
     from corral.plan.report import ReportTable, columns
 
@@ -242,7 +245,7 @@ def _format_value(value: float | None, unit: str) -> str:
 
 
 def _without_unused(found: "ReportView") -> "ReportView":
-    """The report without columns of a kind of price that nothing has."""
+    """Return the report without the columns of price kinds that no row uses."""
     if found.kind != "cost":
         return found
     total = {
@@ -300,7 +303,8 @@ def _value_cells(found: "ReportView", values: list[float | None]) -> "tuple[Cell
 
 
 def _usage_figures(found: "ReportView") -> "tuple[Figure, ...]":
-    """The columns of GPU-hours by day, and who held most."""
+    """Return the figures of a usage report: GPU-hours by day, and the largest holders
+    of GPUs."""
     from corral.plan.report import Figure, FigureSeries, TableColumn
 
     hours = [

@@ -1,5 +1,5 @@
-"""secret set, ls, rm. A value comes from standard input or a prompt: a command line is
-no place."""
+"""`corral secret set`, `ls` and `rm`. A value is read from standard input or a prompt,
+because a command line is visible to others."""
 
 import getpass
 import sys
@@ -22,9 +22,9 @@ def put(
 
     Args:
         name: Name of the secret, which must be a valid variable name.
-        for_everybody: Make it available to jobs of all users (admins only); a new
-            secret is available to its
-            owner's jobs, an existing one stays as it is.
+        for_everybody: Make the secret available to jobs of all users (admins only).
+            Without this option, a new secret is available only to its owner's jobs, and
+            an existing secret keeps its availability.
     """
     from corral.domain.errors import SpecInvalid
 

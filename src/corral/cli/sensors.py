@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def show_sensors(sample: "NodeSample") -> None:
-    """A line for each GPU, then the machine's own."""
+    """Print one line for each GPU, then the sensor values of the machine."""
     if sample.gpus:
         say()
         titles = ("GPU", "USE", "MEMORY", "POWER", "HEAT", "ERRORS")
@@ -76,7 +76,8 @@ def errors(gpu: "GpuSample") -> str:
 
 
 def pressure(sample: "NodeSample") -> str:
-    """Shares of the last 10 s in which tasks waited."""
+    """Return the shares of the last 10 s in which tasks waited for CPU, memory or
+    disks, as text."""
     pressure_shares = (
         ("CPU", sample.pressure_cpu),
         ("memory", sample.pressure_memory),

@@ -1,4 +1,4 @@
-"""Options of the command line, made of declared settings of a cluster."""
+"""Command-line options that are generated from the declared settings of a cluster."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ T = TypeVar("T")
 def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
     """Return a decorator that gives a class a field and an option for each setting.
 
-    A field without a typed option is None, () where several values can be typed, or
-    False where no option turns the setting off.
+    If the option is not given, the field is None; it is () if the option may be
+    repeated, and False if no option turns the setting off.
     """
     declared = list(settings)
 
@@ -58,9 +58,9 @@ def _annotation(setting: Setting) -> Any:
 
 
 def requested_settings(options: object) -> ClusterOptions:
-    """Return the settings of options that `with_options` has made, as typed.
+    """Return the settings that were given by options of `with_options`.
 
-    Raises: SpecInvalid for words that are not NAME=VALUE.
+    Raises: SpecInvalid for a value that is not NAME=VALUE where this form is required.
     """
     typed = {
         name: getattr(options, name)
@@ -75,7 +75,7 @@ def requested_settings(options: object) -> ClusterOptions:
 
 
 def _stored_value(setting: Setting, typed: Any, engine: str | None) -> Any:
-    """Return a typed value as it is stored."""
+    """Convert the value of an option to the form in which the setting is stored."""
     if setting.name == "policy":
         return policy_of(typed)
     if setting.is_mapping:
@@ -93,9 +93,9 @@ def _absolute_path(path: str | Path) -> str:
 
 
 def policy_of(words: tuple[str, ...]) -> dict[str, str]:
-    """Return the fields of a node's policy, typed as NAME=VALUE each.
+    """Return the fields of a node's policy. Each word is NAME=VALUE.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid if a word has another form or the policy is invalid.
     """
     from corral.domain.errors import SpecInvalid
     from corral.domain.node_policy import NodePolicy, policy_with

@@ -1,5 +1,5 @@
-"""simulate: a log of jobs through the scheduler, under one policy or several side by
-side."""
+"""`corral simulate`: replay of a job log through the scheduler, under one policy or
+several for comparison."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ QUEUES = "queues"  # what their numbers are called among the policies
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """Options of what is shown and written."""
+    """Options for the printed and written results."""
 
     by: Annotated[
         bool,
@@ -91,31 +91,31 @@ def simulate(
 
     Policies: fifo (strict), fifo-skip, sjf (by the run times of similar jobs), las
     (least attained service), easy, easy-sjf, conservative, backfill (EASY, smaller
-    requests sooner), default: as live queues; backfill if every job has a time limit.
-    With -oracle (sjf-, srtf-, easy-) they know how long jobs will run, which no live
+    requests sooner), default: as live queues; backfill if every job has a time limit. A
+    policy with -oracle (sjf-, srtf-, easy-) knows how long jobs will run, which no live
     scheduler does.
 
     Args:
-        trace: CSV with a header, SWF, or what sacct -P or corral ps --all --json
-            prints; or .gz.
+        trace: File with the log: CSV with a header, SWF, or the output of sacct -P or
+            corral ps --all --json; may be compressed (.gz).
         own: Use this cluster's history, imported jobs included, on its own nodes.
-        nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by
-            the trace.
-        cluster: Nodes: 88x8 is 88 nodes with 8 GPUs, 4x8+2x4 six of two kinds.
-        policy: One or more policies (default).
+        nodes: CSV with a column gpus, one node a row (default: the file NAME.nodes.csv
+            next to the trace).
+        cluster: Nodes: 88x8 is 88 nodes with 8 GPUs each, 4x8+2x4 is four nodes with 8
+            GPUs and two with 4.
+        policy: One or more policies (default: default).
         config: TOML file with your own policies: [name], like = "default", and numbers
             to change.
-        queues: A file such as corral apply takes: jobs go through the very decision of
-            a live head with these queues, each in that of its vc, else in the default
-            one.
-        queue_per_vc: Instead a queue for each vc, with its GPUs by the list of nodes,
-            else by use.
+        queues: Queue file, as for corral apply: jobs are replayed through the decision
+            code of a live head with these queues. Each job is in the queue named like
+            its vc, else in the default queue.
+        queue_per_vc: Use one queue for each vc instead; the queue owns the vc's GPUs by
+            the list of nodes, else by use.
         restart_seconds: Seconds that a preempted or failed job loses at its restart.
         mtbf_hours: Mean hours between failures of a node, which is back at once; 0 is
             never.
-        checkpoint_seconds: Seconds between checkpoints of jobs; 0: they have none.
-        seed: Seed of the failures: the same seed gives the same result, to the last
-            digit.
+        checkpoint_seconds: Seconds between checkpoints of jobs; 0: they save none.
+        seed: Seed of the failures: the same seed gives exactly the same result.
     """
     check_writable(outputs.events, outputs.html)
     read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
@@ -157,7 +157,8 @@ def _build_queue_tree(
     *,
     per_vc: bool,
 ) -> "QueueTree | None":
-    """The queues that were asked for; None without any."""
+    """Return the queue tree for the replay: from the file, or one queue for each vc.
+    Return None if neither is requested."""
     from corral.traces.queues import left_out_of, read_tree, tree_of_log
 
     if queues is None and not per_vc:
@@ -309,8 +310,8 @@ def _run_replay(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[st
 def _drop_oversized_jobs(
     found: "Trace", sizes: list[int], tree: "QueueTree | None"
 ) -> "tuple[Workload, int]":
-    """The jobs that the nodes, and the queues, can hold at all; and how many they
-    cannot. A head gives each node of a gang an equal part."""
+    """Return the jobs that the nodes and the queues can hold at all, and the number of
+    jobs that they cannot hold. The head gives each node of a gang an equal part."""
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
     from corral.replay.queue_replay import fits
@@ -343,7 +344,7 @@ def _drop_oversized_jobs(
 def _jobs_exceeding_queue(
     work: "Workload", queues: Sequence[str], sizes: list[int], tree: "QueueTree | None"
 ) -> set[int]:
-    """The jobs that are larger than their queue may ever hold."""
+    """Return the rows of the jobs that need more GPUs than their queue may ever hold."""
     from corral.domain.errors import Conflict
     from corral.replay.queue_replay import held_by_no_queue
     from corral.traces.queues import names_in
@@ -380,8 +381,12 @@ def _refuse_endless(
 def _event_file(
     path: Path | None, jobs: Sequence[str]
 ) -> "Iterator[Callable[[str], Callable[[ReplayEvent], None] | None]]":
-    """Gives, for the name of a policy, what writes its events to the file, or None
-    without one. `jobs`: the names of the log, by row."""
+    """Yield a function that returns, for the name of a policy, the callback that writes
+    replay events to the file; it returns None if no file is given.
+
+    Args:
+        jobs: names of the jobs in the log, by row.
+    """
     if path is None:
         yield lambda name: None
         return
@@ -448,8 +453,8 @@ def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
 
 
 def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
-    """One row a queue or size, the mean and the longest wait of each policy side by
-    side."""
+    """Print a table with one row for each queue or size, and the mean and the longest
+    wait under each policy."""
     first_result = next(iter(results.values()))
     waits = [
         f"{name} {wait_label}" for name in results for wait_label in ("wait", "longest")

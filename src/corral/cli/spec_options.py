@@ -1,5 +1,5 @@
-"""Conversion of the options of `corral run` to a spec. The reader of specs does the
-validation."""
+"""Conversion of the options of `corral run` to a spec. The spec reader validates the
+values."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from corral.domain.errors import SpecInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """The options of one `corral run`. None: not given."""
+    """The options of one `corral run`. None: the option was not given."""
 
     command: tuple[str, ...]
     name: str | None = None
@@ -46,8 +46,10 @@ class Typed:
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:
-    """Raises: Usage when there is no command, SpecInvalid when an option is not of its
-    form."""
+    """Return the spec for the options.
+
+    Raises: Usage if there is no command, SpecInvalid if an option has an invalid form.
+    """
     amounts = {
         "gpu": number(typed.gpus),
         "cpu": number(typed.cpus),
@@ -87,13 +89,16 @@ def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _local_time() -> datetime:
-    """This moment, with the time zone of whoever types."""
+    """Return the current time in the local time zone."""
     return datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
 
 
 def command_text(command: Sequence[str]) -> str:
-    """One word is a line for the shell; several are a command and its arguments, as
-    typed."""
+    """Return the shell command of a job. A single word is a line for the shell; several
+    words are a program and its arguments, which are quoted.
+
+    Raises: Usage if there is no command.
+    """
     if not command:
         raise Usage(
             "there is no command", hint="write it after --: corral run -- CMD ..."
@@ -102,7 +107,7 @@ def command_text(command: Sequence[str]) -> str:
 
 
 def made_name(command: Sequence[str]) -> str:
-    """Return a name from the script or program, with four digits that make it
+    """Return a job name made of the script or program, and of four digits that make it
     unique."""
     command_words = [
         command_word
@@ -121,8 +126,9 @@ def made_name(command: Sequence[str]) -> str:
 
 
 def workdir_of(typed: Typed) -> str | None:
-    """The directory whose snapshot travels: the current one, unless it is that of
-    temporary files."""
+    """Return the directory that is sent with the job: the given one, else the current
+    directory unless it is the directory of temporary files. None: no directory is sent.
+    """
     if typed.no_workdir:
         return None
     if typed.workdir is not None:
@@ -136,12 +142,16 @@ def workdir_of(typed: Typed) -> str | None:
 
 
 def is_around_home(folder: Path) -> bool:
-    """Whether it is the home directory or holds it, as / does."""
+    """Return whether the folder is the home directory or contains it, as / does."""
     return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
 
 
 def _assignment(pair: str) -> tuple[str, str]:
-    """K=V, or K alone: the value that it has here."""
+    """Parse an environment variable: K=V, or K alone for its value in the local
+    environment.
+
+    Raises: SpecInvalid if K alone is not set.
+    """
     name, sign, value = pair.partition("=")
     if not sign and name not in os.environ:
         raise SpecInvalid(
@@ -151,6 +161,7 @@ def _assignment(pair: str) -> tuple[str, str]:
 
 
 def _parse_dependency(text: str) -> Mapping[str, str]:
-    """JOB, or JOB:failed (done, failed, ended, started)."""
+    """Parse a dependency: JOB, or JOB:failed. The condition is done, failed, ended or
+    started."""
     job, colon, on = text.partition(":")
     return {"job": job, "on": on} if colon else {"job": job}

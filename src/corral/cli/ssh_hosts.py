@@ -1,4 +1,5 @@
-"""up --hosts: other machines over ssh, and what came of each."""
+"""`corral up --hosts`: installation on other machines over ssh, and the outcome for
+each machine."""
 
 import os
 import tempfile
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def read(others: SshOptions, host: str | None) -> "list[SshHost]":
-    """The hosts of the file; none without one.
+    """Read the hosts of the file; return no hosts without a file.
 
-    Raises: SpecInvalid, also where the head could not be reached by them.
+    Raises: SpecInvalid for an invalid file, or if the hosts could not reach the head.
     """
     from corral.boot.settings import is_loopback
     from corral.boot.ssh_hosts import read_targets
@@ -42,7 +43,9 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
 
 
 def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
-    """Root who logs in as root there brings machines for root's own jobs too."""
+    """Return the target with the policy root=allow if root runs the command and logs in
+    as root, so that the machine also runs jobs of root. A target with its own --policy
+    is unchanged."""
     by_root = os.geteuid() == 0 and (target.user or others.ssh_user or ROOT) == ROOT
     if not by_root or "--policy" in target.words:
         return target
@@ -52,7 +55,10 @@ def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
 def bring(
     common: Common, others: SshOptions, targets: "list[SshHost]"
 ) -> "list[HostOutcome]":
-    """Let them all join the cluster that is up. Raises: Unsupported."""
+    """Let all hosts join the running cluster, and return their outcomes.
+
+    Raises: Unsupported.
+    """
     from corral.boot.extras import needed_to_join
     from corral.boot.own_wheel import own_wheel
     from corral.boot.settings import ClusterSettings
@@ -108,7 +114,10 @@ def as_json(found: "list[HostOutcome]") -> list[dict[str, Any]]:
 
 
 def check(found: "list[HostOutcome]") -> None:
-    """Raises: StartFailed when not all have joined."""
+    """Check that all hosts have joined.
+
+    Raises: StartFailed if some have not.
+    """
     from corral.boot.start_head import StartFailed
 
     failed = [host_outcome for host_outcome in found if host_outcome.trouble]

@@ -1,4 +1,4 @@
-"""The plan of a submission, before it is made."""
+"""Printing of the plan of a submission, before the jobs are submitted."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ MOST = 10  # plans of an array that are shown one by one
 def show_plan(
     plan: "list[api.PlannedJob]", wire_specs: "WireSpecs", *, whole: bool
 ) -> None:
-    """Print where each job would be placed. `whole`: it is the answer, with its
-    environment; else it goes to stderr, as stdout is for the output of the ranks."""
+    """Print where each job would be placed. With `whole`, the plan is the answer of the
+    command and includes the environment. Otherwise it goes to stderr, because stdout is
+    for the output of the ranks."""
     workdirs = {str(path) for path in wire_specs.workdirs}
     for number, planned_job in enumerate(plan[:MOST]):
         if number:
@@ -76,8 +77,8 @@ def _plan_rows(
 
 
 def python_text(one: "api.PlannedJob") -> str:
-    """Return the Python of the job's ranks; "" where that belongs to what they run
-    in."""
+    """Return the Python interpreter of the job's ranks; "" if the image, the Ray
+    cluster or the job's own PATH determines it."""
     if one.image or one.kind == "ray" or "PATH" in one.environment:
         return ""
     folder = one.environment.get("VIRTUAL_ENV") or one.environment.get("CONDA_PREFIX")
@@ -97,14 +98,14 @@ def given_up_text(forecast: "api.StartForecastView") -> str:
 
 
 def instead_text(one: "api.ChangeSuggestionView") -> str:
-    """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of
-    queue a."""
+    """Return a suggested change and its effect as text. For example: in queue b it
+    starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
     stops = f", and is likely to stop {one.stops}" if one.stops else ""
     return f"{one.change} it starts {one.starts.text}{stops}"
 
 
 def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
-    """Return all forms in the order in which they are tried.
+    """Return all forms of the job in the order in which the scheduler tries them.
 
     An older head reports no forms; then return the shape. For example: 2 to 9 nodes,
     each with 8 GPUs; else 1 node with 2 GPUs.
@@ -114,8 +115,9 @@ def forms_text(forms: "Sequence[api.Form]", shape: "api.ShapeView") -> str:
 
 
 def shape_text(shape: "api.ShapeView", *, least: int | None = None) -> str:
-    """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes
-    would do too."""
+    """Return the resources of a job as text. For example: 2 nodes, each with 8 h100
+    GPUs, 4 CPUs, 64 GB. `least`: the lowest number of nodes with which the job may run.
+    """
     resource_texts = []
     if shape.gpus_per_node:
         plural = "s" if shape.gpus_per_node > 1 else ""
@@ -133,20 +135,20 @@ def shape_text(shape: "api.ShapeView", *, least: int | None = None) -> str:
 
 
 def seat_text(seat: "api.SeatView") -> str:
-    """For example: n1 (GPU 0,1)."""
+    """Return a node and the GPUs of a job on it as text. For example: n1 (GPU 0,1)."""
     gpus = ",".join(str(index) for index in seat.gpus)
     return f"{seat.node} (GPU {gpus})" if gpus else seat.node
 
 
 def limit_text(job: "api.JobDetail | api.PlannedJob") -> str:
-    """For example: 4 h. "" without one."""
+    """Return the time limit of the job as text; "" without a limit. For example: 4 h."""
     limit = job.max_duration_seconds
     return "" if limit is None else duration_text(limit)
 
 
 def signal_text(warned: "api.Warned | None") -> str:
-    """For example: USR1, 2 min before the time limit. "" where it asks for nothing of
-    its own."""
+    """Return the warning signal of the job as text; "" if the job requests none. For
+    example: USR1, 2 min before the time limit."""
     if warned is None:
         return ""
     lead_text = duration_text(warned.before_seconds)
@@ -154,7 +156,8 @@ def signal_text(warned: "api.Warned | None") -> str:
 
 
 def place_text(job: "api.JobDetail | api.PlannedJob") -> str:
-    """For example: zone=a, require:rack, exclusive, apart from train, preemptible."""
+    """Return the placement rules of the job as text. For example: zone=a, require:rack,
+    exclusive, apart from train, preemptible."""
     placement = job.place
     if placement is None:
         return ""

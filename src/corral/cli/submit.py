@@ -1,4 +1,5 @@
-"""run, apply: a job from what was typed or from a file, followed to its end."""
+"""`corral run` and `corral apply`: submission of jobs from options or from a file. Jobs
+are followed to their end."""
 
 import sys
 from collections.abc import Mapping
@@ -72,36 +73,36 @@ def run(
     detach: Annotated[bool, _DETACH] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Run a command as a job and follow it to its end.
+    """Run a command as a job and follow the job to its end.
 
     Args:
         command: Command to run, after --; or a batch script (#SBATCH) and its
             arguments.
-        name: Name of the job (derived from the command).
-        nodes: Number of nodes at the same time (1); 2-4: as many of them as are free.
-        gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
+        name: Name of the job (default: derived from the command).
+        nodes: Number of nodes (default: 1); 2-4: as many of these as are free.
+        gpus: GPUs of each node: 8, 0.5 or h100:8 (default: 0).
         cpus: CPU cores of each node.
         memory: Memory of each node: 64GB.
-        queue: Queue of the job (default).
+        queue: Queue of the job (default: the queue named default).
         priority: Priority: low, normal, high or a number.
         time: Time limit: 4h.
-        env: Environment variable for its ranks: K=V, or K with its value here; may be
+        env: Environment variable for the ranks: K=V, or K alone for its current value
+            in this shell; may be repeated.
+        secret: Secret that becomes an environment variable of the ranks; may be
             repeated.
-        secret: Secret that becomes an environment variable of its ranks; may be
-            repeated.
-        token: Token of the job: own, for itself and its array; submit, also to submit
-            jobs.
-        per: Ranks: one for each node, or one for each gpu (node).
-        checkpoint: Path of its checkpoints, which every node must see.
-        origin: Start from the newest checkpoint of an ended job, or from that of
-            JOB@STEP.
-        workdir: Directory that is sent with the job (the current one).
+        token: Access token that the job receives: own, for itself and its array;
+            submit, also to submit jobs.
+        per: Ranks: one for each node, or one for each gpu (default: node).
+        checkpoint: Path of the job's checkpoints, on storage that all nodes share.
+        origin: Start from the newest checkpoint of an ended job JOB, or from its
+            checkpoint at a step, JOB@STEP.
+        workdir: Directory that is sent with the job (default: the current directory).
         no_workdir: Send no directory.
         after: Start after another job is done: JOB, or JOB:failed, JOB:ended,
             JOB:started.
         array: One job for each index: 0-9, or 0-99%10 with at most ten at once.
-        retry: Retries after its own failures (0).
-        dry_run: Show the plan; nothing happens.
+        retry: Number of retries after failures of the job itself (default: 0).
+        dry_run: Show the plan, without submitting anything.
         detach: Print the name of the job once it is stored, and return.
     """
     spec = _spec_of_options(locals(), common)
@@ -109,7 +110,13 @@ def run(
 
 
 def _spec_of_options(options: Mapping[str, Any], common: Change) -> dict[str, Any]:
-    """`options`: the arguments of `run`, by name. Raises: Usage, SpecInvalid."""
+    """Return the spec for the options of `run`.
+
+    Args:
+        options: the arguments of `run`, by name.
+
+    Raises: Usage, SpecInvalid.
+    """
     given_options = {
         key: value for key, value in options.items() if key in Typed.__slots__
     }
@@ -118,12 +125,12 @@ def _spec_of_options(options: Mapping[str, Any], common: Change) -> dict[str, An
 
 
 def _with_workdir(typed: Typed, common: Change) -> Typed:
-    """Return the same input with a decision about the workdir.
+    """Return the options with a decision about the workdir.
 
     A decision is needed if the current directory is the home directory or a parent of
-    it. None of its files are sent unless it is named.
+    it. No files of this directory are sent unless the user names it.
 
-    Raises: Usage if it is not possible to ask.
+    Raises: Usage if it is not possible to ask the user.
     """
     current_dir = Path.cwd()
     if typed.workdir is not None or typed.no_workdir or not is_around_home(current_dir):
@@ -147,8 +154,10 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
 
 
 def _script_of(typed: Typed) -> dict[str, Any] | None:
-    """The spec of a batch script, where the command is one. Raises: Usage,
-    SpecInvalid."""
+    """Return the spec of a batch script if the command is one, else None.
+
+    Raises: Usage if options are given in addition; SpecInvalid.
+    """
     if not typed.command or not _has_shebang(typed.command[0]):
         return None
     # a command needs none of this
@@ -166,7 +175,7 @@ def _script_of(typed: Typed) -> dict[str, Any] | None:
 
 
 def _has_shebang(path: str) -> bool:
-    """Whether it may be a batch script."""
+    """Return whether the file may be a batch script, because it starts with #!."""
     try:
         if not Path(path).is_file():
             return False
@@ -186,10 +195,11 @@ def apply(
     """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm.
 
     Args:
-        file: File. Several jobs are YAML documents divided by a line of ---.
-        dry_run: Show the plan; nothing happens.
-        follow: Follow all jobs to their end, as `corral run` does; exit code 1 if one
-            was not done.
+        file: Spec file or batch script. Several jobs are YAML documents separated by a
+            line of ---.
+        dry_run: Show the plan, without submitting anything.
+        follow: Follow all jobs to their end, as `corral run` does; the exit code is 1
+            if a job did not end as done.
     """
     from corral.cli.queues import apply_queues
     from corral.cli.slurm.script_file import spec_of_script
@@ -253,7 +263,8 @@ def _submit_spec(
 
 
 def _note_past(wire_specs: "WireSpecs") -> None:
-    """A begin that holds nothing back may be a slip of the pen."""
+    """Print a note for each begin time in the past: it delays nothing, and may be a
+    mistake of the user."""
     from corral.domain.time_point import moment_text
 
     now = SystemClock().wall()
@@ -280,7 +291,8 @@ def _fetch_plan(
 
 
 def _print_jobs(jobs: "list[api.JobView]", common: Change) -> None:
-    """The jobs are durable: their names, one a line, of an array its own."""
+    """Print the names of the submitted jobs, one a line; an array has one name. The
+    jobs are already durable."""
     from corral.cli.arrays import name_of
 
     if common.json:
@@ -305,8 +317,8 @@ def _print_jobs(jobs: "list[api.JobView]", common: Change) -> None:
 
 
 def tell_when(client: "Client", jobs: "list[api.JobView]", common: Change) -> None:
-    """Print to stderr when the first waiting job starts; its name was printed
-    before."""
+    """Print to stderr when the first waiting job is predicted to start. The name of the
+    job was printed before."""
     from corral.cli.arrays import when_text
     from corral.domain.errors import Refusal, Trouble
 

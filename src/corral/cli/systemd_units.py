@@ -1,4 +1,4 @@
-"""service install, remove."""
+"""`corral service install` and `remove`: the systemd unit."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,11 +21,11 @@ def install(
     ] = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Let systemd keep the head of this directory running, or the agent of a joined
+    """Let systemd keep running the head of this directory, or the agent of a joined
     machine.
 
     Args:
-        user: Use your own systemd, without root.
+        user: Use the systemd of your user, without root.
         print_only: Print the unit, and change nothing.
     """
     from corral.boot import systemd_units as service
@@ -59,10 +59,10 @@ def _say_next(common: Common, unit: "Unit", *, enabled: bool) -> None:
 
 
 def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Remove the unit of this directory; running jobs continue.
+    """Remove the systemd unit of this directory. Running jobs continue.
 
     Args:
-        user: Use your own systemd.
+        user: Use the systemd of your user.
     """
     from corral.boot import systemd_units as service
     from corral.domain.errors import Conflict

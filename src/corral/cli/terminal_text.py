@@ -1,7 +1,6 @@
-"""Text of a job for a person's terminal: colours and progress bars stay, commands to
-the terminal go. A rank must not write to the clipboard, set titles, answer questions or
-move about the screen.
-"""
+"""Cleaning of a job's output for a terminal. Colours and progress bars are kept; other
+control sequences are removed, so that a rank cannot write to the clipboard, set titles,
+send answers or move the cursor about the screen."""
 
 import re
 from typing import Final
@@ -23,7 +22,8 @@ _LONGEST: Final = 4096  # characters of what may still become a sequence
 
 
 class TerminalText:
-    """Cleans the pieces of one stream; a sequence may be cut between two of them."""
+    """Cleans the pieces of one stream. A control sequence may be split between two
+    pieces."""
 
     def __init__(self) -> None:
         self._begun = ""

@@ -1,4 +1,5 @@
-"""Options of `corral run` for time, placement and image, as fields of a spec."""
+"""Options of `corral run` for time, placement and image, and their conversion to fields
+of a spec."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -34,7 +35,8 @@ def _make_option(help: str, *names: str) -> Any:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """Options for start time, warning, nodes and image of a job."""
+    """Options for the start time, the warning before the time limit, the nodes and the
+    image of a job."""
 
     image: Annotated[
         Image | None,
@@ -95,10 +97,10 @@ class RequestOptions:
     ] = False
 
     def fields(self, now: datetime) -> dict[str, Any]:
-        """Return the fields of a spec file. `now`: the current local time, with its
-        zone.
+        """Return the options as fields of a spec file. `now`: the current local time,
+        with its zone.
 
-        Raises: SpecInvalid when an option is not of its form.
+        Raises: SpecInvalid if an option has an invalid form.
         """
         spec_fields = {
             "image": self.image,
@@ -119,8 +121,8 @@ class RequestOptions:
 
 
 def _parse_local_time(text: str | None, now: datetime) -> str | None:
-    """Parse a local time: a time of day is the next one here; without a zone it is
-    local."""
+    """Parse a local time. A time of day means its next occurrence in the local time
+    zone, and a time without a zone is local. None gives None."""
     if text is None:
         return None
     if match := _CLOCK.fullmatch(text):
@@ -142,7 +144,11 @@ def _parse_local_time(text: str | None, now: datetime) -> str | None:
 
 
 def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
-    """LABEL, LABEL=VALUE[,VALUE...] and LABEL!=VALUE[,VALUE...]."""
+    """Parse constraints of the form LABEL, LABEL=VALUE[,VALUE...] or
+    LABEL!=VALUE[,VALUE...].
+
+    Raises: SpecInvalid.
+    """
     rules: dict[str, Any] = {}
     for text in texts:
         match = _LABEL.fullmatch(text)
@@ -163,7 +169,8 @@ def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
 def _given_twice(
     text: str, label: str, before: Any, values: list[Any], *, negated: bool
 ) -> Exception:
-    """With the one option that says both, where both say the same of their values."""
+    """Return the error for a label that is given twice. If both options have the same
+    sign, the hint has one option with the values of both."""
     was_negated = isinstance(before, dict)
     sign, merged_values = (
         "!=" if negated else "=",
@@ -182,10 +189,10 @@ def _given_twice(
 def forms_of(
     texts: Iterable[str], resources: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """NODESxGPUS, or GPUS on as many nodes: what else is asked for of a node stays as
-    it is.
+    """Parse alternative forms of a job: NODESxGPUS, or GPUS alone for the same number
+    of nodes. The other resources of each node stay the same.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid for a text of another form.
     """
     shapes: list[dict[str, Any]] = []
     for text in texts:
@@ -201,7 +208,8 @@ def forms_of(
 
 
 def number(text: str | None) -> Any:
-    """A number where it looks like one; the spec's reader judges the rest."""
+    """Return the number in the text, or the text unchanged if it is no number. The spec
+    reader validates the value later."""
     if text is None:
         return None
     if re.fullmatch(r"[+-]?\d{1,18}", text):
@@ -213,7 +221,10 @@ def number(text: str | None) -> Any:
 
 
 def nodes_of(text: str | None) -> dict[str, Any]:
-    """4, or 2-4: as many of them as there are, at least 2. Raises: SpecInvalid."""
+    """Parse a number of nodes: 4, or 2-4 for as many as are free, at least 2.
+
+    Raises: SpecInvalid for a range with the higher number first.
+    """
     if text is None:
         return {}
     if match := _RANGE.fullmatch(text):

@@ -1,5 +1,5 @@
-"""The warning that a token ends soon, which the head gives with each answer near its
-end."""
+"""The warning that the user's token expires soon. The head reports the expiry in its
+answers during the last days of the token."""
 
 from functools import cache
 from typing import Final
@@ -13,7 +13,7 @@ LOG_IN_WARNING_SECONDS: Final = 3600.0
 
 
 class TellingClient(Client):
-    """A client that warns a person, once a command, of the end of the token."""
+    """A client that warns the user once in each command that the token expires soon."""
 
     def close(self) -> None:
         super().close()

@@ -1,4 +1,4 @@
-"""Options of `corral up`: the settings of a cluster, and machines that are to join."""
+"""Options of `corral up`: the settings of a cluster, and the machines that join it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class SettingOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions:
-    """Other machines that are to join, over ssh."""
+    """Options for other machines that join over ssh."""
 
     hosts: Annotated[
         Path | None,

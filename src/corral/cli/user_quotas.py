@@ -1,5 +1,5 @@
-"""Quotas on the command line: options that set them, and the table of use and
-limits."""
+"""Quotas of users on the command line: options that set them, and the table of usage
+and limits."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Final
@@ -24,7 +24,7 @@ def _limit_option(name: str, text: str) -> Parameter:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuotaOptions:
-    """Limits of one user. A field has the name of its quota."""
+    """Options for the limits of one user. Each field has the name of its quota."""
 
     jobs: Annotated[str | None, _limit_option("jobs", "Unfinished jobs: 20000")] = None
     array: Annotated[str | None, _limit_option("array", "Jobs of one array")] = None
@@ -48,7 +48,7 @@ class UserQuotaOptions:
 
     @property
     def given(self) -> dict[str, str | int | None]:
-        """Return the limits that were typed, by quota; None where one is taken away."""
+        """Return the limits that were given as options, by quota. None removes a limit."""
         typed = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: None if value == NONE else value

@@ -1,4 +1,5 @@
-"""user add, ls, show, set, rm; token create, ls, revoke; audit."""
+"""`corral user add`, `ls`, `show`, `set` and `rm`; `corral token create`, `ls` and
+`revoke`; `corral audit`."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,13 +31,13 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None:  # noqa: B008
-    """Add a user, who may own jobs. Then create a token: corral token create --user
-    NAME.
+    """Add a user, who may own jobs. Then create a token for the user: corral token
+    create --user NAME.
 
     Args:
         name: Name of the user.
-        role: viewer sees, user also submits, operator also stops jobs and cordons
-            nodes, admin also manages users, tokens and the cluster.
+        role: viewer may only read, user may also submit jobs, operator may also stop
+            jobs and cordon nodes, admin may also manage users, tokens and the cluster.
     """
     with common.client() as client:
         user_view = client.add_user(name, role=role)
@@ -154,8 +155,8 @@ def put(
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Remove a user, their tokens and their secrets; not while they have unfinished
-    jobs. Secrets for all users stay, as yours.
+    """Remove a user, their tokens and their secrets. A user with unfinished jobs is not
+    removed. Secrets for all users stay, and become yours.
 
     Args:
         name: Name of the user.
@@ -188,9 +189,10 @@ def create_token(
     """Create a token and print it once: the cluster stores only its hash.
 
     Args:
-        user: User of the token (you).
-        role: Highest role of the token (that of the user).
-        expires: Life of the token: 12h, 90d, never (30d, or the cluster's setting).
+        user: User of the token (default: you).
+        role: Highest role of the token (default: the role of the user).
+        expires: Lifetime of the token: 12h, 90d, never (default: 30d, or the cluster's
+            setting).
     """
     never = expires == "never"
     seconds = (
@@ -259,7 +261,7 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
     """Revoke tokens at once.
 
     Args:
-        tokens: Ids, as `corral token ls` shows them.
+        tokens: Ids of the tokens, as shown by `corral token ls`.
     """
     from corral.domain.errors import Conflict
 

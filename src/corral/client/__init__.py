@@ -1,7 +1,7 @@
-"""Corral from Python: `Client` and, with the same methods awaited, `AsyncClient`.
+"""Corral from Python: `Client`, and `AsyncClient` with the same methods as coroutines.
 
-Each is loaded when it is first asked for: a command that needs no asyncio does not pay
-for it.
+Each class is loaded at its first use, so that a command without asyncio does not import
+it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The Python environment that is active where a job is submitted."""
+"""The Python environment that is active in the process that submits a job."""
 
 import os
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ VARIABLES: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # of venv and virtualenv, of
 
 
 def active_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variable that names the active environment; nothing where none is
-    active."""
+    """Return the variable that names the active environment, with its value; an empty
+    dict if no environment is active."""
     for name in VARIABLES:
         folder = environ.get(name, "")
         if folder.startswith("/") and os.access(f"{folder}/bin/python", os.X_OK):
@@ -22,8 +22,8 @@ def with_active_environment(
 ) -> dict[str, Any]:
     """Return the spec with the active environment in its variables.
 
-    A spec that names an environment or a PATH itself, an image, or a program on a Ray
-    cluster of its own has the Python that belongs to it.
+    The spec stays unchanged if it names an environment or a PATH, has an image, or is a
+    program on its own Ray cluster: the Python then comes from there.
     """
     own_variables = value.get("env") or {}
     has_own = value.get("image") or value.get("kind") == "ray"

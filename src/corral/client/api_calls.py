@@ -1,6 +1,8 @@
-"""Every call of the API as a value: what is sent, and how the answer is read. No I/O.
+"""Every call of the API as a value: the request to send, and how to read the answer. No
+I/O.
 
-Both clients are made of these, so that no rule is written twice. Paths are quoted here.
+Both clients are made of these calls, so that no rule is written twice. This module
+quotes the paths.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall(Generic[T]):
-    """One request. `repeatable`: sending it twice does what sending it once does."""
+    """One request. `repeatable`: sending the request twice has the same effect as
+    sending it once."""
 
     method: str
     path: str
@@ -35,7 +38,7 @@ class ApiCall(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Generic[T]):
-    """A streaming response. `is_last` identifies its last piece."""
+    """A streaming response. `is_last` returns whether a piece is the last one."""
 
     path: str
     read: Callable[[Any], T]
@@ -60,7 +63,8 @@ def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
 def begin_plan(
     specs: Sequence[Mapping[str, Any]],
 ) -> "ApiCall[Callable[[], list[api.PlannedJob]]]":
-    """Request a plan, as `plan` does; the returned function reads the answer."""
+    """Return the call for a plan, as `plan` does; its result is a function that reads
+    the answer later."""
     api_call = plan(specs)
     return ApiCall(
         method=api_call.method,
@@ -339,17 +343,19 @@ def _secret_path(name: str) -> str:
 
 
 def quoted(kind: str, name: str, see: str) -> str:
-    """The name as a part of a path. Raises: NotFound for what a path takes for
-    something else: a slash parts it, however it is quoted, and dots lead up; nothing
-    has such a name."""
+    """Return the name quoted as a part of a path.
+
+    Raises: NotFound for a name with a slash, an empty name, "." and "..": they would
+    change the path, and nothing has such a name.
+    """
     if "/" in name or name in ("", ".", ".."):
         raise NotFound(kind, name, see=see)
     return quote(name, safe="")
 
 
 def read_as(shape: str) -> Callable[[Any], Any]:
-    """Read the body as this shape of the wire, "api.Job"; pydantic is loaded when the
-    first answer comes."""
+    """Return a function that reads the body as a model of `corral.wire`, for example
+    "api.Job". Pydantic is loaded when the first answer arrives."""
     module, _, name = shape.partition(".")
 
     def read(body: Any) -> Any:

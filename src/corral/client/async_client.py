@@ -51,7 +51,7 @@ T = TypeVar("T")
 class AsyncClient(
     AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights, AsyncOutputs
 ):
-    """One cluster, from asyncio. Arguments and errors as for `Client`."""
+    """Client of one cluster for asyncio. Arguments and errors are those of `Client`."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class AsyncClient(
         return await self._call(api_calls.label_node(node, labels))
 
     async def queues(self) -> "shapes.Queues":
-        """Every queue, each below its parent."""
+        """Return every queue, each after its parent."""
         return await self._call(api_calls.queues())
 
     async def queue(self, queue: str) -> "shapes.QueueDetail":
@@ -241,30 +241,32 @@ class AsyncClient(
     async def set_queues(
         self, document: Mapping[str, Any], *, dry_run: bool = False
     ) -> "shapes.QueueChanges":
-        """The whole tree, as in a file of `kind: queues`; answers with what changes."""
+        """Replace the whole tree of queues by the document, as in a file of `kind:
+        queues`. Return what changes."""
         return await self._call(api_calls.set_queues(document, dry_run=dry_run))
 
     async def set_queue(
         self, queue: str, fields: Mapping[str, Any], *, dry_run: bool = False
     ) -> "shapes.QueueChanges":
-        """Make one queue, or change these fields of it."""
+        """Create one queue, or change these fields of it. Return what changes."""
         return await self._call(api_calls.set_queue(queue, fields, dry_run=dry_run))
 
     async def drop_queue(self, queue: str) -> "shapes.QueueChanges":
-        """Take a queue away that has no unfinished job, and no queue below it."""
+        """Remove a queue that has no unfinished job and no queue below it."""
         return await self._call(api_calls.drop_queue(queue))
 
     async def put_imports(
         self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
     ) -> "ImportDone":
-        """Keep jobs of another system, at most 5,000 a call; known ones are passed
-        over."""
+        """Import jobs of another system, at most 5,000 a call. Jobs that are already
+        known are skipped."""
         return await self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
     async def imports(
         self, *, limit: int = 100, before: str | None = None
     ) -> "list[ImportedJob]":
-        """The last to end first; with `before` those that follow the one of this id."""
+        """Return imported jobs, the latest end first. With `before`, return those that
+        follow the job with this id."""
         return await self._call(api_calls.imports(limit, before))
 
     async def report(
@@ -279,8 +281,8 @@ class AsyncClient(
     ) -> "ReportView":
         """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
-        `since` and `until` are wall-clock seconds. With `job` of that one alone, since
-        it was submitted.
+        `since` and `until` are wall-clock seconds. With `job`, the report covers only
+        this job, since it was submitted.
         """
         call = api_calls.report(
             kind, by=by, since=since, until=until, limit=limit, job=job

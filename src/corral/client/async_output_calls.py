@@ -1,5 +1,5 @@
-"""Output methods of `AsyncClient`, in a module of their own because plain commands
-import no asyncio."""
+"""Output methods of `AsyncClient`. They are in a separate module because plain commands
+do not import asyncio."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncOutputs:
-    """Listing and fetching them."""
+    """Methods of `AsyncClient` that list and fetch outputs."""
 
     _where: Where
 
@@ -39,7 +39,7 @@ class AsyncOutputs:
     async def outputs(
         self, job: str, *, attempt: int | None = None, wait: float | None = None
     ) -> "output_answers.Outputs":
-        """Return the same as `Client.outputs`."""
+        """Return the outputs of a job's attempt, as `Client.outputs` does."""
         return await self._call(outputs(job, attempt, wait))
 
     async def fetch(
@@ -52,8 +52,8 @@ class AsyncOutputs:
         node: str | None = None,
         rank: int | None = None,
     ) -> Fetched:
-        """Copy as `Client.fetch` does. A thread outside the event loop writes the
-        files."""
+        """Copy a file or folder of the job to this machine, as `Client.fetch` does. A
+        thread outside the event loop writes the files."""
         import httpx2
 
         async with AsyncExitStack() as stack:
@@ -74,7 +74,7 @@ class AsyncOutputs:
     async def _begun(
         self, stack: AsyncExitStack, path: str, query: Mapping[str, Any]
     ) -> "httpx2.Response":
-        """Return the answer whose body has begun, of the head that answers."""
+        """Return the response, whose body has begun, of the first head that answers."""
         import httpx2
 
         for nap in naps(self._where.heads):
@@ -97,7 +97,7 @@ class AsyncOutputs:
 
 
 class LoopPieces:
-    """Pieces that a loop receives, for a thread to iterate over."""
+    """An iterator for a thread over pieces that an event loop receives."""
 
     def __init__(
         self, pieces: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop
@@ -111,7 +111,10 @@ class LoopPieces:
         return self
 
     def __next__(self) -> bytes:
-        """Raises: CancelledError after `stop`; what the stream raises."""
+        """Return the next piece of the stream.
+
+        Raises: CancelledError after `stop`; the errors of the stream.
+        """
         self._pending = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
         piece = self._pending.result()
         if piece is None:
@@ -119,7 +122,7 @@ class LoopPieces:
         return piece
 
     def stop(self) -> None:
-        """Let the thread end without the rest; called in the loop."""
+        """Let the thread end without the remaining pieces. Call it in the event loop."""
         self._stopped = True
         if self._pending is not None:
             self._pending.cancel()

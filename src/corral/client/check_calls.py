@@ -1,6 +1,6 @@
-"""Calls about active checks, as values; and both clients' methods for them.
+"""Calls about active checks, as values, and the methods of both clients for them.
 
-As in `calls`, pydantic is loaded when the first answer comes.
+As in `api_calls`, pydantic is loaded when the first answer arrives.
 """
 
 from collections.abc import Sequence
@@ -60,16 +60,17 @@ class SyncChecks:
         seconds: float = 5.0,
         max_wait_seconds: float = 60.0,
     ) -> "api.Checkup":
-        """Check these nodes, or all, as soon as nothing runs there."""
+        """Start checks on these nodes, or on all nodes. Each node is checked as soon as
+        nothing runs there."""
         return self._call(check_nodes(kinds, nodes, paths, seconds, max_wait_seconds))
 
     def checkup(self, id: str) -> "api.Checkup":
-        """Return the progress of a check-up and its results so far."""
+        """Return the progress and the results so far of the checks with this id."""
         return self._call(checkup(id))
 
 
 class AsyncChecks:
-    """The same methods, awaited."""
+    """Methods of `AsyncClient` for active checks."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The client for plain code."""
+"""The synchronous client."""
 
 import secrets
 import time
@@ -47,11 +47,11 @@ T = TypeVar("T")
 class Client(
     SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs
 ):
-    """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of
-    `dir` (CORRAL_DIR, ~/.corral).
+    """Client of one cluster. Without arguments it uses CORRAL_URL and CORRAL_TOKEN,
+    else the head of `dir` (default: CORRAL_DIR, else ~/.corral).
 
-    Every method raises a Refusal (the caller's mistake), Unreachable or another Trouble
-    (worth another try); each carries `code`, `message` and `hint`.
+    Every method raises a Refusal if the caller made a mistake; Unreachable or another
+    Trouble if a retry may help. Each error has `code`, `message` and `hint`.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class Client(
     # -- jobs ------------------------------------------------------------------------------------
 
     def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.JobView]":
-        """Queue the job or jobs of a spec: a mapping, several of them, or a file.
+        """Queue the job or jobs of a spec: a mapping, several mappings, or a file.
+        Return the jobs.
 
-        The workdir goes first. They are durable on return; the same key answers with
-        the first.
+        The workdir is uploaded first. The jobs are durable when the method returns. A
+        repeated call with the same key returns the jobs of the first call.
         """
         return self._call(
             api_calls.submit(self._ready(spec), key or secrets.token_hex(16))
         )
 
     def plan(self, spec: Spec) -> "list[api.PlannedJob]":
-        """Return what submitting would do now. Nothing happens, and nothing is
-        uploaded."""
+        """Return what a submission would do now. Nothing is submitted or uploaded."""
         return self._call(api_calls.plan(read_wire_specs(spec).without_workdirs()))
 
     def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
-        """Request a plan, as `plan` does; the returned function reads the answer, since
-        loading the reader takes longer than submitting."""
+        """Request a plan, as `plan` does. The returned function reads the answer later,
+        because loading the reader takes longer than submitting."""
         return self._call(
             api_calls.begin_plan(read_wire_specs(spec).without_workdirs())
         )
@@ -114,10 +114,16 @@ class Client(
         queue: str | None = None,
         since: float | None = None,
     ) -> "list[api.JobView]":
-        """Newest first; with `everything`, also those that are over. With `before`
-        those that follow the job of this id, the last of the page before; of these
-        states, with `text` in their name, of this owner and queue, and not ended before
-        `since`."""
+        """Return the jobs, newest first. With `everything`, ended jobs are included.
+
+        Args:
+            before: id of the last job of the previous page; return the jobs after it.
+            states: only jobs in these states.
+            text: only jobs with this text in their name.
+            owner: only jobs of this user.
+            queue: only jobs of this queue.
+            since: leave out jobs that ended before this time.
+        """
         return self._call(
             api_calls.jobs(
                 everything=everything,
@@ -132,12 +138,12 @@ class Client(
         )
 
     def array(self, array: str, *, everything: bool = False) -> "list[api.JobView]":
-        """Jobs of the array with this id, or of the newest array of this name, by
-        index."""
+        """Return the jobs of the array with this id, or of the newest array with this
+        name, sorted by index."""
         return self._call(api_calls.array(array, everything=everything))
 
     def job(self, job: str) -> "api.JobDetail":
-        """One job by its id, or the newest of that name."""
+        """Return one job by its id, or the newest job with this name."""
         return self._call(api_calls.job(job))
 
     def why(self, job: str) -> "api.Why":
@@ -147,7 +153,7 @@ class Client(
         return self._call(api_calls.checkpoints(job))
 
     def wait(self, job: str) -> "api.JobDetail":
-        """The job, once it is over."""
+        """Wait until the job has ended, and return it."""
         job_detail = self.job(job)
         if not job_detail.is_over:
             for _ in self.events(job_detail.id, follow=True):
@@ -159,8 +165,8 @@ class Client(
     def events(
         self, job: str | None = None, *, after: int = 0, follow: bool = False
     ) -> "Iterator[api.EventView]":
-        """Events of one job or of all, oldest first; with `follow` it goes on as they
-        happen, and ends when that one job is over."""
+        """Yield events of one job or of all jobs, oldest first. With `follow`, continue
+        with new events; the events of one job end when the job has ended."""
         if follow:
             yield from self._stream(api_calls.follow_events(job, after))
             return
@@ -180,10 +186,10 @@ class Client(
     ) -> "Iterator[api.LogLines]":
         """Yield pieces of the ranks' logs.
 
-        The pieces are of the newest attempt, or the requested one. With `follow`, later
-        attempts are included. `tail`: only the last N lines of each rank. `times`:
-        include the times at which lines reached the head. The last piece has `end`: the
-        job's state.
+        The pieces are of the newest attempt, or of the requested one. With `follow`,
+        later attempts are included. `tail`: only the last N lines of each rank.
+        `times`: include the times at which the head received the lines. The last piece
+        has `end`, the state of the job.
         """
         stream = api_calls.logs(
             job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times
@@ -201,10 +207,10 @@ class Client(
         columns: int = 80,
         command: str = "",
     ) -> "Iterator[ClientConnection]":
-        """Open a terminal next to the rank, or the rank's standard input.
+        """Open a terminal on the node of the rank, or the rank's standard input.
 
-        The terminal runs a shell or `command`. Use `send(bytes)`, and iterate for
-        bytes.
+        The terminal runs a shell or `command`. Use `send(bytes)` for input, and iterate
+        over the connection for output bytes.
         """
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
@@ -247,22 +253,22 @@ class Client(
         return self._call(api_calls.node(node))
 
     def cordon(self, node: str) -> "api.NodeDetail":
-        """No new work for the node."""
+        """Cordon the node: it gets no new work."""
         return self._call(api_calls.change_node(node, "cordon"))
 
     def drain(self, node: str) -> "api.NodeDetail":
-        """No new work for the node, and what runs there is moved."""
+        """Drain the node: it gets no new work, and its running jobs are moved away."""
         return self._call(api_calls.change_node(node, "drain"))
 
     def uncordon(self, node: str) -> "api.NodeDetail":
         return self._call(api_calls.change_node(node, "uncordon"))
 
     def label(self, node: str, labels: Mapping[str, str | None]) -> "api.NodeDetail":
-        """Set labels of the node; None takes one away."""
+        """Set labels of the node. The value None removes a label."""
         return self._call(api_calls.label_node(node, labels))
 
     def queues(self) -> "shapes.Queues":
-        """Every queue, each below its parent."""
+        """Return every queue, each after its parent."""
         return self._call(api_calls.queues())
 
     def queue(self, queue: str) -> "shapes.QueueDetail":
@@ -271,30 +277,32 @@ class Client(
     def set_queues(
         self, document: Mapping[str, Any], *, dry_run: bool = False
     ) -> "shapes.QueueChanges":
-        """The whole tree, as in a file of `kind: queues`; answers with what changes."""
+        """Replace the whole tree of queues by the document, as in a file of `kind:
+        queues`. Return what changes."""
         return self._call(api_calls.set_queues(document, dry_run=dry_run))
 
     def set_queue(
         self, queue: str, fields: Mapping[str, Any], *, dry_run: bool = False
     ) -> "shapes.QueueChanges":
-        """Make one queue, or change these fields of it."""
+        """Create one queue, or change these fields of it. Return what changes."""
         return self._call(api_calls.set_queue(queue, fields, dry_run=dry_run))
 
     def drop_queue(self, queue: str) -> "shapes.QueueChanges":
-        """Take a queue away that has no unfinished job, and no queue below it."""
+        """Remove a queue that has no unfinished job and no queue below it."""
         return self._call(api_calls.drop_queue(queue))
 
     def put_imports(
         self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
     ) -> "ImportDone":
-        """Keep jobs of another system, at most 5,000 a call; known ones are passed
-        over."""
+        """Import jobs of another system, at most 5,000 a call. Jobs that are already
+        known are skipped."""
         return self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
     def imports(
         self, *, limit: int = 100, before: str | None = None
     ) -> "list[ImportedJob]":
-        """The last to end first; with `before` those that follow the one of this id."""
+        """Return imported jobs, the latest end first. With `before`, return those that
+        follow the job with this id."""
         return self._call(api_calls.imports(limit, before))
 
     def report(
@@ -309,8 +317,8 @@ class Client(
     ) -> "ReportView":
         """Return a report of whole days (UTC): usage, waste, cost or goodput.
 
-        `since` and `until` are wall-clock seconds. With `job` of that one alone, since
-        it was submitted.
+        `since` and `until` are wall-clock seconds. With `job`, the report covers only
+        this job, since it was submitted.
         """
         call = api_calls.report(
             kind, by=by, since=since, until=until, limit=limit, job=job
@@ -318,26 +326,28 @@ class Client(
         return self._call(call)
 
     def secrets(self) -> "list[api.Secret]":
-        """Names; a value is never answered."""
+        """Return the names of the secrets. The head never returns a value."""
         return self._call(api_calls.secrets())
 
     def set_secret(
         self, name: str, value: str, *, for_everybody: bool | None = None
     ) -> None:
-        """Set it for one's own jobs or, by an admin, for everybody's; None: as it
-        is."""
+        """Set a secret. `for_everybody`: whether jobs of all users may use it (admins
+        only), or only the caller's jobs; None keeps the setting of an existing secret.
+        """
         self._call(api_calls.set_secret(name, value, for_everybody))
 
     def drop_secret(self, name: str) -> None:
         self._call(api_calls.drop_secret(name))
 
     def down(self, *, jobs: Literal["leave", "stop"] = "leave") -> None:
-        """Stop the head; its jobs run on unless they are to be stopped."""
+        """Stop the head. With `jobs="leave"` its jobs continue to run; "stop" ends
+        them."""
         self._call(api_calls.down(jobs))
 
     def upload_workdir(self, path: str | Path) -> str:
-        """Snapshot a directory into the cluster; answers with its digest, for
-        `workdir`."""
+        """Upload a snapshot of a directory to the cluster. Return its digest, for
+        `workdir` of a spec."""
         with pack(Path(path)) as snapshot:
             self._upload_snapshot(snapshot)
             return snapshot.sha256

@@ -1,8 +1,8 @@
-"""Credentials in a workdir: files that a snapshot leaves out, and directories that it
-never holds.
+"""Detection of credentials in a workdir: files that a snapshot leaves out, and
+directories that it never contains.
 
-A snapshot lies on the head and on each node of its job. A key, a token or a cloud
-credential that travels with it is readable there.
+A snapshot is stored on the head and on each node of its job, where a key, a token or a
+cloud credential in it could be read.
 """
 
 import json
@@ -60,9 +60,9 @@ _OF_A_HEAD: Final = frozenset({"head.json", "head.lock", "corral.db", "token"})
 
 
 def is_credential(name: str, path: Path, mode: int) -> bool:
-    """Whether a file or folder holds credentials, by its name and, where names do not
-    decide, by the content of a regular file. `name` is relative to the workdir, with
-    slashes."""
+    """Return whether a file or folder holds credentials. Its name decides; if the name
+    is not enough, the content of a regular file decides. `name` is relative to the
+    workdir, with slashes."""
     base = PurePosixPath(name).name
     if any(
         name == credential_path or name.endswith(f"/{credential_path}")
@@ -93,7 +93,8 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
 
 
 def own_directories() -> frozenset[Path]:
-    """The directory of this user's cluster: CORRAL_DIR, and the usual one."""
+    """Return the directories of this user's cluster: CORRAL_DIR, and the default
+    directory."""
     places = (os.environ.get("CORRAL_DIR") or DEFAULT_DIR, DEFAULT_DIR)
     return frozenset(
         Path(directory_text).expanduser().resolve() for directory_text in places
@@ -101,9 +102,15 @@ def own_directories() -> frozenset[Path]:
 
 
 def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> bool:
-    """Whether the folder with these names in it is the directory of a cluster, of a
-    machine that has joined one, or of a node: whoever reads it acts as the cluster.
-    `own`: directories that are a cluster's whatever they hold; `folder` is resolved."""
+    """Return whether the folder is the directory of a cluster, of a machine that has
+    joined a cluster, or of a node. A reader of such a directory could act as the
+    cluster.
+
+    Args:
+        folder: resolved path of the folder.
+        names: names of the entries in the folder.
+        own: directories that belong to a cluster whatever they contain.
+    """
     if folder in own or ("key" in names and not _OF_A_HEAD.isdisjoint(names)):
         return True
     if "node.json" in names and "token" in names:
@@ -124,8 +131,8 @@ def cluster_around(root: Path) -> Path | None:
 
 
 def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
-    """The sentence about what a snapshot leaves out, with the way to send it after
-    all."""
+    """Return a sentence about the files that a snapshot leaves out, with the command
+    that would include one of them."""
     listed_names = ", ".join(left_out[:most])
     remainder_text = f" and {len(left_out) - most} more" if len(left_out) > most else ""
     return (
@@ -135,7 +142,8 @@ def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
 
 
 def never_sent_text(folders: Sequence[str]) -> str:
-    """The sentence about directories of clusters, which no pattern lets in."""
+    """Return a sentence about directories of clusters, which a snapshot never contains:
+    no ignore pattern can include them."""
     is_one = len(folders) == 1
     folder_kind = "the directory of a cluster" if is_one else "directories of clusters"
     return (
@@ -159,8 +167,8 @@ def _start_of(path: Path, most: int = _HEAD_BYTES) -> bytes:
 
 
 def _has_joined(path: Path) -> bool:
-    """A file of this name may be data of the project: Corral's own names the cluster's
-    head."""
+    """Return whether the file is Corral's own record of a joined cluster, which names
+    the head. A file of this name may also be data of the project."""
     try:
         with path.open("rb") as file:
             joined_fields = json.loads(file.read(_JOINED_BYTES))

@@ -1,5 +1,5 @@
-"""Proof of a head on each connection that the HTTP client opens, before a token is
-sent."""
+"""Proof that a connection of the HTTP client leads to the right head. The proof comes
+before a token is sent."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,7 @@ def http_client(trusted: "ssl.SSLContext") -> "httpx2.Client":
 
 
 def async_http_client(trusted: "ssl.SSLContext") -> "httpx2.AsyncClient":
-    """Return the same for asyncio."""
+    """Return an asyncio HTTP client whose connections begin with a proof of the head."""
     import httpx2
 
     timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
@@ -51,17 +51,19 @@ def async_http_client(trusted: "ssl.SSLContext") -> "httpx2.AsyncClient":
 
 
 def was_refused(error: Exception) -> bool:
-    """Return whether no request can have been sent: no connection, or no proof on
-    it."""
+    """Return whether the error shows that no request was sent: there was no connection,
+    or the head did not prove itself."""
     import httpx2
 
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | WrongHead)
 
 
 def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
-    """Return the event hooks of an httpx2.Client whose connections begin with a proof.
+    """Return the event hooks of an httpx2.Client whose connections begin with a proof
+    of the head.
 
-    A request then raises InsecureHead, WrongHead or Unauthorised before it is sent.
+    If the proof fails, the request raises InsecureHead, WrongHead or Unauthorised
+    before it is sent.
     """
 
     def hook(request: "httpx2.Request") -> None:
@@ -78,7 +80,8 @@ def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
 def async_hooks(
     ask: "Ask" = by_bearer,
 ) -> dict[str, list["Callable[..., Awaitable[Any]]"]]:
-    """Return the same for an httpx2.AsyncClient."""
+    """Return the event hooks of an httpx2.AsyncClient whose connections begin with a
+    proof of the head."""
 
     async def hook(request: "httpx2.Request") -> None:
         async def look(event: str, info: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Choice of the head, and the meaning of its refusals."""
+"""Choice of the head to connect to, and the conversion of its errors to exceptions."""
 
 import json
 import os
@@ -41,8 +41,8 @@ _BY_CODE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTarget:
-    """A head's address, a token that it knows, and what to do when no head answers
-    there."""
+    """The address of a head, a token for it, and `begin`, the hint for the user if no
+    head answers at this address."""
 
     url: str
     token: str
@@ -54,18 +54,18 @@ class HeadTarget:
         return self.url.startswith("https:")
 
     def challenge(self, address: tuple[str, int]) -> Challenge:
-        """Return the question that the head must answer before the token is sent to
+        """Return the challenge that the head must answer before the token is sent to
         it."""
         return Challenge.by_token(self.url, self.token, address)
 
 
 @dataclass(slots=True, kw_only=True)
 class Where:
-    """Target that the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the
-    cluster's directory.
+    """The head that the caller names. Without `url` and `token`, CORRAL_URL and
+    CORRAL_TOKEN are used, then the cluster's directory.
 
-    Of several heads the addresses are one after the other, commas or blanks between
-    them: any of them does, and the one that has answered is asked again.
+    Several heads are given as addresses separated by commas or blanks. Any of them may
+    answer, and the head that has answered is used again.
     """
 
     url: str | None = None
@@ -78,11 +78,13 @@ class Where:
     log_in: LogIn | None = field(default=None, init=False)  # whose token is used
 
     def target(self) -> HeadTarget:
-        """Return the target, read again at each connection because a head may move.
+        """Return the target. It is read again for each connection, because a head may
+        move.
 
-        Raises: Unreachable if no head was ever started there; SpecInvalid on an odd
-        address; Unauthorised if there is no token for it, or the given token is
-        malformed; InsecureHead if the token would travel in clear to another machine.
+        Raises: Unreachable if no head was ever started in the directory; SpecInvalid
+        for an invalid address; Unauthorised if there is no token for the head, or the
+        given token is malformed; InsecureHead if the token would be sent unencrypted to
+        another machine.
         """
         given_url, urls = self._given(), self.addresses()
         location_text = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
@@ -115,44 +117,48 @@ class Where:
 
     @property
     def heads(self) -> int:
-        """Return how many heads there are to choose from."""
+        """Return the number of heads to choose from."""
         return len(split_addresses(self._given() or "-"))
 
     def note(self, headers: Mapping[str, str]) -> None:
-        """Keep when the token ends, as an answer says; the directory's is renewed by
-        its head."""
+        """Store the expiry time of the token, which the head reports in its answers.
+        The token of the cluster's directory is ignored, because its head renews it."""
         if self._own:
             return
         with suppress(KeyError, ValueError):
             self.token_ends_at = float(headers["corral-token-ends"])
 
     def refusal(self, status: int, body: bytes) -> CorralError:
-        """Return the head's error; where a log-in lets in no more, with the way to
-        another one."""
+        """Return the head's error as an exception. If a log-in is no longer accepted,
+        the hint names the command for a new log-in."""
         error = error_of(status, body)
         if self.log_in is not None and isinstance(error, Unauthorised):
             error.hint = f"log in again: corral login --oidc {self.log_in.url}"
         return error
 
     def pass_over(self) -> None:
-        """The head of the target did not answer: the next one is the target, if there
-        is any."""
+        """Switch to the next head, if there is one, because the current head did not
+        answer."""
         self._passed_over += 1
 
     def _given(self) -> str | None:
         return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
 
     def trust(self, target: HeadTarget) -> ssl.SSLContext:
-        """Return the TLS context that verifies the head: the machine's list (or
-        SSL_CERT_FILE), CORRAL_CA, and the cluster's directory. Without TLS an empty
-        one: loading the machine's list takes as long as ten answers of a head.
+        """Return the TLS context that verifies the head. It trusts the machine's
+        certificates (or SSL_CERT_FILE), CORRAL_CA, and the certificate in the cluster's
+        directory. For an address without TLS it is empty, because loading the machine's
+        certificates takes as long as ten answers of a head.
 
-        Raises: SpecInvalid when CORRAL_CA names no certificate.
+        Raises: SpecInvalid if CORRAL_CA names no certificate.
         """
         return self.trust_of(target.url)
 
     def trust_of(self, url: str) -> ssl.SSLContext:
-        """Return the same for an address. Raises: SpecInvalid."""
+        """Return the TLS context for an address, as `trust` does.
+
+        Raises: SpecInvalid if the file holds no certificate.
+        """
         if not url.startswith("https:"):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         certificate_path = os.environ.get("CORRAL_CA")
@@ -166,8 +172,8 @@ class Where:
             ) from None
 
     def socket(self, path: str) -> tuple[HeadTarget, str, dict[str, Any]]:
-        """(target, address, options of `connect` of websockets) of a WebSocket on the
-        head.
+        """Return (target, address, options of `connect` of websockets) for a WebSocket
+        to the head.
 
         Raises: as `target` and `trust`.
         """
@@ -181,7 +187,7 @@ class Where:
 
     @property
     def root(self) -> Path:
-        """The cluster's directory."""
+        """The path of the cluster's directory."""
         return Path(
             self.dir or os.environ.get("CORRAL_DIR") or DEFAULT_DIR
         ).expanduser()
@@ -206,7 +212,8 @@ class Where:
 
     def _token(self, urls: list[str] | None) -> str:
         """Return the given token, else that of a log-in at one of these heads, else the
-        directory's, which is sent only to the directory's head."""
+        token of the cluster's directory, which is sent only to the head of the
+        directory."""
         token_text = None if self.dir else os.environ.get("CORRAL_TOKEN")
         self._own, self.log_in = False, None
         if self.token or token_text:
@@ -247,12 +254,16 @@ class Where:
 
 
 def split_addresses(given: str) -> list[str]:
-    """Return the addresses of heads in a text, with commas or blanks between them."""
+    """Return the addresses of heads in a text. They are separated by commas or blanks."""
     return [url.rstrip("/") for url in given.replace(",", " ").split()] or [given]
 
 
 def _validate_token(token: str, where: str) -> str:
-    """Raises: Unauthorised, without a word of what it holds."""
+    """Return the token if its form is valid. `where` describes where the token comes
+    from.
+
+    Raises: Unauthorised; the message does not contain the token.
+    """
     if not _TOKEN.fullmatch(token):
         raise Unauthorised(f"{where} is not a valid token", hint=_ANOTHER)
     return token
@@ -268,8 +279,8 @@ def _from_where(url: str) -> str:
 
 
 def no_answer(target: HeadTarget, error: Exception) -> CorralError:
-    """Return the error of a head that is not there, or went away, or is another
-    process."""
+    """Return the error for a head that is absent, that closed the connection, or that
+    is another process."""
     if isinstance(error, CorralError):
         return error
     return unreachable(target.url, error, hint=target.begin)
@@ -292,7 +303,8 @@ def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
 
 
 def error_of(status: int, body: bytes) -> CorralError:
-    """The head's error as the exception that it was there."""
+    """Return the exception for the head's error answer, of the same class as in the
+    head."""
     code, message, hint = _parse_error(status, body)
     general = (
         Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal

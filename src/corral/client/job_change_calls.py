@@ -1,4 +1,4 @@
-"""Calls that change jobs, as values; and both clients' methods for them."""
+"""Calls that change jobs, as values, and the methods of both clients for them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -65,27 +65,31 @@ class SyncJobChanges:
         return self._call(change_job_call(job, "resume"))
 
     def requeue(self, job: str) -> "api.JobDetail":
-        """Stop the job's attempt, with a save, and restart it in its old place in
-        line."""
+        """Stop the job's attempt, with a save, and queue the job again at its old
+        place."""
         return self._call(change_job_call(job, "requeue"))
 
     def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
-        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays
-        mean all of their jobs that are not over."""
+        """Cancel, suspend, resume or requeue these jobs by one request. The name of an
+        array means all of its jobs that have not ended."""
         return self._call(change_jobs_call(names, to))
 
     def signal(
         self, job: str, signal: str, *, to: "To | None" = None
     ) -> "api.JobDetail":
-        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that.
-        `to`: its ranks and all that they have started (of a batch script, its steps:
-        `ranks`), the shell of each alone (`batch`), or both (`all`). None: both of a
-        batch script, else the ranks."""
+        """Send a signal, for example USR1, SIGUSR1 or 10, to the processes of the job.
+        The job is not cancelled by this.
+
+        Args:
+            to: `ranks`: the ranks and all processes that they have started (for a batch
+                script, its steps); `batch`: only the shell of each rank; `all`: both.
+                None: both for a batch script, else the ranks.
+        """
         return self._call(signal_call(job, signal, to))
 
 
 class AsyncJobChanges:
-    """The same methods, awaited."""
+    """Methods of `AsyncClient` that change jobs."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Tokens of `corral login`: one file for each head, readable by its owner alone."""
+"""Tokens of `corral login`: one file for each head, readable only by its owner."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ _OTHERS: Final = 0o077
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogIn:
-    """A token of a user at one head. `id` is the id of the token there."""
+    """A token of a user for one head. `id` is the id of the token at this head."""
 
     url: str
     token: str
@@ -40,7 +40,11 @@ def all_log_ins(root: Path) -> list[LogIn]:
 
 
 def keep_log_in(root: Path, log_in: LogIn) -> Path:
-    """Keep the log-in in place of an earlier one at its head. Raises: Conflict."""
+    """Store the log-in, and replace an earlier log-in at the same head. Return the path
+    of the file.
+
+    Raises: Conflict.
+    """
     path = _log_in_path(root, log_in.url)
     temporary_path = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")
     try:
@@ -62,7 +66,7 @@ def keep_log_in(root: Path, log_in: LogIn) -> Path:
 
 
 def drop_log_in(root: Path, url: str) -> None:
-    """Remove the log-in at this head; without one, do nothing."""
+    """Remove the log-in at this head, if there is one."""
     _log_in_path(root, url).unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
-"""Calls about machines that join and leave, as values; and both clients' methods for
-them.
+"""Calls about machines that join and leave, as values, and the methods of both clients
+for them.
 
-As in `calls`, pydantic is loaded when the first answer comes.
+As in `api_calls`, pydantic is loaded when the first answer arrives.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -76,11 +76,13 @@ class SyncNodes:
         return self._call(create_join_token(uses, expires_seconds))
 
     def remove_node(self, name: str, *, force: bool = False) -> None:
-        """Revoke its token and forget it; with `force` also while it holds jobs."""
+        """Revoke the token of the node and remove the node. With `force`, remove the
+        node even while it holds jobs."""
         self._call(remove_node(name, force))
 
     def declare_dead(self, name: str) -> "api.NodeDetail":
-        """A person's word that a silent node is dead: what it held is free at once."""
+        """Record an operator's statement that a silent node is dead. The resources that
+        its jobs held are free at once."""
         return self._call(declare_dead(name))
 
     def clear_node(self, name: str) -> "api.NodeDetail":
@@ -88,12 +90,13 @@ class SyncNodes:
         return self._call(clear_node(name))
 
     def cordon_suspects(self) -> "list[api.NodeView]":
-        """Cordon all nodes that health would, and has left to a person. These nodes."""
+        """Cordon all suspect nodes, which the health rules would cordon but have left
+        to an operator. Return these nodes."""
         return self._call(cordon_suspects())
 
 
 class AsyncNodes:
-    """The same methods, awaited."""
+    """Methods of `AsyncClient` for machines that join and leave."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""Calls about what is seen of a cluster, curves and alerts, as values; and both
-clients' methods for them.
+"""Calls about observations of a cluster (curves, alerts), as values, and the methods of
+both clients for them.
 
-As in `calls`, pydantic is loaded when the first answer comes.
+As in `api_calls`, pydantic is loaded when the first answer arrives.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -84,7 +84,8 @@ def search_of(
 
 
 class SyncSights:
-    """Methods of `Client` for observations."""
+    """Methods of `Client` for observations of a cluster, such as curves, GPUs and
+    events."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
@@ -98,17 +99,17 @@ class SyncSights:
         fields: tuple[str, ...] = (),
         points: int = 360,
     ) -> "series.SeriesView":
-        """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by
-        itself."""
+        """Return a curve of "cluster", "node:N", "job:J" or "queue:Q". By default it
+        covers the last hour."""
         return self._call(curve(key, since, until, fields, points))
 
     def gpus(self) -> "gpus.GpusNow":
-        """Return what every GPU does, by node, and the hourly cost of all that is
-        allocated."""
+        """Return the activity of every GPU, by node, and the hourly cost of all
+        allocated GPUs."""
         return self._call(gpus_now())
 
     def newest_events(self, count: int = 1) -> "list[api.EventView]":
-        """So many of the last events, oldest first."""
+        """Return the `count` newest events, oldest first."""
         return self._call(newest_events(count))
 
     def alerts(self) -> "Alerts":
@@ -128,13 +129,14 @@ class SyncSights:
         attempt: int | None = None,
         after: str = "",
     ) -> "LogMatches":
-        """Lines of an attempt's log that hold the text, up to a bound. `after`: `next`
-        of the answer before, to go on behind it."""
+        """Return lines of an attempt's log that contain the text, up to a bound.
+        `after`: `next` of the previous answer, to continue after it."""
         return self._call(search_of(job, text, rank=rank, attempt=attempt, after=after))
 
 
 class AsyncSights:
-    """Methods of `AsyncClient` for observations."""
+    """Methods of `AsyncClient` for observations of a cluster, such as curves, GPUs and
+    events."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

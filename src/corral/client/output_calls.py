@@ -1,5 +1,5 @@
-"""Calls about outputs, files that jobs wrote into their work folders; and methods of
-`Client`."""
+"""Calls about outputs, which are files that jobs wrote into their work folders, and the
+methods of `Client` for them."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class FetchCutShort(Trouble):
-    """A transfer ended before all was there; what came whole is kept."""
+    """The error for a transfer that ended early. Files that arrived completely are
+    kept."""
 
     code = "cut_short"
 
@@ -74,11 +75,11 @@ class SyncOutputs:
     def outputs(
         self, job: str, *, attempt: int | None = None, wait: float | None = None
     ) -> "output_answers.Outputs":
-        """Return what the newest attempt, or the one asked for, wrote into its work
-        folders.
+        """Return the files that the newest attempt, or the requested one, wrote into
+        its work folders.
 
         Args:
-            wait: Seconds for which a node may take to answer, at most 5.
+            wait: Seconds that a node may take to answer, at most 5.
         """
         return self._call(outputs(job, attempt, wait))
 
@@ -94,9 +95,9 @@ class SyncOutputs:
     ) -> Fetched:
         """Copy a file or folder of the job's work folder to this machine.
 
-        A file goes to `to`, or into it where that is a folder; a folder as `cp -r` does
-        it.
-        Raises: Refusal, Trouble; CutShort when the transfer ends early.
+        A file is written to `to`, or into `to` if it is a folder; a folder is copied as
+        `cp -r` does.
+        Raises: Refusal, Trouble; FetchCutShort if the transfer ends early.
         """
         import httpx2
 
@@ -112,7 +113,7 @@ class SyncOutputs:
     def _begun(
         self, stack: ExitStack, path: str, query: Mapping[str, Any]
     ) -> "httpx2.Response":
-        """Return the answer whose body has begun, of the head that answers."""
+        """Return the response, whose body has begun, of the first head that answers."""
         import httpx2
 
         for nap in naps(self._where.heads):

@@ -1,9 +1,9 @@
-"""Writing a tar stream of outputs to this machine, and nothing outside of where it was
-asked to.
+"""Writing of a tar stream of outputs to this machine, and never outside of the
+requested folder.
 
-Whoever made the stream may be hostile: only files and folders are taken, no name may
-lead out, and no link that is there already is followed. A file has its name only once
-it is whole.
+The sender of the stream may be hostile: only files and folders are accepted, no name
+may lead out of the folder, and existing links are not followed. A file gets its name
+only when it is complete.
 """
 
 import io
@@ -21,14 +21,15 @@ COPY_BYTES: Final = 1024 * 1024
 
 
 class OutputUnsafe(Trouble):
-    """The stream holds what no Corral sends, or ends early."""
+    """The error for a stream that contains entries that Corral never sends, or that
+    ends early."""
 
     code = "output_unsafe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Result of a fetch. `path`: the file, or the folder of the files."""
+    """Result of a fetch. `path`: the file, or the folder with the files."""
 
     path: Path
     files: int
@@ -36,7 +37,7 @@ class Fetched:
 
 
 class _Pieces(io.RawIOBase):
-    """The stream as a file that is read forward."""
+    """The pieces of the stream as a file object that is read forward."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -58,10 +59,10 @@ class _Pieces(io.RawIOBase):
 
 
 def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
-    """Write the file or folder that was asked for as `path`.
+    """Write the file or folder that was requested as `path` to `to`.
 
-    Raises: OutputUnsafe, Conflict where it cannot be written there; what the stream
-    raises.
+    Raises: OutputUnsafe if the stream is incomplete or holds unsafe entries; Conflict
+    if `to` cannot be written; the errors of the stream.
     """
     name = next(
         (
@@ -108,8 +109,10 @@ def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
 
 
 def _safe_member_path(root: Path, name: str) -> Path:
-    """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a
-    link."""
+    """Return the path to which a member of the archive is written.
+
+    Raises: OutputUnsafe if the path leads out of `root`, or through a link.
+    """
     path_segments = [
         path_segment
         for path_segment in name.split("/")
@@ -128,8 +131,11 @@ def _safe_member_path(root: Path, name: str) -> Path:
 
 
 def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> int:
-    """Write one file whole, or leave what is there as it is. Raises: OutputUnsafe,
-    OSError."""
+    """Write one file completely, or leave an existing file unchanged. Return the size
+    in bytes.
+
+    Raises: OutputUnsafe, OSError.
+    """
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
         raise OutputUnsafe(f"{member.name[:200]!r} is neither a file nor a folder")

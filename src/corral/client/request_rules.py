@@ -1,4 +1,5 @@
-"""Rules that both clients share: headers, retries, where a stream continues. No I/O."""
+"""Rules that both clients share: headers, retries, and the position at which a stream
+continues. No I/O."""
 
 import json
 from collections.abc import Iterator
@@ -29,18 +30,21 @@ def headers(target: HeadTarget) -> dict[str, str]:
 
 
 def naps(heads: int) -> tuple[float | None, ...]:
-    """Seconds before each further try of a call, and None after the last: of several
-    heads each is tried at once."""
+    """Return the seconds before each further try of a call, and None after the last
+    try. With several heads, each of the others is tried without a wait."""
     return (*[0.0] * (heads - 1), *NAPS, None)
 
 
 def worth_another_try(call: ApiCall[T], nap: float, *, refused: bool) -> bool:
-    """After a connection that was refused, or lost once the call may have been sent."""
+    """Return whether to try a call again after a failed connection. `refused`: the call
+    was certainly not sent, and a retry is allowed while `nap` is at most REFUSED_NAP.
+    Otherwise the call may have been sent, and only a repeatable call is tried again."""
     return nap <= REFUSED_NAP if refused else call.repeatable
 
 
 def retry_after(header: str | None, otherwise: float) -> float:
-    """Seconds to wait after a 503, at most 2."""
+    """Return the seconds to wait after a 503: the header value, at most 2, or
+    `otherwise` without a valid header."""
     try:
         return min(2.0, float(header)) if header else otherwise
     except ValueError:
@@ -52,8 +56,8 @@ def body_of(content: bytes) -> Any:
 
 
 class Following(Generic[T]):
-    """One stream over several connections: it goes on behind the last event that was
-    read."""
+    """Reads one stream over several connections. Each connection continues after the
+    last event that was read."""
 
     def __init__(self, stream: Stream[T]) -> None:
         self._stream = stream
@@ -62,7 +66,7 @@ class Following(Generic[T]):
         self.over = False
 
     def query(self) -> dict[str, str | int]:
-        """For the next connection."""
+        """Return the query for the next connection."""
         self._parser = Parser()
         query = dict(self._stream.query)
         if self._places:

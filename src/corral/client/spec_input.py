@@ -1,7 +1,7 @@
-"""Specs and workdirs as a caller may give them.
+"""Reading of specs and workdirs in the forms that a caller may give.
 
-What reads a spec, pydantic with it, is loaded when the first is given: most commands
-give none.
+The spec reader and pydantic are loaded when the first spec is given, because most
+commands give none.
 """
 
 import os
@@ -21,8 +21,9 @@ Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpecs:
-    """Checked specs as they travel. A workdir and a checkpoint path are relative to the
-    spec's file, else to here, and `~` is the home of whoever submits."""
+    """Checked specs in the form in which they are sent. A workdir or checkpoint path is
+    relative to the spec's file, else to the current directory, and `~` is the home
+    directory of the user who submits."""
 
     values: tuple[dict[str, Any], ...]
     # of each value's workdir; None when it needs no upload
@@ -54,10 +55,11 @@ class WireSpecs:
 
 
 def read_wire_specs(spec: Spec) -> WireSpecs:
-    """Read and check everything that can be checked here, before anything is sent.
+    """Read the specs and check everything that can be checked by the client, before
+    anything is sent.
 
-    Raises: SpecInvalid with file and line; a field alone where there is one spec and no
-    file.
+    Raises: SpecInvalid with file and line; with the field alone if there is one spec
+    and no file.
     """
     from corral.wire import spec_reader
     from corral.wire.submission import to_domain
@@ -97,8 +99,8 @@ def _begin_times(parsed: "Iterable[Parsed]") -> Iterator[float]:
 
 
 def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
-    """The document with its checkpoint path made absolute: nodes have no `here` of the
-    caller's."""
+    """Return the document with an absolute checkpoint path, because nodes do not know
+    the current directory of the caller."""
     value = one.document.value
     if one.spec.checkpoint is None:
         return value

@@ -1,4 +1,4 @@
-"""Server-sent events, read from bytes as they come. No I/O."""
+"""Parsing of server-sent events from bytes as they arrive. No I/O."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ LONGEST: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One event: its kind and id (empty when it has none), and its data."""
+    """One event: its kind and id (each empty if the event has none), and its data."""
 
     kind: str
     id: str
@@ -17,8 +17,8 @@ class ServerSentEvent:
 
 
 class Parser:
-    """Feed it bytes cut anywhere; it answers with whole events. Comments are
-    heartbeats."""
+    """Parser of server-sent events. `feed` takes bytes that may be cut anywhere, and
+    yields complete events. Comments are heartbeats."""
 
     def __init__(self) -> None:
         self._rest = b""

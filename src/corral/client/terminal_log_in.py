@@ -1,4 +1,5 @@
-"""The terminal's part of a log-in by the provider. Requests carry no token yet."""
+"""The client's part of a log-in through the identity provider from a terminal. Its
+requests carry no token yet."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +20,8 @@ LONGEST_WAIT_SECONDS: Final = 5.0
 def begin_log_in(
     where: Where, *, sleep: Callable[[float], None], monotonic: Callable[[], float]
 ) -> tuple["TerminalLogInClient", TerminalBegun]:
-    """Begin a log-in at the first address that answers.
+    """Begin a log-in at the first head address that answers. Return the client and the
+    answer of the head.
 
     Raises: as `TerminalLogInClient.begin`; Unreachable names every address that did not
     answer.
@@ -42,7 +44,7 @@ def begin_log_in(
 class TerminalLogInClient:
     """One log-in at one head, from its beginning to the token.
 
-    `sleep` and `monotonic` are those of the module time.
+    `sleep` and `monotonic` are the functions of the module time.
     """
 
     def __init__(
@@ -69,9 +71,8 @@ class TerminalLogInClient:
     def begin(self) -> TerminalBegun:
         """Begin the log-in.
 
-        Raises: NotFound where the head has no provider, Refusal when there are too
-        many,
-            Unreachable.
+        Raises: NotFound if the head has no identity provider, Refusal if too many
+        log-ins are open, Unreachable.
         """
         return TerminalBegun.model_validate(self._post_json(TERMINALS))
 
@@ -80,9 +81,9 @@ class TerminalLogInClient:
         return f"{self.url}{TERMINAL_PAGE}?id={quote(begun.id, safe='')}"
 
     def wait(self, begun: TerminalBegun) -> LogIn:
-        """Return the log-in once it is confirmed in the browser.
+        """Return the log-in once the user has confirmed it in the browser.
 
-        Raises: Refusal when it is refused there, or not confirmed in time.
+        Raises: Refusal if it is refused in the browser, or not confirmed in time.
         """
         deadline = self._monotonic() + begun.seconds
         nap = max(0.5, min(begun.poll_seconds, LONGEST_WAIT_SECONDS))

@@ -1,5 +1,5 @@
-"""Calls about users, tokens and the audit log, as values; and both clients' methods for
-them."""
+"""Calls about users, tokens and the audit log, as values, and the methods of both
+clients for them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -162,7 +162,8 @@ class SyncPeople:
         raise NotImplementedError
 
     def users(self) -> "list[people.UserView]":
-        """All, or to those who may not see others, themselves."""
+        """Return all users. A caller who may not see other users gets only their own
+        entry."""
         return self._call(users())
 
     def user(self, name: str) -> "people.UserDetail":
@@ -179,12 +180,13 @@ class SyncPeople:
         disabled: bool | None = None,
         limits: Mapping[str, int | str | None] | None = None,
     ) -> "people.UserView":
-        """Change a user; what is left out stays. A disabled user has no access; running
-        jobs continue. `limits`: quotas by name; None removes one."""
+        """Change a user. Arguments that are left out change nothing. A disabled user
+        has no access; their running jobs continue. `limits`: quotas by name; None
+        removes a quota."""
         return self._call(set_user(name, role, disabled, limits))
 
     def rotate_key(self) -> "people.KeyRotated":
-        """Seal all secrets with a fresh key; tokens of jobs that run go on for 30
+        """Encrypt all secrets with a new key. Tokens of running jobs stay valid for 30
         days."""
         return self._call(rotate_key())
 
@@ -196,24 +198,28 @@ class SyncPeople:
         subject: str | None = None,
         pending: str | None = None,
     ) -> "people.UserView":
-        """Let one identity at the provider log in as the user: by both, or as it
-        waits."""
+        """Let one identity of the identity provider log in as the user. The identity is
+        given by `issuer` and `subject`, or by `pending`, the refused log-in of
+        `pending_log_ins`."""
         return self._call(link_user(name, issuer, subject, pending))
 
     def unlink_user(self, name: str) -> "people.UserView":
-        """Let no identity at the provider log in as the user."""
+        """Remove the link of the user to an identity of the identity provider, so that
+        no identity can log in as the user."""
         return self._call(unlink_user(name))
 
     def pending_log_ins(self) -> "list[people.PendingLogInView]":
-        """Refused log-ins of the last day that no user is linked to."""
+        """Return the refused log-ins of the last day whose identity is not linked to a
+        user."""
         return self._call(pending_log_ins())
 
     def remove_user(self, name: str) -> "people.UserRemoved":
-        """Forget the user, revoke their tokens and remove their secrets."""
+        """Remove the user, revoke their tokens and remove their secrets."""
         return self._call(remove_user(name))
 
     def tokens(self) -> "list[people.TokenView]":
-        """All, or to those who may not see others', their own; never a secret."""
+        """Return all tokens, without their secrets. A caller who may not see other
+        users' tokens gets only their own."""
         return self._call(tokens())
 
     def create_token(
@@ -224,16 +230,16 @@ class SyncPeople:
         expires_seconds: float | None = None,
         never_expires: bool = False,
     ) -> "people.TokenMade":
-        """A new token, of the caller where no user is named. Its secret is answered
-        this once. It lasts for as long as the cluster's setting says (30 days) where no
-        end is given."""
+        """Create a token, by default for the caller. Its secret is returned only once.
+        Without `expires_seconds`, the token is valid for the time of the cluster's
+        setting (30 days)."""
         return self._call(create_token(user, role, expires_seconds, never_expires))
 
     def revoke_token(self, id: str) -> "people.TokenView":
         return self._call(revoke_token(id))
 
     def create_link(self) -> "people.LinkMade":
-        """An address that logs a browser in, once."""
+        """Return an address that logs a browser in once."""
         return self._call(create_link())
 
     def audit(
@@ -245,13 +251,14 @@ class SyncPeople:
         after: int | None = None,
         limit: int = 1_000,
     ) -> "list[people.AuditEntryView]":
-        """Return audit entries, newest first; `since` in wall-clock seconds since 1970.
-        With `after` a number, the oldest after it first."""
+        """Return audit entries, newest first. `since` is in wall-clock seconds since
+        1970. With `after`, the number of an entry, return the entries after it, oldest
+        first."""
         return self._call(audit(user, since, before, after, limit))
 
 
 class AsyncPeople:
-    """The same methods, awaited."""
+    """Methods of `AsyncClient` for users, tokens and the audit log."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

@@ -1,9 +1,10 @@
-"""A workdir as a snapshot: one tar.gz that is the same for the same content.
+"""Packing of a workdir into a snapshot: one tar.gz that is identical for identical
+content.
 
-What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__.
-Credentials stay out unless a line of a .corralignore lets them in (`!.env`),
-directories of clusters always. Links are kept when they point inside. Owners, times and
-all mode bits but "executable" are left behind.
+Files that .gitignore or .corralignore ignore are left out, and so are .git and
+__pycache__. Credentials are left out unless a line of a .corralignore includes them
+(`!.env`); directories of clusters are always left out. Links are kept if they point
+inside. Owners, times and all mode bits except "executable" are not stored.
 """
 
 import gzip
@@ -42,7 +43,8 @@ _PIECE: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A packed workdir in a temporary file, as long as its `pack` is open."""
+    """A packed workdir in a temporary file, which exists while the context of `pack` is
+    open."""
 
     sha256: str
     size_bytes: int
@@ -58,7 +60,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One thing to pack; `name` is relative, with slashes."""
+    """One file, folder or link to pack. `name` is the relative path, with slashes."""
 
     name: str
     path: Path
@@ -67,8 +69,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Walk:
-    """Everything that a snapshot holds, and what it leaves out without having been
-    asked to."""
+    """The entries that a snapshot contains, and those that it leaves out although no
+    ignore file names them: credentials and directories of clusters."""
 
     root: Path
     entries: list[_Entry] = field(default_factory=list)
@@ -89,17 +91,19 @@ _Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]
 
 
 def notes_on(root: Path) -> tuple[str, ...]:
-    """Sentences about what a snapshot of the directory leaves out. Raises: as
-    `pack`."""
+    """Return sentences about the files that a snapshot of the directory leaves out.
+
+    Raises: as `pack`.
+    """
     return _walk_workdir(root).notes()
 
 
 @contextmanager
 def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
-    """Pack the directory.
+    """Pack the directory into a snapshot.
 
-    Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above
-    the cap.
+    Raises: SpecInvalid if the directory cannot be read or a link points outside;
+    TooLarge if it is larger than `max_bytes`.
     """
     walk = _walk_workdir(root)
     root = walk.root
@@ -123,7 +127,8 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
 
 
 def _walk_workdir(root: Path) -> _Walk:
-    """Look through the directory, without recursion: a tree may be deep."""
+    """Walk through the directory and collect its entries. It uses no recursion, because
+    a tree may be deep."""
     root = root.expanduser().resolve()
     if not root.is_dir():
         raise SpecInvalid(f"workdir {root} is no directory", hint=f"run: ls -ld {root}")
@@ -172,7 +177,8 @@ def _walk_workdir(root: Path) -> _Walk:
 
 
 def _state_of(found: "os.DirEntry[str]") -> os.stat_result | None:
-    """None for a file of a program that runs here: it has gone meanwhile."""
+    """Return the stat result of an entry; None if the file has been deleted meanwhile,
+    for example by a running program."""
     try:
         return found.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -215,7 +221,8 @@ def _read_ignore_files(
 
 
 def _is_ignored(specs: _Specs, name: str) -> bool:
-    """The last pattern that says something decides, the deepest file's being last."""
+    """Return whether the name is ignored. The last pattern that matches decides; the
+    patterns of the deepest ignore file come last."""
     ignored = False
     for base, _, spec in specs:
         is_included = spec.check_file(name.removeprefix(base)).include
@@ -224,8 +231,8 @@ def _is_ignored(specs: _Specs, name: str) -> bool:
 
 
 def _is_let_in(specs: _Specs, name: str) -> bool:
-    """Whether a .corralignore has a `!` line for it. One of .gitignore is about git
-    alone."""
+    """Return whether a .corralignore has a `!` line for the name. A `!` line of a
+    .gitignore does not count, because it only concerns git."""
     return any(
         file == LET_IN and spec.check_file(name.removeprefix(base)).include is False
         for base, file, spec in specs
@@ -275,8 +282,11 @@ def _add_tar_entry(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
 
 
 def _validate_link(root: Path, entry: _Entry) -> str:
-    """Return the target of a link if it is a relative path that stays inside; ""
-    otherwise."""
+    """Return the target of a link, which must be a relative path that stays inside the
+    workdir.
+
+    Raises: SpecInvalid for another target.
+    """
     target = os.readlink(entry.path)
     resolved = os.path.normpath(entry.path.parent / target)
     if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
@@ -288,8 +298,8 @@ def _validate_link(root: Path, entry: _Entry) -> str:
 
 
 def _left_out_with(root: Path, entry: _Entry) -> str:
-    """Return what to leave out together with the entry: a virtual environment belongs
-    to its machine as a whole."""
+    """Return the path to ignore in place of the entry: the virtual environment that
+    contains it, which is only usable as a whole on its machine, else the entry."""
     for above in entry.path.parents:
         if above == root:
             break

@@ -1,5 +1,5 @@
-"""The head's mind: intake of requests, and the loop: observe, reconcile, commit,
-apply."""
+"""The control loop of the head (observe, reconcile, commit, apply), and the intake of
+requests."""
 
 from corral.control.alert_delivery import Alerting
 from corral.control.control import Control

@@ -1,5 +1,5 @@
-"""Tells people who do not look: each few seconds what stands and what was, to whoever
-wants it."""
+"""Delivery of alerts to receivers: every few seconds, each receiver gets the conditions
+that hold and the failures that have happened."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +45,8 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """Settings of the alerts. `trouble`: why the newest version of the file could not
-    be read."""
+    """Settings of the alerts. `trouble`: why the newest version of the settings file
+    could not be read."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
     receivers: tuple[Receiver, ...] = ()
@@ -86,14 +86,14 @@ class Alerting:
 
     @property
     def cluster(self) -> str:
-        """Return the name of the cluster in messages: that of the head's machine, and
-        the first digits of the cluster's id."""
+        """The name of the cluster in messages: the name of the head's machine, and the
+        first digits of the cluster's id."""
         id_prefix = self._control.world.cluster[:ID_DIGITS]
         return f"{self._machine} ({id_prefix})" if self._machine else id_prefix
 
     def standing(self) -> list[Alert]:
-        """Return the conditions that hold now, with or without a receiver, and since
-        when: a low share has no start of its own."""
+        """Return the alert conditions that hold now, even without a receiver, and the
+        times at which they began. A low share has no start time of its own."""
         alerts = with_beginnings(
             standing(self._look(), self.asked().rules), self._since
         )
@@ -110,7 +110,7 @@ class Alerting:
         return [*([trouble] if trouble else []), *undelivered]
 
     async def run(self) -> None:
-        """For ever."""
+        """Deliver alerts forever."""
         remembered = self._memory.load()
         sent_alerts = (
             sent_alert
@@ -138,8 +138,8 @@ class Alerting:
                 self._memory.save(remembered)
 
     async def test(self) -> dict[str, str]:
-        """Send one message to each receiver, whatever comes of the others; by their
-        names, why it did not reach them, or ""."""
+        """Send one test message to each receiver, independently of the others. Return
+        by receiver name why the message was not delivered, or ""."""
         receivers = self.asked().receivers
         outcomes = await asyncio.gather(*map(self._test_receiver, receivers))
         return {
@@ -203,7 +203,8 @@ class Alerting:
     async def _read(
         self, after: int | None, rules: AlertRules
     ) -> tuple[int, list[Alert]]:
-        """Return how far the events go now, and the failures among the new ones. Events
+        """Return the number of the newest event, and alerts for failed jobs among the
+        events after `after`. With `after` None there are no alerts, because events
         before the first receiver are not sent."""
         store, alerts = self._control.store, list[Alert]()
         number = after or 0

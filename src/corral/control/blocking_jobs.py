@@ -1,5 +1,6 @@
-"""Jobs that hold what a waiting job could use: which of them is likely to end first,
-which of their nodes take no work, and what programs outside Corral hold."""
+"""Texts about the jobs that hold resources a waiting job could use: which of these jobs
+is likely to end first, which of their nodes take no work, and what is held by programs
+outside Corral."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -43,8 +44,8 @@ def holders_text(
     Corral.
 
     Args:
-        code: of the reason that the job waits.
-        now: by the wall clock.
+        code: reason code of the waiting job.
+        now: wall-clock time.
     """
     if code not in NO_ROOM:
         return ""
@@ -76,7 +77,8 @@ def holders_text(
 
 
 def _closed_text(world: World, nodes: set[NodeId]) -> str:
-    """For example: n1 and n2 take no work now, see: corral node ls."""
+    """Return a text about the nodes that take no work. For example: n1 and n2 take no
+    work now, see: corral node ls."""
     closed = sorted(id for id in nodes if not world.nodes[id].takes_work)
     if not closed:
         return ""
@@ -95,8 +97,8 @@ def _closed_text(world: World, nodes: set[NodeId]) -> str:
 
 
 def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
-    """For example: others hold 6 of 8 GPUs on n1. Of what the job asks for; "" where
-    they hold nothing of that."""
+    """Return a text about resources that programs outside Corral hold; "" if they hold
+    nothing that the job requests. For example: others hold 6 of 8 GPUs on n1."""
     resources = spec.shapes[-1].resources
     crowded = sorted(
         (node for node in nodes if node.takes_work), key=lambda one: one.id
@@ -141,8 +143,8 @@ def _memory_taken(found: Sequence[Inventory]) -> str:
 
 
 def _gpu_millis_by_job(world: World, nodes: set[NodeId]) -> Counter[JobId]:
-    """Thousandths of GPUs of each job on these nodes; an exclusive one holds all that
-    are there."""
+    """Return the thousandths of GPUs that each job holds on these nodes. An exclusive
+    job holds all GPUs of its nodes."""
     held_counts: Counter[JobId] = Counter()
     for allocation in world.allocations.values():
         millis = (
@@ -156,8 +158,8 @@ def _gpu_millis_by_job(world: World, nodes: set[NodeId]) -> Counter[JobId]:
 
 
 def _candidate_nodes(world: World, job: Job) -> set[NodeId]:
-    """Nodes that could hold a part of it, if nothing else ran: with GPUs, where it asks
-    for any."""
+    """Return the nodes that could hold a part of the job if nothing else ran. If the
+    job requests GPUs, only nodes with GPUs count."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
     all_resources = {shape.resources for shape in job.spec.shapes}
     resources = {
@@ -189,7 +191,8 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
 
 
 def _latest_end_seconds(ending: ExpectedEnd, now: float) -> float | None:
-    """Return the seconds until it has ended in most cases; None if this is unknown."""
+    """Return the seconds until the job has ended in most cases; None if this is
+    unknown."""
     if ending.ends is not None and ending.ends.high_seconds is not None:
         return ending.ends.high_seconds
     return None if ending.ends_by is None else ending.ends_by - now

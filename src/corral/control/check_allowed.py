@@ -6,7 +6,11 @@ from corral.domain.world import World
 
 
 def check_checks(world: World, asked: CheckNodes) -> None:
-    """Raises: NotFound, Conflict, SpecInvalid."""
+    """Check whether the requested active checks are possible.
+
+    Raises: NotFound for an unknown node, Conflict if none of the nodes can be checked,
+    SpecInvalid for a path that is not absolute.
+    """
     for node in asked.nodes:
         if node not in world.nodes:
             raise NotFound("node", node, list(world.nodes), see="corral node ls")

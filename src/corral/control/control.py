@@ -1,4 +1,5 @@
-"""The loop: observe, reconcile, commit, apply. The head decides nowhere else."""
+"""The control loop: observe, reconcile, commit, apply. The head makes all its decisions
+in this loop."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -57,10 +58,10 @@ KeepReplay = Callable[[str, str], None]
 
 
 class Control:
-    """One head. Everything here runs in one asyncio thread; only the store waits
-    elsewhere.
+    """The control loop of one head. All of it runs in one asyncio thread; only the
+    store runs in another.
 
-    `world` and `facts` may be read at any moment between two awaits. Only this class
+    `world` and `facts` may be read at any time between two awaits. Only this class
     changes them.
     """
 
@@ -118,7 +119,8 @@ class Control:
         return self._world
 
     def serving_seconds(self) -> float:
-        """The head's serving clock: it stands while the head does not serve."""
+        """The seconds of the head's serving clock, which stops while the head does not
+        serve."""
         return self._serving.read(self.clock.monotonic())
 
     # -- what comes in ---------------------------------------------------------------------------
@@ -132,8 +134,9 @@ class Control:
         speaker: Speaker = THE_HEAD,
         held: bool = False,
     ) -> list[Job]:
-        """Queue the jobs, all or none. The same key again answers with the first ones.
-        `held`: suspend them in the same transaction."""
+        """Queue the jobs, either all or none, and return them. A repeated call with the
+        same key returns the jobs of the first call. `held`: suspend the jobs in the
+        same transaction."""
         job_specs = accepted(self.world, specs, self.engine, self._wall.read())
         with self.keeping.sparing(job_specs):
             submission = Submit(specs=job_specs, key=key, held=held)
@@ -141,18 +144,21 @@ class Control:
             return await self._jobs_of(request)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
-        """The jobs that this user has submitted with this key; None when there was no
-        such request.
+        """Return the jobs that this user has submitted with this key; None if there was
+        no such request.
 
-        Asked before a submission is checked: the cluster may have changed, the answer
-        must not.
+        It is called before a submission is checked: a repeated submission must get the
+        same answer even if the cluster has changed.
         """
         request = await self.store.request_of_key(key, by=by) if key else None
         return None if request is None else await self._jobs_of(request)
 
     async def _jobs_of(self, request: StoredRequest) -> list[Job]:
-        """Return the jobs of a granted request. Raises: Forgotten for a repeated
-        one."""
+        """Return the jobs of a granted request.
+
+        Raises: Forgotten if the request is a repeated one and its jobs are no longer
+        stored.
+        """
         repeated, forgotten = (
             request.sequence <= self.world.granted,
             self.keeping.forgotten,
@@ -174,7 +180,8 @@ class Control:
     async def ask(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Take a request about a job or a node; it is granted when this returns."""
+        """Take a request about a job or a node. The request is granted when this method
+        returns."""
         check_asked(self.world, asked, self.now())
         request = await self.acknowledge(asked, by=by, speaker=speaker)
         await self._granted.wait(self.world, request)
@@ -183,7 +190,8 @@ class Control:
     async def acknowledge(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Make the request durable: from here on it will be granted, whatever dies."""
+        """Make the request durable. From then on it will be granted, even if the head
+        dies."""
         request = await self.store.add_request(
             asked, by=by, at=self._wall.read(), speaker=speaker
         )
@@ -192,40 +200,44 @@ class Control:
         return request
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
-        """Return what submitting would do now. Raises the same refusals."""
+        """Return what a submission would do now.
+
+        Raises: the same refusals as `submit`.
+        """
         job_specs = accepted(self.world, specs, self.engine, self._wall.read())
         return plan(
             self.world, self.facts, job_specs, self.now(), self.learning.table, by=by
         )
 
     def hear(self, heard: NodeFacts) -> None:
-        """Take in the whole word of an agent."""
+        """Process the complete report of an agent."""
         touched = words.take_word(self.facts, heard)
         if touched is not None:
             self._touched |= touched
             self._wake.set()
 
     def left(self, node: NodeId) -> None:
-        """An agent's channel is closed: the engine is asked at once whether the node is
-        dead."""
+        """Handle the closed channel of a node's agent: the loop runs at once and
+        queries the engine whether the node is dead."""
         log.info("agent_left", node=node)
         self.facts.unheard.pop(node, None)
         self._wake.set()
 
     def wake(self, *jobs: JobId) -> None:
-        """Look now: something outside has changed, perhaps for these jobs."""
+        """Run the loop at once, because something outside has changed, perhaps for
+        these jobs."""
         self._touched.update(jobs)
         self._wake.set()
 
     # -- what is known ---------------------------------------------------------------------------
 
     def wanted(self, node: NodeId) -> DesiredState:
-        """The newest word for the node."""
+        """Return the newest desired state of the node."""
         return self._book.newest(self.world, node, self.facts.nodes.get(node))
 
     def reason(self, job: Job) -> Reason:
-        """Return the reason of a job's state; for a waiting one that of the last
-        pass."""
+        """Return the reason of a job's state. For a waiting job, it is the reason of
+        the last scheduling pass."""
         wait_reason = self.reasons.get(job.id) if job.state == "QUEUED" else None
         wait_reason = awaited(self.world, job, wait_reason, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
@@ -235,7 +247,8 @@ class Control:
         )
 
     def progress(self, job: Job) -> Progress | None:
-        """The newest progress report of the job's training loop, of its newest attempt."""
+        """Return the newest progress report of the training loop in the job's newest
+        attempt."""
         return words.progress_of(self.world, self.facts, job)
 
     def warnings(self) -> list[ClusterWarning]:
@@ -262,10 +275,13 @@ class Control:
     # -- the loop --------------------------------------------------------------------------------
 
     async def start(self, *, known: int | None = None) -> None:
-        """Lead: raise the term, load the world. `known`: that of the leader who is
-        replaced.
+        """Become the leader: raise the term and load the world.
 
-        Raises: TermLost when another head has led since; this one may not take it back.
+        Args:
+            known: term of the leader that is replaced.
+
+        Raises: TermLost if another head has become the leader since; this head must
+        then not take over again.
         """
         # it serves from here on, and not while the store kept it waiting
         if self._world is None:
@@ -281,8 +297,8 @@ class Control:
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
 
     async def run(self) -> None:
-        """Tick for ever: at once when something has changed, else when a bound may run
-        out."""
+        """Run ticks forever: at once if something has changed, else at the time at
+        which a bound may run out."""
         while True:
             nap = RETRY_STORE_SECONDS
             try:
@@ -301,8 +317,8 @@ class Control:
                     await self._wake.wait()
 
     async def tick(self) -> float:
-        """Observe, reconcile, commit, apply. Answers in how many seconds to look
-        again."""
+        """Run one pass of the loop: observe, reconcile, commit, apply. Return the
+        seconds until the next pass."""
         self._wake.clear()
         if self._must_load:
             await self.start()
@@ -346,7 +362,7 @@ class Control:
     ) -> Decided:
         """Reconcile and commit, if there are changes or the term must be checked.
 
-        If no store can hold a row, decide again without it.
+        If the store cannot record a row, decide again without this row.
         """
         is_due = now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS
 
@@ -416,7 +432,7 @@ class Control:
     def _save_replay(
         self, name: str, requests: Seq[StoredRequest], error: Exception
     ) -> None:
-        """Keep what was being decided, so that the decision can be made again."""
+        """Store the input of a failed decision, so that the decision can be replayed."""
         if self._keep_replay is not None:
             replay_values = (error, self.now(), requests, self.facts, self.world)
             self._keep_replay(name, "\n".join(map(repr, replay_values)))
@@ -432,7 +448,8 @@ class Control:
             raise
 
     def _take_touched(self, serving: float) -> set[JobId] | None:
-        """None once a second: then every job is looked at, touched or not."""
+        """Return the jobs that have changed. Once a second return None, so that every
+        job is considered."""
         touched, self._touched = self._touched, set()
         if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
             # another head may take some
@@ -441,7 +458,7 @@ class Control:
         return touched
 
     def _push_desired_state(self, changes: Changes, touched: set[JobId] | None) -> None:
-        """Let the engine have each word that has changed."""
+        """Send each changed desired state to the engine."""
         self._book.index(self.world, changes)
         nodes = self._book.concerned(changes, touched or ())
         if touched is None:
@@ -458,7 +475,8 @@ class Control:
             self.placer.offer(candidates_of(self.world))
 
     async def _reload_world(self, why: str) -> None:
-        """The world in memory is a cache: after a failed tick it is thrown away."""
+        """Discard the world in memory after a failed tick, and load it again from the
+        store."""
         self.trouble = f"the last tick failed and is being tried again: {why}"
         log.warning("tick_failed", why=why)
         # what was last committed is unknown: nothing is decided before
@@ -472,5 +490,5 @@ class Control:
         self.hub.lost()
 
     def now(self) -> Now:
-        """This moment on the head's two clocks."""
+        """Return the current time on the head's two clocks."""
         return Now(wall=self._wall.read(), serving=self.serving_seconds())

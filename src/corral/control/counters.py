@@ -1,4 +1,4 @@
-"""Counters of one head since it began to lead: starts, ends, waits."""
+"""Counters of one head since it became the leader: starts, ends and waits of jobs."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -40,8 +40,8 @@ TICK_BOUNDS_SECONDS: Final = (
 
 @dataclass(slots=True)
 class Histogram:
-    """Histogram with the count of each bucket; a value that is a bound belongs below
-    it."""
+    """Histogram with the count of each bucket. A value that equals a bound is counted
+    in the bucket below it."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -55,8 +55,8 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, how many values are at most that), the last bound being
-        +Inf."""
+        """Return pairs (upper bound, number of values up to this bound). The last bound
+        is +Inf."""
         cumulative_counts, so_far = [], 0
         for bound, count in zip(
             (*map(str, self.bounds), "+Inf"), self.counts, strict=True
@@ -67,8 +67,7 @@ class Histogram:
 
 
 class HeadCounters:
-    """Numbers that only rise while the head leads; they begin at nothing with each
-    term."""
+    """Counters that only rise while the head leads. They start at zero with each term."""
 
     def __init__(self) -> None:
         self.submitted: Counter[QueueName] = Counter()
@@ -89,7 +88,7 @@ class HeadCounters:
         self.ticks = Histogram(TICK_BOUNDS_SECONDS)
 
     def take_in(self, world: World, changes: Changes) -> None:
-        """Count what has just been committed; `world` is as it was before."""
+        """Count the changes of a commit. `world` is the state before the commit."""
         self.commits += 1
         for job in changes.jobs:
             queue, previous_job = job.spec.queue, world.jobs.get(job.id)

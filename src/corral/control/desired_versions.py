@@ -1,4 +1,5 @@
-"""Desired state that every node was last sent, and which nodes a change concerns."""
+"""The desired states that were last sent to the nodes, and the nodes that a change
+concerns."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,8 +14,8 @@ from corral.reconcile import grounds_of, wanted_of
 
 
 class Book:
-    """The newest word for each node under one term. The counter rises with each new
-    word."""
+    """The newest desired state of each node within one term. The counter rises with
+    each new desired state."""
 
     def __init__(self) -> None:
         self._counter = 0
@@ -26,8 +27,8 @@ class Book:
         self._indexed = False
 
     def index(self, world: World, changes: Changes) -> None:
-        """Keep allocations by node, so that one node's word costs no look at all the
-        others."""
+        """Index the allocations by node, so that the desired state of one node is built
+        without a search through all nodes."""
         if not self._indexed:
             self._indexed = True
             self._index(world.allocations.values())
@@ -57,8 +58,8 @@ class Book:
         self._addresses.update(addresses)
 
     def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
-        """Nodes whose word may have changed. Call it for every change: it forgets what
-        is over."""
+        """Return the nodes whose desired state may have changed. Call it for every
+        change, because it also drops jobs that have ended from its index."""
         jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
         nodes = {
             node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())
@@ -72,8 +73,8 @@ class Book:
     def renewed(
         self, world: World, node: NodeId, heard: NodeFacts | None
     ) -> DesiredState | None:
-        """The node's word under a new version if it differs from the last one, else
-        None."""
+        """Return the node's desired state with a new version if it differs from the
+        last one, else None."""
         last_state, held_launches = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held_launches, heard)
         if last_state is not None and grounds == self._grounds.get(node):

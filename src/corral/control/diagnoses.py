@@ -1,7 +1,7 @@
-"""Reading of the last lines of failed ranks, outside the event loop.
+"""Reading of the last log lines of failed ranks, outside the event loop.
 
-One attempt is read at a time, in turns of users, so no user's logs delay those of
-others for long.
+One attempt is read at a time, and users take turns, so that the logs of one user do not
+delay those of others for long.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ class _Asked(NamedTuple):
 
 
 class Diagnoses:
-    """Diagnoses of attempts that are not over, in `known`, which is part of the facts.
+    """Diagnoses of attempts that have not ended. They are in `known`, which is part of
+    the facts.
 
-    `known` is None without a reader, as in worlds of tests: the loop then reads by
-    itself.
+    `known` is None without a reader, as in tests; the loop then reads the logs itself.
     """
 
     def __init__(
@@ -52,8 +52,9 @@ class Diagnoses:
         self._asked = asyncio.Event()
 
     def ask(self, unread: Mapping[AttemptKey, RankEnds], world: World) -> None:
-        """Queue what is not read yet. An attempt that waits is read as it was then, and
-        asked for again afterwards if it has changed."""
+        """Queue the attempts whose logs are not read yet. An attempt that already waits
+        is read in its earlier state, and must be queued again afterwards if it has
+        changed."""
         for key, rank_ends in unread.items():
             job = world.jobs.get(key[0])
             if key in self._waiting or job is None:
@@ -76,7 +77,8 @@ class Diagnoses:
                 await self._read(question, self._reader)
 
     async def _read(self, asked: _Asked, reader: LogReader) -> None:
-        """Read one attempt. What cannot be read in time is not known yet."""
+        """Read the log of one attempt. If the log cannot be read in time, the cause
+        stays unknown for now."""
         assert self.known is not None
         key, last_diagnosis = asked.key, self.known.get(asked.key)
         failure = last_diagnosis.failure if last_diagnosis is not None else None
@@ -92,7 +94,7 @@ class Diagnoses:
         self._done(key[0])
 
     def forget(self, world: World) -> None:
-        """Drop what is known of attempts that are over."""
+        """Drop the diagnoses of attempts that have ended."""
         for key in list(self.known or ()):
             job = world.jobs.get(key[0])
             if job is None or job.attempt != key[1] or not job.state.is_on_nodes:

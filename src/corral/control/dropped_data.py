@@ -1,5 +1,5 @@
-"""Data of nodes that is out of bounds and not taken: counted, and reported
-sparingly."""
+"""Data from nodes that is out of bounds and therefore dropped: it is counted, and
+reported at a limited rate."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ ReportKey = tuple[NodeId, str, AttemptKey | None]
 
 @dataclass(slots=True)
 class _Report:
-    """Drops of one kind since the last report."""
+    """The dropped data of one kind since the last report."""
 
     count: int = 0
     why: str = ""
@@ -36,7 +36,8 @@ class _Report:
 
 
 class DroppedData:
-    """Dropped data of one head. `counts`: drops since it began, by kind."""
+    """Counters of the data that one head has dropped. `counts`: number of drops since
+    the head began, by kind."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -53,11 +54,12 @@ class DroppedData:
         key: AttemptKey | None = None,
         count: int = 1,
     ) -> bool:
-        """Count dropped data. Return True if it is reported now: an event is waiting.
+        """Count dropped data. Return True if the drop is reported now, which means that
+        an event is ready to be recorded.
 
         Args:
-            key: the attempt of that node to which the data belongs.
-            at: the head's wall clock.
+            key: the attempt on this node to which the data belongs.
+            at: time on the head's wall clock.
         """
         self.counts[what] += count
         report = self._reports.setdefault((node, what, key), _Report())

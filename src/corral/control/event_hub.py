@@ -1,5 +1,5 @@
-"""Events to whoever waits for them, at once. A reader who is too slow is not waited
-for."""
+"""Delivery of events to waiting readers, at once. A reader that is too slow is not
+waited for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -22,10 +22,10 @@ class Hub:
     async def follow(
         self, job: JobId | None
     ) -> AsyncIterator[asyncio.Queue[Event | None]]:
-        """A queue of the events from now on, of one job or of all.
+        """Yield a queue of the events from now on, of one job or of all jobs.
 
-        None in the queue means that the reader fell behind: read the store from the
-        last number.
+        None in the queue means that the reader is behind: it must read the store from
+        the last event number that it has.
         """
         follower = (job, asyncio.Queue[Event | None](LONGEST_QUEUE))
         self._followers.add(follower)
@@ -41,8 +41,8 @@ class Hub:
                     _enqueue_event(queue, event)
 
     def lost(self) -> None:
-        """Events may have been committed that were never published: everybody fell
-        behind."""
+        """Notify all readers that they are behind, because events may have been
+        committed that were never published."""
         for _, queue in self._followers:
             _enqueue_event(queue, None)
 

@@ -1,7 +1,7 @@
 """Predicted starts of waiting jobs, computed in a process separate from the event loop.
 
-The predictor learns from ended jobs and from the record of past forecasts. It follows
-both by the events that the loop publishes, so a tick has no additional cost.
+The predictor learns from ended jobs and from the record of past forecasts. It updates
+both from the events that the loop publishes, so a tick has no additional cost.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ log = HeadLogger("corral.control")
 
 @dataclass(slots=True)
 class _Line:
-    """Forecasts that one user asks for. `here`: those that wait for a turn, or have
-    one."""
+    """The line of forecasts that one user has requested. `here`: number of forecasts
+    that wait for a turn or are being computed."""
 
     turns: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
@@ -62,8 +62,8 @@ class _Line:
 
 
 class Forecasts:
-    """Forecasts of one head. `run` keeps them up to date; without it nothing is
-    learned."""
+    """Forecasts of one head. `run` keeps their data up to date; without it they learn
+    nothing."""
 
     def __init__(self, control: Control, foreteller: Foreteller) -> None:
         self._control = control
@@ -80,10 +80,10 @@ class Forecasts:
     # -- what is asked ---------------------------------------------------------------------------
 
     async def of(self, job: Job, by: UserName) -> StartForecast | None:
-        """Return when a waiting job starts, and what would let it start sooner; None if
-        it cannot be predicted.
+        """Return when a waiting job will start, and what would let it start sooner;
+        None if the start cannot be predicted.
 
-        The answer of the last seconds serves again.
+        A forecast that is a few seconds old is used again.
         """
         async with self._user_turn(by):
             return await self._of(job)
@@ -109,7 +109,7 @@ class Forecasts:
         return forecast
 
     def ending_of(self, job: Job) -> ExpectedEnd | None:
-        """Return when a running job ends; None for one that does not run."""
+        """Return when a running job will end; None for a job that does not run."""
         attempt = self._control.world.attempts.get(job.id)
         now, progress = self._control.now().wall, self._control.progress(job)
         return ending_of(job, attempt, self._runs, now, progress)
@@ -117,8 +117,9 @@ class Forecasts:
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
     ) -> dict[int, StartForecast]:
-        """Return the predicted starts for the first of these jobs of a submission that
-        would be queued, as if it were submitted now."""
+        """Return the predicted start of the first of these jobs (`places`) that would
+        be queued, by its place, as if the specs were submitted now; an empty dict if
+        none would be queued."""
         async with self._user_turn(by):
             return await self._forecast_new_jobs(specs, places, by)
 
@@ -194,7 +195,8 @@ class Forecasts:
     # -- what is learned -------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """For ever: learn from what happens, and tell each job that has to wait."""
+        """Learn from events forever, and record a forecast for each job that has to
+        wait."""
         async with self._control.hub.follow(None) as news:
             while True:
                 try:
@@ -211,12 +213,13 @@ class Forecasts:
                 await asyncio.sleep(ROUND_SECONDS)
 
     def learn_anew(self) -> None:
-        """All that the store has, in the next round: something was imported."""
+        """Load all data of the store again in the next round, because jobs were
+        imported."""
         self._behind = True
 
     async def _load_history(self) -> None:
-        """Load the record of the store: a new head continues with that of the old
-        one."""
+        """Load the runs and forecasts from the store, so that a new head continues with
+        the record of the old one."""
         store = self._control.store
         runs = await store.runs(limit=RUNS)
         self._runs = deque(reversed(runs), maxlen=RUNS)
@@ -249,8 +252,8 @@ class Forecasts:
         return False
 
     async def _record_outcomes(self, ids: Iterable[JobId]) -> None:
-        """Record the outcome of predictions: the first start of these jobs, or a delay
-        by request."""
+        """Record the outcome of forecasts for these jobs: the first start of the job,
+        or that it no longer waits, for example by request."""
         rows, void = [], []
         for id in ids:
             attempts = await self._control.store.attempts(id)
@@ -278,8 +281,9 @@ class Forecasts:
                 self._runs.append(ran)
 
     async def _tell_next(self) -> None:
-        """Write down when the next one that waits will start, unless that was dear of
-        late."""
+        """Compute and store the forecast of the next waiting job. After a forecast the
+        method skips calls for a time in proportion to the time that the forecast took.
+        """
         began = self._control.clock.monotonic()
         while self._untold and began >= self._rests_until:
             id = self._untold.popleft()
@@ -321,9 +325,9 @@ def _drain_events(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
 
 
 def _snapshot_world(world: World) -> World:
-    """The world as it is now, without what is over: rows never change, the books that
-    hold them do. Nothing large goes to the other process, which would have a copy for
-    each job."""
+    """Return a copy of the current world without ended jobs. Rows never change, but the
+    dictionaries that hold them do, and are copied. Large commands are left out, because
+    the other process would hold a copy for each job."""
     large = (job for job in world.jobs.values() if job.spec.content_number is not None)
     light = {job.id: replace(job, spec=without_commands(job.spec)) for job in large}
     return replace(

@@ -1,7 +1,7 @@
 """Sums of sensor readings of allocated GPUs between commits.
 
-The sums are written once a minute. If a head dies, at most that minute is lost. It is
-then reported as not measured, never as idle.
+The sums are written once a minute. If a head dies, at most the readings of one minute
+are lost. This minute is then reported as not measured, never as idle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,16 +36,16 @@ RowKey = tuple[JobId, AttemptNumber, int, str]
 
 @dataclass(slots=True)
 class _Seen:
-    """Last report of one node: its time, and the joule counters of its GPUs by
-    index."""
+    """The last report of one node: its time, and the energy counters (joules) of its
+    GPUs by index."""
 
     at: float
     joules: dict[int, tuple[str, float]] = field(default_factory=dict)
 
 
 class GpuUsage:
-    """GPU usage of one head. `idle` maps attempts to since when (wall clock) all of
-    their GPUs are idle; None: one of them works."""
+    """GPU usage in one head. `idle` maps each attempt to the wall-clock time since
+    which all of its GPUs are idle; None: at least one GPU is in use."""
 
     def __init__(self) -> None:
         self.idle: dict[AttemptKey, float | None] = {}
@@ -60,8 +60,8 @@ class GpuUsage:
     # -- what comes in ---------------------------------------------------------------------------
 
     def take(self, world: World, node: NodeId, sample: NodeSample, at: float) -> None:
-        """Count what passed since this node's last sample. `at`: the head's wall
-        clock."""
+        """Add the usage since the last sample of this node. `at`: time on the head's
+        wall clock."""
         previous_sample = self._seen.get(node)
         joules = {
             gpu_sample.index: (gpu_sample.uuid, gpu_sample.energy_joules)
@@ -131,8 +131,9 @@ class GpuUsage:
         gpus: dict[int, GpuSample],
         since: float,
     ) -> None:
-        """An attempt is idle since the last of its nodes is. One that no sensor reads
-        is not."""
+        """Update the idle time of an attempt. It is idle since the time at which the
+        last of its nodes became idle. An attempt whose GPUs have no sensor readings
+        does not count as idle."""
         key = (allocation.job, allocation.attempt)
         idle_by_node = self._parts.setdefault(key, {})
         seat, idle_since = allocation.seat, idle_by_node.get(allocation.seat.node)
@@ -169,10 +170,10 @@ class GpuUsage:
         return self.flushed(Changes(events=events), now.wall)
 
     def flushed(self, changes: Changes, at: float) -> Changes:
-        """Return the changes with the sums, once a minute.
+        """Return the changes with the usage sums added, once a minute.
 
         Each sum is sent once. If the commit fails, it is unknown whether the sum was
-        written, so it is not counted again.
+        written, so the sum is not sent again.
         """
         if self._flushed_at is None:
             self._flushed_at = at
@@ -189,7 +190,7 @@ class GpuUsage:
 
 
 def with_news(changes: Changes, news: Changes) -> Changes:
-    """The changes with these events and accounts."""
+    """Return the changes with the events and accounts of `news` added."""
     if not news:
         return changes
     accounts = (*changes.accounts, *news.accounts)
@@ -219,7 +220,8 @@ def _has_reading(gpu: GpuSample) -> bool:
 def _consumed_joules(
     gpu: GpuSample, before: _Seen | None, since: float, until: float
 ) -> float:
-    """Return the energy by the counter if it has only risen; else by the power."""
+    """Return the consumed energy in joules: from the GPU's energy counter if it has
+    only risen, else from the power."""
     uuid, last_joules = (
         ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
     )
@@ -237,8 +239,8 @@ def _consumed_joules(
 
 
 def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> UsageAmounts:
-    """Return the usage of a whole GPU in `seconds`; a pretend one has nothing to
-    measure."""
+    """Return the usage of a whole GPU during `seconds`. A simulated GPU (`pretend`) has
+    no usage."""
     if not _has_reading(gpu) or gpu.pretend:
         return UsageAmounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0

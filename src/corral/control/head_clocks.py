@@ -1,5 +1,5 @@
-"""The head's two clocks: one for silence, which stands while the head does, and a
-steady wall."""
+"""The head's two clocks: the serving clock, which measures the silence of nodes and
+stops while the head does not run, and a steady wall clock."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ LONGEST_GAP_SECONDS: Final = 2.0
 
 
 class ServingClock:
-    """Seconds of service. A gap between two beats that is longer than
-    LONGEST_GAP_SECONDS was a pause of the head (stopped, suspended, starved): it counts
-    as that much and no more."""
+    """Clock that counts seconds of service. If the gap between two beats is longer than
+    LONGEST_GAP_SECONDS, the head was paused (stopped, suspended, starved), and the gap
+    counts as only LONGEST_GAP_SECONDS."""
 
     def __init__(self, monotonic: float) -> None:
         self._at = monotonic
         self._seconds = 0.0
 
     def beat(self, monotonic: float) -> None:
-        """The head is serving at this moment of the monotonic clock."""
+        """Record that the head serves at this time of the monotonic clock."""
         self._seconds = self.read(monotonic)
         self._at = monotonic
 
@@ -27,8 +27,8 @@ class ServingClock:
 
 
 class SteadyWall:
-    """The wall clock as it was when the head began, carried on by the monotonic one: a
-    clock that is set while the head runs ends no job early and keeps none too long."""
+    """The wall clock at the start of the head, continued by the monotonic clock. If the
+    machine's clock is set while the head runs, no job ends early or runs too long."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,5 +1,5 @@
-"""Newest sensor values of all nodes. They are not recorded: after a restart nodes send
-them again."""
+"""The newest sensor sample of every node. Samples are not recorded: after a restart of
+the head, the nodes send them again."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,11 +15,13 @@ PART_SECONDS: Final = 30.0  # validity of a part's last sample: three intervals
 
 
 class Sensed:
-    """The newest sample of each node, with listeners for (node, sample, arrival time).
+    """The newest sample of each node, with listeners that are called with (node,
+    sample, arrival time).
 
-    The arrival time is the head's wall clock. The sample of a lent node is built from
-    the latest values of its parts (0062). A node that has left is unknown, and so is a
-    GPU that its attempt has returned according to `world`. Old values are never shown.
+    The arrival time is the head's wall clock. The sample of a node from a batch system
+    is built from the latest values of its pilots (0062). A node that has left has no
+    sample. According to `world`, a GPU that its attempt has returned is left out. Old
+    values are never shown.
     """
 
     def __init__(self, world: Callable[[], World] | None = None) -> None:
@@ -32,7 +34,8 @@ class Sensed:
         self._listeners.append(listener)
 
     def take(self, teller: NodeId, sample: NodeSample, at: float) -> None:
-        """`teller`: a node, or a part of one."""
+        """Store a sample and pass the node's newest sample to the listeners. `teller`
+        is the id of the sender: a node, or a part of a node."""
         node = node_of(teller)
         if is_part(teller):
             self._parts.setdefault(node, {})[teller] = (at, sample)
@@ -47,13 +50,14 @@ class Sensed:
         return len(self._parts.get(node, ()))
 
     def left(self, part: NodeId, at: float) -> None:
-        """Drop the samples of a part that is disconnected, at least for now."""
+        """Drop the samples of a part (a pilot of a node from a batch system) that is
+        disconnected, at least for now."""
         node = node_of(part)
         if self._parts.get(node, {}).pop(part, None) is not None:
             self._update_newest(node, at)
 
     def age(self, at: float) -> None:
-        """Drop outdated samples."""
+        """Drop the samples of pilots that are outdated at this moment."""
         for node, samples_by_part in list(self._parts.items()):
             if any(
                 _is_old(received_at, at) for received_at, _ in samples_by_part.values()
@@ -61,7 +65,7 @@ class Sensed:
                 self._update_newest(node, at)
 
     def drop(self, node: NodeId) -> None:
-        """The node is one no more."""
+        """Drop the samples of a node that has left the cluster."""
         self.newest.pop(node, None)
         self._parts.pop(node, None)
 

@@ -19,7 +19,8 @@ def node_warnings(nodes: Collection[Node]) -> Iterator[ClusterWarning]:
 
 
 def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
-    """Yield the faults of nodes, worst first; many of them in one sentence."""
+    """Yield the warnings about nodes with faults, the worst first. If there are many,
+    the rest of them share one sentence."""
     unhealthy = [
         node for node in nodes if node.restriction != Restriction.OPEN or node.suspect
     ]
@@ -50,7 +51,8 @@ def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
 
 
 def _of_one(node: Node) -> Iterator[ClusterWarning]:
-    """Silence, death, and every weaker form of isolation that the node had to take."""
+    """Yield the warnings about one node: that it is silent or dead, or which weaker
+    form of isolation it uses."""
     if node.liveness != Liveness.ALIVE:
         is_dead = node.liveness == Liveness.DEAD
         yield ClusterWarning(
@@ -78,7 +80,8 @@ def _isolation_warning(node: Node, text: str) -> ClusterWarning:
 
 
 def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[ClusterWarning]:
-    """The nodes on which nothing keeps users apart, where there are several users."""
+    """Yield a warning for the nodes on which nothing keeps users apart, if there are
+    several users."""
     for separation, ids in separations(nodes).items() if users > 1 else ():
         if not separation.is_kept:
             yield ClusterWarning(

@@ -1,4 +1,4 @@
-"""News in an agent's report, and facts that hold without one."""
+"""What is new in an agent's report, and facts that hold without a report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
@@ -10,8 +10,11 @@ from corral.domain.world import Changes, World
 
 
 def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
-    """Know it in place of the last word; the jobs that it could move, None: nothing is
-    new."""
+    """Store a node's new report in place of its last one.
+
+    Return the jobs whose state the report may change. Return None if the report holds
+    nothing new.
+    """
     previous_facts = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard
     last_at = previous_facts.heard_at if previous_facts is not None else 0.0
@@ -28,7 +31,8 @@ def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
 
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
-    """Jobs of which the node says something that could move them: not a mere step."""
+    """Return the jobs whose reported state differs between the two reports, so that
+    they may have to move on. A new training step alone does not count."""
     previous_states = _reported_state(old.seen) if old is not None else {}
     current_states = _reported_state(new.seen)
     keys = previous_states.keys() | current_states.keys()
@@ -47,7 +51,8 @@ def is_news(old: NodeFacts, new: NodeFacts) -> bool:
 
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
-    """Attempts whose training loop has made a step since the last word."""
+    """Yield the attempts whose training loop has made a step since the node's last
+    report."""
     previous_progress = {
         attempt.key: attempt.progress
         for attempt in (old.seen if old is not None else ())
@@ -76,7 +81,8 @@ def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]
 def take_engine(
     facts: Facts, world: World, proofs: Mapping[NodeId, str], gone: Set[NodeId]
 ) -> None:
-    """Take in the engine's proofs and removals, and manual death declarations.
+    """Record which nodes the engine has proven dead, which nodes it has removed, and
+    which nodes users have declared dead.
 
     A declaration counts while no heartbeat has arrived since. Removals are limited to
     known nodes, because an engine may report a node for a long time.
@@ -126,7 +132,7 @@ def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
 
 
 def excuse(facts: Facts, frozen: Iterable[NodeId], seconds: float) -> None:
-    """These seconds of the nodes' silence count for nothing: too many others share
-    it."""
+    """Exclude these seconds from the silence of the `frozen` nodes, because too many
+    other nodes were silent at the same time."""
     for node in frozen:
         facts.excused[node] = facts.excused.get(node, 0.0) + seconds

@@ -1,5 +1,5 @@
-"""A commit that cannot be encoded: which job or node it is for, and what is left out of
-it."""
+"""Handling of a commit that cannot be encoded: which job or node each bad row belongs
+to, and what is left out of the commit."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Seq
@@ -24,8 +24,8 @@ MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded again
 
 
 class Decided(NamedTuple):
-    """Result of a decision, the committed part of it, and its events; None: nothing was
-    committed."""
+    """Result of a decision, the changes that were committed, and their events. `events`
+    is None if nothing was committed."""
 
     outcome: PassOutcome
     changes: Changes
@@ -40,15 +40,15 @@ async def decided(
 ) -> Decided:
     """Decide and commit. If no store can hold a row, decide again without it.
 
-    The job of that row fails, or its node's heartbeats are ignored (`facts`).
-    Everything else is committed.
+    The job that the row belongs to fails, or the heartbeats of the node that it belongs
+    to are ignored (both are noted in `facts`). Everything else is committed.
 
     Args:
-        reconcile: decides; with True for every job, and without what the last tick has
-            kept.
-        commit: writes changes; None where there was nothing to write.
-        news: events and accounts that go with what is decided.
-    Raises: what `commit` raises; Unrecordable if no round gets better.
+        reconcile: Makes the decision. With True, it decides for every job and does not
+            reuse what the last tick has kept.
+        commit: Writes the changes. It returns None if there was nothing to write.
+        news: Events and accounts that are committed together with the decision.
+    Raises: what `commit` raises; Unrecordable if no further round gets better.
     """
     left_out = LeftOut()
     for round in count():
@@ -63,17 +63,17 @@ async def decided(
 
 
 class LeftOut:
-    """Rows that are left out of one tick's commit: no job depends on these."""
+    """Rows that are left out of one tick's commit. No job depends on these rows."""
 
     def __init__(self) -> None:
         self._rows: set[str] = set()
 
     def take(self, error: Unrecordable, facts: Facts) -> bool:
-        """Find the owner of each row.
+        """Find the owner of each row that cannot be recorded.
 
         A job that owns a row fails. The heartbeats of a node that owns a row are
-        ignored. Return False if nothing new was found; another round would then end the
-        same.
+        ignored. Return False if nothing new was found, so that another round would end
+        the same way.
         """
         previous_counts = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
         for row, reason in error.rows:
@@ -117,7 +117,7 @@ def _row_key(row: object) -> str:
 
 
 def _job_of(row: object) -> JobId | None:
-    """Return the job that the row is of; None for those that no job depends on."""
+    """Return the job that the row belongs to. None for a row that no job depends on."""
     if isinstance(row, Event | UsageRecord):
         return None
     return getattr(row, "job", None) or getattr(row, "id", None)

@@ -29,20 +29,21 @@ MOST_NAMED: Final = 3  # of those who may be asked
 
 
 class QuotaExceeded(Refusal):
-    """More GPUs than the queue may ever use at once."""
+    """Refusal of a job that asks for more GPUs than the queue may ever use at once."""
 
     code = "quota_exceeded"
 
 
 class QueueRule(Refusal):
-    """The queue takes no job like this: one that is too long, or of such a priority."""
+    """Refusal of a job that the rules of the queue exclude: it may run too long, or its
+    priority is out of range."""
 
     code = "queue_rule"
 
 
 def warnings_of(world: World, tree: QueueTree) -> list[str]:
-    """Return warnings about an accepted tree: nodes may yet join, but it owns more than
-    there is."""
+    """Return warnings about an accepted tree whose queues own more GPUs than the
+    cluster has. It is accepted all the same, because nodes may still join."""
     gpu_counts = Counter(
         gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus
     )
@@ -67,10 +68,11 @@ def warnings_of(world: World, tree: QueueTree) -> list[str]:
 
 
 def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
-    """The tree after the request, which is made now (wall clock).
+    """Check a request for queue changes that is made at the moment `at` (wall clock).
+    Return the tree of queues after it.
 
-    Raises: SpecInvalid, NotFound, Conflict when a queue with jobs or queues below it
-    would go.
+    Raises: SpecInvalid, NotFound, Conflict if a queue would be removed that has jobs or
+    queues below it.
     """
     for name in asked.removed:
         _check_removed(world.queues, name)
@@ -93,8 +95,8 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
 
 
 def _fault_hint(fault: QueueFault, *, whole: bool) -> str:
-    """Return how to remove a fault: what to write in a file or, for one queue, which
-    options to set."""
+    """Return a hint how to remove a fault: what to write in a file or, for one queue,
+    which options to set."""
     if fault.correction is None:
         return fault.advice
     if whole:
@@ -125,8 +127,8 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
 
 
 def _check_budget(queue: Queue, before: Queue, at: float) -> None:
-    """One that is new, and over; one that has come to its end may be written again as
-    it was.
+    """Refuse a new budget whose end is already over. A budget that has come to its end
+    may be written again unchanged.
 
     Raises: SpecInvalid.
     """
@@ -142,8 +144,8 @@ def _check_budget(queue: Queue, before: Queue, at: float) -> None:
 
 
 def longest_seconds(tree: QueueTree, name: QueueName) -> float | None:
-    """The longest that a job of the queue may run: the least of all above it; None: no
-    limit."""
+    """Return the longest time in seconds that a job of the queue may run: the smallest
+    limit of the queue and the queues above it. None if there is no limit."""
     limits = [queue.longest_seconds for queue in tree.path(name)]
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -155,8 +157,11 @@ def check_allowed(
     role: Role,
     operators: Sequence[UserName],
 ) -> None:
-    """Raises: Forbidden with who may submit to the queue, and who could let this
-    user."""
+    """Check that the user may submit to the queue.
+
+    Raises: Forbidden if not. The error names who may submit to the queue, and who could
+    allow this user.
+    """
     allow = tree.allowed(name)
     if allow is None or may_submit(allow, user, role):
         return
@@ -175,7 +180,10 @@ def check_allowed(
 
 
 def check_queue(world: World, spec: JobSpec) -> None:
-    """Raises: NotFound for the queue, QueueRule, QuotaExceeded."""
+    """Check the job against its queue and the queues above it.
+
+    Raises: NotFound for the queue, QueueRule, QuotaExceeded.
+    """
     tree = world.queues
     if spec.queue not in tree.by_name:
         make = f"corral queue ls; or make it: corral queue set {spec.queue}"
@@ -220,8 +228,8 @@ def priority_text(priority: int) -> str:
 
 
 def priorities_text(queue: Queue) -> str:
-    """The priorities that a queue takes: "low to normal", "up to normal"; "" for
-    all."""
+    """Return a text of the priorities that a queue accepts: "low to normal", "up to
+    normal"; "" if it accepts all."""
     lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
     if lowest_priority is not None and highest_priority is not None:
         return f"{priority_text(lowest_priority)} to {priority_text(highest_priority)}"
@@ -235,9 +243,9 @@ def priorities_text(queue: Queue) -> str:
 
 
 def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
-    """Return the highest priority that users may ask for in the queue: the queue's own
-    bound, or that of a queue above it, else high. Operators are held to the bounds of
-    queues alone."""
+    """Return the highest priority that users may ask for in the queue: the lowest upper
+    bound among the queue and the queues above it, or high without any bound. For
+    operators, only the bounds of the queues count."""
     bounds = [queue.highest_priority for queue in tree.path(name)]
     return min(
         (bound for bound in bounds if bound is not None), default=PRIORITIES["high"]
@@ -260,10 +268,11 @@ def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) 
 
 
 def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
-    """No wait cures a job that is larger than all that its queue or its user may ever
-    have.
+    """Refuse a job that is larger than all that its queue or its user may ever have,
+    because no wait could help it.
 
-    `whole_millis`: what each node costs at the least that is to be exclusively its.
+    `whole_millis` is the least that each exclusive node of the job counts, in
+    thousandths of a GPU.
     """
     least_millis = min(
         max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes

@@ -13,9 +13,10 @@ KEEP_SECONDS: Final = 5.0  # 10,000 that wait are put in order in a tenth of a s
 
 
 class InLine:
-    """Positions in the queue, computed on request and kept for some seconds.
+    """Positions of jobs in the queue, computed on request and kept for some seconds.
 
-    It has its own memo, because the memo of the control may be in use by a pass.
+    The object has its own memo, because the memo of the control may be in use by a
+    scheduling pass.
     """
 
     def __init__(self) -> None:
@@ -25,8 +26,9 @@ class InLine:
         self._granted = 0
 
     def places(self, control: Control, job: JobId) -> Mapping[JobId, int]:
-        """Return the position of each waiting job, from 1. It is computed again for a
-        job that has just come. It is empty if the engine places."""
+        """Return the position of each waiting job, from 1. The positions are computed
+        again if the job has just been submitted. The result is empty if the engine
+        places the jobs."""
         now = control.now()
         has_come = job not in self._places and control.world.granted != self._granted
         if has_come or now.serving - self._made_at >= KEEP_SECONDS:

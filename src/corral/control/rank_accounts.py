@@ -1,4 +1,4 @@
-"""Accounts under which ranks ran, where that may explain a failure."""
+"""Texts about the accounts under which ranks ran, if the account may explain a failure."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ OF_ACCOUNTS: Final = frozenset(
 
 
 def rank_account_text(world: World, job: Job, attempt: Attempt) -> str:
-    """Return a text about the account that the ranks ran as.
+    """Return a text about the account that the ranks of an attempt ran as.
 
     For example: its ranks ran as guest on n1, not as ann: guest's PATH, home directory
-    and rights counted. Return "" if the failure has another cause, or the account is
-    the owner's.
+    and rights counted. Return "" if the failure has another cause, or if the account is
+    the job owner's.
     """
     if attempt.failure not in OF_ACCOUNTS:
         return ""

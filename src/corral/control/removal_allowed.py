@@ -7,7 +7,10 @@ from corral.domain.world import World
 
 
 def check_node(world: World, asked: SetNode) -> None:
-    """Raises: Conflict."""
+    """Check that a node may be removed, if the request asks for that.
+
+    Raises: Conflict if jobs hold a part of the node.
+    """
     if asked.to == "remove" and (jobs := jobs_on(world, asked.node)):
         raise Conflict(
             f"node {asked.node} holds {', '.join(jobs)}",
@@ -17,7 +20,7 @@ def check_node(world: World, asked: SetNode) -> None:
 
 
 def jobs_on(world: World, node: NodeId) -> list[JobId]:
-    """Jobs that hold something of the node."""
+    """Return the jobs that hold an allocation on the node."""
     return sorted(
         {job for job, _, allocated_node in world.allocations if allocated_node == node}
     )

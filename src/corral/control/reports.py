@@ -1,4 +1,5 @@
-"""A report of the ledger: what is recorded, with what is held now."""
+"""A report of the ledger: the recorded usage together with the usage of allocations
+that are still held."""
 
 import asyncio
 import sys
@@ -23,10 +24,14 @@ async def report_of(
     limit: int = sys.maxsize,
     shown: Callable[[UsageRecord], UsageRecord] | None = None,
 ) -> UsageReport:
-    """Return a report of whole days (since 1970, UTC). `kind` and `by` as in
-    `insight.reports`. `job`: only this one. `limit`: of its rows. `shown`: each account
-    as the reader may see it. The sums are made in a thread, since heartbeats and
-    placement wait for the event loop."""
+    """Return a usage report of the whole days from `first` to `last` (days since 1970,
+    UTC).
+
+    `kind` and `by` are as in `insight.reports`. `job` restricts the report to one job.
+    `limit` is the maximum number of rows. `shown` changes each account to what the
+    reader may see. The sums are made in a thread, since heartbeats and placement wait
+    for the event loop.
+    """
     store = control.store
     of_jobs = by == "job" or job is not None
     if of_jobs:

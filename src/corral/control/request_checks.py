@@ -1,4 +1,4 @@
-"""Checks before a request is accepted: a refusal here changes nothing."""
+"""Checks before a request is accepted. A refusal changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,8 +71,9 @@ PLACES_LATER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Predicted placement of a job that would be submitted now, or why it would wait.
-    `stops`: the jobs it would preempt, each as a part of a sentence."""
+    """Predicted placement of a job that would be submitted now, or the reason why it
+    would wait. `stops` names the jobs that it would preempt, each as a part of a
+    sentence."""
 
     spec: JobSpec
     shape: Shape | None
@@ -82,7 +83,7 @@ class Planned:
 
     @property
     def may_start_later(self) -> bool:
-        """Whether a wait could give it a place that it has not now."""
+        """Return whether the job has no place now, but could get one by waiting."""
         return not self.seats and (
             self.reason is None or self.reason.code not in UNSATISFIABLE
         )
@@ -91,7 +92,8 @@ class Planned:
 def accepted(
     world: World, specs: Sequence[JobSpec], engine: Engine, at: float
 ) -> tuple[JobSpec, ...]:
-    """Return the specs as they are submitted at this moment.
+    """Return the specs in the form in which they are submitted at the moment `at`,
+    after all checks.
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
@@ -102,8 +104,11 @@ def accepted(
 
 
 def normal(world: World, spec: JobSpec) -> JobSpec:
-    """A job that asks for nothing gets one CPU, so that a node cannot be filled without
-    end; one without a max_duration gets its queue's."""
+    """Return the spec with its defaults filled in.
+
+    A job that asks for nothing gets one CPU, so that a node cannot be filled with an
+    unlimited number of jobs. A job without a max_duration gets the limit of its queue.
+    """
     limit = longest_seconds(world.queues, spec.queue)
     if spec.max_duration_seconds is None and limit is not None:
         spec = replace(spec, max_duration_seconds=limit)
@@ -119,9 +124,11 @@ def check_specs(
     could_bring: Sequence[NodeKind] = (),
     shown_by: str = "",
 ) -> None:
-    """Refuse what no wait could cure, also not for nodes that the engine could bring.
-    `shown_by`: the engine's own command that shows its nodes; "" where Corral makes
-    them.
+    """Refuse specs that could never run, however long they wait, not even on the nodes
+    that the engine could bring.
+
+    `shown_by` is the engine's own command that shows its nodes; "" if Corral makes the
+    nodes.
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
@@ -146,8 +153,11 @@ def check_specs(
 
 
 def _check_warn(spec: JobSpec) -> None:
-    """A job that neither it nor its queue gives a max_duration has no end to be warned
-    of."""
+    """Refuse a `warn` setting if neither the job nor its queue sets a max_duration,
+    because then there is no end to warn of.
+
+    Raises: SpecInvalid.
+    """
     if spec.warn != EndWarning() and spec.max_duration_seconds is None:
         raise SpecInvalid(
             f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
@@ -156,7 +166,7 @@ def _check_warn(spec: JobSpec) -> None:
 
 
 def check_moments(specs: Sequence[JobSpec], at: float) -> None:
-    """Refuse what could only have started before now. Raises: SpecInvalid."""
+    """Refuse jobs whose start_by is already over. Raises: SpecInvalid."""
     for spec in specs:
         starts_by = spec.start_by.of(at) if spec.start_by is not None else None
         if starts_by is not None and starts_by <= at:
@@ -185,7 +195,11 @@ def _check_fits(world: World, fleet: NodeTypes, spec: JobSpec, shown_by: str) ->
 def _check_shared(
     rooms: Sequence[NodeRoom], name: str, able: Sequence[Shape], rule: CheckpointRule
 ) -> None:
-    """Gangs of several nodes need one mark under the path on enough nodes that fit."""
+    """Check that the nodes of a gang can share its checkpoint path: enough fitting
+    nodes must read the same mark under the path. A gang of one node always passes.
+
+    Raises: NotShared.
+    """
     for shape in able:
         fit = [room for room in rooms if room.seat(shape.resources) is not None]
         marks = [room.mark_of(rule.path) for room in fit]
@@ -214,7 +228,8 @@ def plan(
     *,
     by: UserName,
 ) -> list[Planned]:
-    """Return what the scheduler would do with the user's jobs now; nothing happens."""
+    """Return what the scheduler would do with the user's jobs now, without changing
+    anything."""
     draft, memo = Draft(world, facts, now), Memo()
     request = StoredRequest(
         sequence=RequestNumber(world.granted + 1),
@@ -263,15 +278,16 @@ def plan(
 
 
 def _planned_by_engine(draft: Draft, job: Job) -> Planned:
-    """Return the plan where the engine places: where and when is unknown here."""
+    """Return the plan of a job that the engine places. Its time and its nodes are
+    unknown to Corral."""
     waits = Reason(code=ReasonCode.ENGINE, sentence=PLACES_LATER)
     reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
     return Planned(spec=job.spec, shape=None, seats=(), reason=reason)
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
-    """Refuse a request about a job or a node that cannot be granted. Raises: NotFound,
-    Conflict."""
+    """Refuse a request that cannot be granted for its job, node or queue. Raises:
+    NotFound, Conflict."""
     match asked:
         case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
             job = world.jobs.get(id)
@@ -310,7 +326,8 @@ def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
 
 
 def _check_suspend(job: Job) -> None:
-    """A cancel outranks it, and what a limit ends is over."""
+    """Refuse to suspend a job that is being cancelled or ended by its time limit: a
+    cancel outranks a suspension, and a job that reached its limit is over."""
     if job.state == JobState.STOPPING and job.why in (StopWhy.CANCEL, StopWhy.TIME):
         ending_text = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
         raise Conflict(
@@ -320,9 +337,10 @@ def _check_suspend(job: Job) -> None:
 
 
 def _check_requeue(job: Job) -> None:
-    """Check that a job can be requeued: only a running attempt can start again.
+    """Check that a job can be requeued: it must have a running attempt that can start
+    again.
 
-    A request that outranks this one wins.
+    A job that is stopping for a reason that outranks the requeue is refused.
     """
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         return
@@ -335,8 +353,8 @@ def _check_requeue(job: Job) -> None:
 
 
 def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
-    """Only what waits can still be another thing; it is held to the rules that it was
-    taken by."""
+    """Check a change of a job: only a waiting job can be changed, and the changed job
+    must meet the same rules of its queue as a new one."""
     if job is None:
         _refuse_over(world, asked.job, asked)
     elif not job.state.is_waiting:

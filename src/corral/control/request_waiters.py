@@ -8,8 +8,8 @@ from corral.domain.world import World
 
 
 class Granted:
-    """Granted requests of one head. A request is durable whatever happens to the caller
-    that waits."""
+    """Callers of one head that wait until their requests are granted. A request is
+    durable whatever happens to the caller that waits for it."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []
@@ -22,7 +22,7 @@ class Granted:
             await granted
 
     def announce(self, world: World) -> None:
-        """Wake the callers whose requests are granted by now."""
+        """Wake the callers whose requests have been granted by now."""
         waiters, self._waiting = self._waiting, []
         for sequence, granted in waiters:
             if sequence > world.granted:

@@ -1,4 +1,4 @@
-"""Schedule of the deletion of ended jobs, and which of them must stay."""
+"""Schedule for the deletion of ended jobs, and the jobs that must not be deleted yet."""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -19,7 +19,7 @@ FORGET_SECONDS: Final = 5.0
 
 
 class Keeping:
-    """Retention of one head."""
+    """Retention of ended jobs by one head."""
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention
@@ -36,7 +36,7 @@ class Keeping:
 
     @contextmanager
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
-        """Keep the jobs that these specs wait for until they are accepted. Raises:
+        """Keep the jobs that these specs refer to until the specs are accepted. Raises:
         Forgotten."""
         reference_counts = Counter(job for spec in specs for job in spec.needs)
         for job in reference_counts.keys() & self._leaving:
@@ -48,18 +48,19 @@ class Keeping:
             self._named -= reference_counts
 
     def due(self, serving: float) -> Retention | None:
-        """The bounds, when it is time to look again."""
+        """Return the limits for ended jobs if it is time for the next deletion; else
+        None. `serving` is the head's serving clock."""
         if serving - self._looked_at < FORGET_SECONDS:
             return None
         self._looked_at = serving
         return self.retention
 
     def leaving(self, changes: Changes) -> None:
-        """These are about to be committed."""
+        """Note the jobs whose deletion is about to be committed."""
         self._leaving = frozenset(changes.forgotten)
 
     def left(self, changes: Changes) -> None:
-        """These are committed."""
+        """Note that the deletion of these jobs has been committed."""
         self._leaving = frozenset()
         self.forgotten += len(changes.forgotten)
         if changes.forgotten:

@@ -1,5 +1,5 @@
-"""Learning from ended jobs: from the record when a head begins to lead, then from each
-commit."""
+"""Learning of run times from ended jobs: from the recorded jobs when a head begins to
+lead, then from each commit."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ from corral.schedule.prediction.runtime_model import MOST_ENDED, Learned, Lesson
 
 
 class HeadLearning:
-    """`runs`: recorded jobs that are over, in whatever order. `table`: what they
-    teach."""
+    """Run times that a head has learned. `runs` are the recorded jobs that are over, in
+    any order. `table` is what was learned from them."""
 
     def __init__(self, runs: Iterable[Ran], world: World, now: Now) -> None:
         self._lessons = Lessons(ended_before(runs), lambda: live_of(world, now.wall))
@@ -23,8 +23,8 @@ class HeadLearning:
         return self._lessons.table
 
     def take_in(self, world: World, changes: Changes, now: Now) -> None:
-        """Let the world take in what has just been committed, and learn from the jobs
-        that are over by it."""
+        """Apply the committed changes to the world, and learn from the jobs that have
+        ended by them."""
         changed_jobs = [job for job in changes.jobs if job.id not in world.ended]
         world.apply(changes)
         ended_jobs = [
@@ -36,5 +36,6 @@ class HeadLearning:
 
 
 async def learned_of(store: Store, world: World, now: Now) -> HeadLearning:
-    """Learn from all that the store has: the cluster's own jobs, and imported ones."""
+    """Return a HeadLearning from all ended jobs in the store: the cluster's own jobs
+    and imported ones."""
     return HeadLearning(await store.runs(limit=MOST_ENDED), world, now)

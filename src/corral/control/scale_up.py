@@ -1,4 +1,4 @@
-"""Nodes that are not there, and that the engine could bring."""
+"""Nodes that are not there yet, but that the engine could bring."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,9 +16,11 @@ MOST_MORE: Final = 1000  # of one kind, that are looked at
 
 
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
-    """Whether what is there could never hold the job, and could with what the engine
-    could bring. Whether new nodes see a shared path alike is known when they are
-    there."""
+    """Return whether the job could never fit on the present nodes, but could with those
+    that the engine could bring.
+
+    Whether new nodes share a path is known only when they are there.
+    """
     if not kinds or _can_fit(NodeTypes(world.nodes.values()), spec):
         return False
     extra_nodes = (
@@ -32,8 +34,12 @@ def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
 def awaited(
     world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]
 ) -> Reason | None:
-    """The reason that a job waits; for one that only more nodes could hold, that these
-    are waited for: passes of the scheduler look at nodes that are there."""
+    """Return the reason why a job waits.
+
+    For a job that only additional nodes could hold, the reason is that it waits for
+    nodes that the engine could bring. Scheduling passes consider only the nodes that
+    are there.
+    """
     if (
         why is None
         or why.code not in UNSATISFIABLE

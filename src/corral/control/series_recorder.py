@@ -1,4 +1,5 @@
-"""Recorder of time series: of nodes from their samples, of the rest every 10 s."""
+"""Recorder of time series. Values of nodes are recorded from their samples, all other
+values every 10 s."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +26,7 @@ Values = dict[str, float | None]
 
 
 class Recorder:
-    """Writes curves while one head leads."""
+    """Writer of time series while one head leads."""
 
     def __init__(self, control: Control, series: SeriesStore) -> None:
         self._control = control
@@ -34,8 +35,8 @@ class Recorder:
         control.sensed.listen(self.take)
 
     def take(self, node: NodeId, sample: NodeSample, at: float) -> None:
-        """Record a sample. For a node with several pilots, one sample in a while is
-        enough."""
+        """Record a sample of a node. For a node with several pilots, at most one sample
+        in half a recording interval is kept."""
         if self._control.sensed.parts(node) > 1:
             last_put_at = self._put_at.get(node)
             if last_put_at is not None and 0 <= at - last_put_at < STEP_SECONDS / 2:
@@ -44,7 +45,8 @@ class Recorder:
         self._series.put(f"node:{node}", at, node_values(sample))
 
     async def run(self) -> None:
-        """For ever; what is not written down yet is, when it ends."""
+        """Record values forever. When the loop ends, write down what is not yet
+        written."""
         kept_at = float("-inf")
         try:
             while True:
@@ -79,8 +81,8 @@ class Recorder:
 
 
 def scalar_values(progress: Progress) -> Values:
-    """Return each scalar by its name, and its least and greatest since the look
-    before."""
+    """Return each logged scalar by its name, with its least and greatest value since
+    the last report."""
     values: Values = {}
     for name, value, least_value, greatest_value in progress.scalars:
         values |= {
@@ -92,12 +94,14 @@ def scalar_values(progress: Progress) -> Values:
 
 
 def _float32_or_none(value: float | None) -> float | None:
-    """A curve holds 32-bit floats: what is beyond them is not known."""
+    """Return None for a value that a 32-bit float cannot hold, because the time series
+    are stored as such floats."""
     return value if value is not None and abs(value) < MOST_FLOAT32 else None
 
 
 def node_values(sample: NodeSample) -> Values:
-    """Shares from 0 to 1, watts, degrees Celsius; GPU 3's begin with "gpu3."."""
+    """Return the values of a node by field name: shares from 0 to 1, watts and degrees
+    Celsius. The field names of GPU 3 begin with "gpu3."."""
     values: Values = {
         "cpu": sample.cpu_utilisation,
         "memory": _used_share(sample.memory_used_bytes, sample.memory_total_bytes),
@@ -123,7 +127,7 @@ def _names_of_gpu(index: int) -> tuple[str, ...]:
 
 
 def _of_gpu(gpu: GpuSample) -> tuple[float | None, ...]:
-    """In the order of their names."""
+    """Return the values of a GPU in the order of the field names."""
     return (
         gpu.utilisation,
         _used_share(gpu.memory_used_bytes, gpu.memory_total_bytes),
@@ -138,8 +142,8 @@ def _used_share(used: int | None, total: int | None) -> float | None:
 
 
 def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
-    """GPUs there and held, and how busy those held are on average. `newest`: of each
-    node."""
+    """Return the number of GPUs that are there and that are held, and the average
+    utilisation of the held ones. `newest` is the newest sample of each node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
     taken_gpus = {
         (allocation.seat.node, gpu_index)
@@ -167,8 +171,8 @@ def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
 
 
 def queue_values(world: World) -> Mapping[QueueName, Values]:
-    """Return what each queue's jobs hold, and how many wait; without the queues below
-    it."""
+    """Return for each queue the GPUs that its jobs hold and the number of its waiting
+    jobs. Jobs of queues below it are not counted."""
     held_counts: Counter[QueueName] = Counter()
     for allocation in world.allocations.values():
         job = world.jobs.get(allocation.job)

@@ -7,8 +7,8 @@ from corral.domain.world import World
 
 
 def input_text(world: World, facts: Facts, job: Job) -> str:
-    """Return a sentence about the first rank of the job that waits for input; "" where
-    none does."""
+    """Return a sentence about the job's first rank that waits for standard input; "" if
+    no rank does."""
     if job.state is not JobState.RUNNING:
         return ""
     attempt, key = world.attempts.get(job.id), (job.id, job.attempt)

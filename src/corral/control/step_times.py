@@ -1,4 +1,5 @@
-"""Step times of running jobs from pass to pass, and the bottleneck of each."""
+"""Step times of running jobs from scheduling pass to scheduling pass, and the
+bottleneck of each job."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,7 @@ class _Loop:
 
 
 class Paces:
-    """Step times of one head; only reported stragglers are recorded."""
+    """Step times of the jobs of one head. Only reported stragglers are recorded."""
 
     def __init__(self) -> None:
         self._loops: dict[AttemptKey, _Loop] = {}
@@ -56,7 +57,8 @@ class Paces:
     def look(
         self, world: World, facts: Facts, serving: float, wall: float
     ) -> list[Event]:
-        """Every few seconds, by the serving clock. Answers with what is new."""
+        """Take a sample of the step times every few seconds, by the head's serving
+        clock. Return the events of new stragglers."""
         if serving - self._looked_at < LOOK_SECONDS:
             return []
         self._looked_at = serving
@@ -109,8 +111,11 @@ class Paces:
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
     ) -> Bottleneck | None:
-        """Return the bottleneck of the job now; None if nothing stands out or too
-        little is known: at its start its GPUs show nothing."""
+        """Return the present bottleneck of the job.
+
+        Return None if nothing stands out or too little is known: samples of its GPUs
+        are ignored just after its start.
+        """
         attempt = world.attempts.get(job)
         if attempt is None:
             return None
@@ -156,8 +161,8 @@ def _straggler_event(
 
 
 def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
-    """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest
-    samples."""
+    """Return the step times over all kept samples: the median over the ranks. GPU
+    values come from the newest samples of the GPUs."""
     gpu_times = _gpu_step_times(gpus)
     if len(loop.looks) < 2:
         return gpu_times
@@ -190,8 +195,8 @@ def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
 
 
 def _gpu_step_times(gpus: list[GpuSample]) -> StepTimes:
-    """In the middle of them; of pretend GPUs nothing, for no advice is built on
-    them."""
+    """Return the medians over the GPUs. Pretend GPUs are left out, because no advice
+    may be based on them."""
     gpus = [gpu for gpu in gpus if not gpu.pretend]
     busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
     memory = [

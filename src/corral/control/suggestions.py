@@ -23,8 +23,11 @@ def changes_of(
     world: World, spec: JobSpec, by: UserName
 ) -> tuple[tuple[str, JobSpec], ...]:
     """Return possible changes of a spec with their names: fewer nodes or GPUs, another
-    type of GPU, another queue, a shorter limit. Only what the cluster could run and the
-    queue would accept of any user of this name."""
+    type of GPU, another queue, a shorter limit.
+
+    Only changes are returned with which the cluster could run the job, and whose queue
+    would accept it from any user of this name.
+    """
     if spec.elastic is not None or spec.any_of:
         return ()  # the spec already lists its alternatives
     fleet = NodeTypes(world.nodes.values())
@@ -65,7 +68,7 @@ def _suggest_changes(
 
 
 def _other_gpu_types(world: World, asked: Resources) -> set[str]:
-    """Other types of GPU than the one that is asked for."""
+    """Return the GPU types of the cluster other than the requested one."""
     if asked.gpu_type is None:
         return set()
     kinds = {kind for node in world.nodes.values() for kind in node.inventory.gpu_types}

@@ -1,5 +1,5 @@
-"""A job that the nodes could never hold: what there is, what would fit, and where to
-look."""
+"""Refusal of a job that the nodes could never hold: it states which nodes there are,
+what would fit, and where to look."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,9 +19,11 @@ SEE: Final = "run: corral node ls"
 def cannot_fit(
     fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str
 ) -> CannotFit:
-    """Return the refusal of a job that no node set can hold. `why`: of its last form.
-    `shown_by`: the engine's command that shows its nodes; "" where Corral makes
-    them."""
+    """Return the refusal of a job that no set of nodes can hold.
+
+    `why` is the reason for the last of its shapes. `shown_by` is the engine's command
+    that shows its nodes; "" if Corral makes the nodes.
+    """
     if why.code != ReasonCode.NEVER_FITS:
         return CannotFit(
             f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}"
@@ -59,8 +61,8 @@ def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape
 
 
 def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
-    """Return why no node may hold the form that nodes are large enough for: labels, or
-    topology."""
+    """Return why no node may hold the shape although nodes are large enough for it:
+    labels, or topology. None if there is no such reason."""
     misfit_reason = never_fits(spec.place, shape, fleet)
     return (
         None
@@ -70,7 +72,8 @@ def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
 
 
 def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
-    """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
+    """Return why no set of nodes can ever hold the shape. For example: only 1 of the 3
+    nodes of this cluster could ever hold its part."""
     if rule is not None:
         return rule.sentence
     able = fleet.holding(shape.resources)
@@ -81,7 +84,8 @@ def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
 
 
 def _what_is(fleet: NodeTypes) -> str:
-    """For example: are 2 nodes of up to 8 GPUs (a100, h100)."""
+    """Describe the nodes of the cluster. For example: are 2 nodes of up to 8 GPUs
+    (a100, h100)."""
     nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
     if not fleet.most_gpus:
         return f"{nodes} without GPUs"
@@ -105,8 +109,8 @@ def _lookup_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
 
 
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
-    """Return a hint if a share of a GPU is requested where no node offers shares, or a
-    whole one where all are partitioned."""
+    """Return a hint if the job asks for a share of a GPU and no node offers shares, or
+    for a whole GPU and all GPUs are partitioned."""
     resources = shape.resources
     if resources.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:

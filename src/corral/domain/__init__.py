@@ -1,2 +1,2 @@
-"""The words of Corral: values, checked when made. Standard library only; no I/O, no
-clock."""
+"""The domain model of Corral: values that are checked when they are made. It uses only
+the standard library, and neither I/O nor a clock."""

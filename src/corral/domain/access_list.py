@@ -1,7 +1,7 @@
-"""Access list of a queue: users by name, and @ROLE for all who have that role or a
+"""Access list of a queue: names of users, and @ROLE for all users with that role or a
 higher one.
 
-Operators and admins always may: they set who does.
+Operators and admins may always submit, because they set the list.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def users_of(allow: Allowed | None) -> list[UserName]:
 
 
 def who_text(allow: Sequence[str]) -> str:
-    """For example: alice, bob and operators."""
+    """Return a text of who may submit. For example: alice, bob and operators."""
     user_names = [name for name in allow if name != f"{MARK}{Role.OPERATOR}"]
     return f"{', '.join(user_names)} and operators" if user_names else "operators"
 

@@ -1,5 +1,4 @@
-"""Active checks: a node that nothing runs on is put to the proof, and what came of it
-is kept."""
+"""Active checks: a node is tested while nothing runs on it, and the results are kept."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,7 +46,7 @@ QUICK: Final = (CheckKind.MATMUL, CheckKind.MEMORY)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUp:
     """Round of checks that is requested for a node. It starts as soon as nothing runs
-    there.
+    on the node.
 
     Moments are the head's wall clock. A round that has not started by `until` never
     starts. `begun_at` is when the round was first sent to the node. `seconds` limits
@@ -76,12 +75,12 @@ class CheckUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckMeasure:
-    """Last result of one check of a device. `device`: a path, or the other node of a
+    """Last result of one check of a device. `device` is a path, or the other node of a
     link.
 
-    `value` is in `unit`; of bandwidths more is better. `expected`: the least that
-    passes, None where nothing is known to hold it against. `past`: earlier values, the
-    newest last.
+    `value` is in `unit`; for bandwidths, more is better. `expected` is the least value
+    that passes; None if there is no known value to compare with. `past` are earlier
+    values, the newest last.
     """
 
     kind: CheckKind
@@ -102,5 +101,6 @@ class CheckMeasure:
 
     @property
     def where(self) -> str:
-        """For example: GPU 3, or /data, or "" for the whole node."""
+        """Return the checked device. For example: GPU 3, or /data, or "" for the whole
+        node."""
         return f"GPU {self.gpu}" if self.gpu is not None else self.device

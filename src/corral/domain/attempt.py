@@ -1,4 +1,4 @@
-"""An attempt: one numbered try of a job, where it was placed, and how it ended."""
+"""An attempt: one numbered run of a job, with its placement and its end."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,13 +13,13 @@ from corral.domain.receipt import Receipt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """The true end of one rank. Just one of code and signal is set.
+    """The true end of one rank. Exactly one of `code` and `signal` is set.
 
-    `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and
-    `limit_bytes` unless the whole machine had no memory left. `disk_full`: when the
-    rank failed, the disk that holds its log and its work had no room left.
-    `ends_in_error`: the code is 0, and an error ended a program of the rank: `error` is
-    its message.
+    `out_of_memory`: the kernel reported that the rank ran out of memory. Then
+    `peak_bytes` is known, and `limit_bytes` too unless the whole machine had no memory
+    left. `disk_full`: when the rank failed, the disk that holds its log and its work
+    folder was full. `ends_in_error`: the code is 0, although a program of the rank
+    ended with an error; `error` is its message.
     """
 
     code: int | None = None
@@ -48,9 +48,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A gang's place on one node: GPU indices, and how much of each is its own.
+    """A gang's place on one node: GPU indices, and the amounts of the resources that
+    belong to it.
 
-    `slices`: the vendor's names of the parts of a cut GPU that are taken. `exclusive`:
+    `slices` are the vendor's names of the used parts of a partitioned GPU. `exclusive`:
     no other job may be on the node meanwhile.
     """
 
@@ -74,10 +75,12 @@ class SeatState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Allocation of an attempt on one node, from placement until it is seen gone.
+    """Allocation of an attempt on one node, from its placement until its end on the
+    node is seen.
 
-    `charged`: its queue has been charged for it, which happens once, when it is let go
-    or is out of reach. `placed_at` 0: placed before this was written down.
+    `charged`: the queue has been charged for it. That happens once, when it is released
+    or its node cannot be reached. `placed_at` is 0 if it was placed before this time
+    was recorded.
     """
 
     job: JobId
@@ -116,14 +119,15 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Attempt to run a job. `resume_step` is the save that it resumes from; None is a
-    fresh start.
+    """Attempt to run a job. `resume_step` is the step of the save that it resumes from;
+    None is a fresh start.
 
     `failed_on` is the node blamed for the failure. `failure` is the kind of failure,
     and `quote` the log line that shows it, for users who may read the log. `failed_at`
-    is the file and line of the program that raised it. `next_step` is advice in
-    addition to that of its class. `warned_at` is when its end was announced. `images`
-    are the digests of the images of its ranks; they may differ between nodes.
+    is the file and line of the program that raised the error. `next_step` is advice in
+    addition to that of the failure's class. `warned_at` is when the end of the attempt
+    was announced. `images` are the digests of the images of its ranks; they may differ
+    between nodes.
     """
 
     job: JobId
@@ -172,5 +176,6 @@ class Attempt:
 
 
 def loss_text(step: int) -> str:
-    """For example: its loss is not a number since step 40."""
+    """Return a text about a loss that is not a number. For example: its loss is not a
+    number since step 40."""
     return f"its loss is not a number since step {step:,}"

@@ -1,9 +1,9 @@
-"""Hash chain of the audit log: how an entry is linked, and what a walk over all of them
-finds.
+"""Hash chain of the audit log: how entries are linked, and how all of them are
+verified.
 
-Each entry holds SHA-256 over itself and the link before it, and a seal: the HMAC of its
-link by a key of the cluster. A link stands for all entries before it, so a seal by a
-present key proves entries that keys of before have sealed, too.
+The link of an entry is a SHA-256 hash over the entry and the link before it. Its seal
+is the HMAC of the link by a key of the cluster. A link stands for all entries before
+it, so a seal by a present key also proves entries that earlier keys have sealed.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ BEGIN: Final = hashlib.sha256(b"corral-audit-1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEntry:
-    """One row of the audit log as it is kept. `link` is None in rows from before the
-    chain.
+    """One row of the audit log as it is stored. `link` is None in rows from before the
+    chain existed.
 
     Args:
-        intact: Whether the columns of the row say the same as its record.
+        intact: Whether the columns of the row agree with its record.
     """
 
     number: int
@@ -32,7 +32,7 @@ class ChainEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """Link of the chain that was noted outside of the cluster."""
+    """Link of the chain that was noted down outside of the cluster."""
 
     number: int
     link: str
@@ -51,7 +51,8 @@ class ChainReport:
 
 
 class UnchainedDigest:
-    """Digest over the entries from before the chain: the first link is made of it."""
+    """Digest over the entries from before the chain. The first link of the chain is
+    computed from it."""
 
     def __init__(self) -> None:
         self._digest = BEGIN.copy()
@@ -64,7 +65,7 @@ class UnchainedDigest:
 
 
 def next_link(before: str, number: int, record: str) -> str:
-    """Return the link of an entry after the link before it."""
+    """Return the link of an entry, computed from the link before it."""
     return hashlib.sha256(f"{before}\n{number}\n{record}".encode()).hexdigest()
 
 
@@ -73,11 +74,11 @@ def walk_chain(
     check_seal: Callable[[str, str], bool | None],
     anchor: Anchor | None = None,
 ) -> ChainReport:
-    """Walk all entries, the oldest first, up to the first fault.
+    """Verify all entries, the oldest first, up to the first fault.
 
     Args:
-        check_seal: Whether a link has this seal; None when the seal's key is not here
-            any more.
+        check_seal: Returns whether a link has this seal; None if the key of the seal is
+            no longer present.
         anchor: A link that the log must still hold.
     """
     walk = _Walk(check_seal, anchor)

@@ -1,9 +1,9 @@
 """Bounds on everything that ranks and nodes send: integers, numbers, text and counts.
-Pure.
+Pure functions.
 
-The shim checks the messages of its ranks against them (`agent.shim.state`), the head
-the messages of its agents (`wire.bounded_decoding`). A value within them fits into
-every store and every page.
+The shim checks the messages of its ranks against these bounds (`agent.shim.state`), and
+the head checks the messages of its agents (`wire.bounded_decoding`). A value within the
+bounds fits into every store and every page.
 """
 
 import re
@@ -41,11 +41,13 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class OutOfBounds(ValueError):
-    """A value that a rank or a node has sent and that nothing may record."""
+    """Error for a value from a rank or a node that is out of bounds and must not be
+    recorded."""
 
 
 def integer(name: str, value: object, *, least: int = -MOST_INTEGER) -> int:
-    """Return the value as an integer within bounds. A whole number such as 3.0 is one.
+    """Return the value as an integer within bounds. A whole number such as 3.0 counts
+    as an integer.
 
     Raises: OutOfBounds.
     """
@@ -85,26 +87,26 @@ def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
 
 
 def cut(value: str, letters: int) -> str:
-    """Return the beginning of a text for people, with what no store can hold
+    """Return the beginning of a text for people. Characters that no store can hold are
     replaced."""
     shortened_text = value if len(value) <= letters else f"{value[: letters - 3]}..."
     return _CONTROL.sub("?", printed(shortened_text))
 
 
 def printed(value: str) -> str:
-    """Return what a program has printed, with NULs and halves of surrogate pairs
-    replaced."""
+    """Return the output of a program with NULs and unpaired surrogates replaced."""
     value = value.replace("\0", "?")
     return value if is_utf8(value) else _SURROGATE.sub("?", value)
 
 
 def is_utf8(value: str) -> bool:
-    """Whether it can be encoded: it has no half of a surrogate pair."""
+    """Return whether the text can be encoded as UTF-8, that is, has no unpaired
+    surrogate."""
     return value.isascii() or _SURROGATE.search(value) is None
 
 
 def is_finite(value: float | None) -> bool:
-    """Whether the value is a finite number; None is one that was not measured."""
+    """Return whether the value is a finite number or None, which means not measured."""
     return value is None or isfinite(value)
 
 
@@ -114,19 +116,21 @@ def share(value: float) -> float:
 
 
 def distinct(name: str, keys: Collection[object]) -> None:
-    """Refuse a list in which two things have one name. Raises: OutOfBounds."""
+    """Refuse keys of which two are equal. `name` is the noun for the error message.
+    Raises: OutOfBounds."""
     if len(set(keys)) < len(keys):
         raise OutOfBounds(f"two of the {name} have the same name")
 
 
 def field(message: Mapping[str, Any], name: str, default: object) -> Any:
-    """Return a field of a message, the default where it is absent or null."""
+    """Return a field of a message, or the default if the field is absent or null."""
     value = message.get(name)
     return default if value is None else value
 
 
 def _format_value(value: object) -> str:
-    """Return a value for a sentence, short whatever it is."""
+    """Return a text of the value for an error message. It is short, however large the
+    value is."""
     if isinstance(value, int) and not -MOST_INTEGER <= value <= MOST_INTEGER:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, str | bytes | list | dict):

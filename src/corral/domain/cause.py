@@ -1,10 +1,10 @@
-"""Who is to blame for the end of an attempt."""
+"""Which side caused the end of an attempt."""
 
 from corral.domain.coded import Coded
 
 
 class Cause(Coded):
-    """Cause of an end, which decides the retry budget that pays."""
+    """Cause of an attempt's end. It decides which retry budget is charged."""
 
     NONE = "none", "the attempt ended as it should"
     USER = "user", "the job's own program failed"

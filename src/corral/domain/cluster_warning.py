@@ -52,7 +52,8 @@ class WarningCode(Coded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterWarning:
-    """One warning. `node`: the node that it is about, if it is about one."""
+    """One warning. `node` is the node that it is about; None if it is not about one
+    node."""
 
     code: WarningCode
     text: str

@@ -1,5 +1,6 @@
-"""Base of the codes that programs read: each with its meaning and, if there is one, a
-remedy. docs/reference/codes.md lists them all, generated from here."""
+"""Base class of the codes that programs read. Each code has a meaning and may have a
+remedy. docs/reference/codes.md lists all of them and is generated from these classes.
+"""
 
 from enum import StrEnum
 from typing import Self
@@ -16,7 +17,7 @@ class Coded(StrEnum):
     remedy: str
 
     def __new__(cls, value: str, meaning: str = "", remedy: str = "") -> Self:
-        """Make a member from (value, meaning, remedy)."""
+        """Create a member from (value, meaning, remedy)."""
         code = str.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning

@@ -8,7 +8,7 @@ RANK: Final = "rank "  # "rank 3 on n2": by the rank's exit code, or by what it 
 
 
 def is_own(culprit: str) -> bool:
-    """Return whether only the attempt's own processes say why it ended."""
+    """Return whether only the attempt's own processes report why it ended."""
     return culprit == OWN_PROGRAM or is_rank(culprit)
 
 

@@ -1,5 +1,5 @@
-"""Wanted state: what should run on a node and what should not. Never an order: repeats
-are safe."""
+"""Desired state: what should run on a node and what should not. It is never a command,
+so sending it repeatedly is safe."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from corral.domain.observed_state import AttemptKey
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Version:
-    """Versions of one cluster are ordered: first by the head's term, then by its
-    counter."""
+    """Version of a desired state. Versions of one cluster are ordered first by the
+    head's term, then by its counter."""
 
     term: int
     counter: int
@@ -24,12 +24,12 @@ class Launch:
     """All data that an agent needs to start its part of an attempt.
 
     Ranks of this node are `first_rank` to `first_rank + ranks - 1` of `world_size`.
-    `resume` has the committed saves, newest first. The agent uses the first one that
+    `resume` has the committed saves, newest first. The agent uses the first save that
     verifies. `node_mtbf_seconds` is the measured mean time between failures of one
     node. `limit_seconds` is the maximum run time from the start, after which the head
-    stops it. Secrets are named, not included: the agent requests them with its own
-    token. With `ray`, `run` is for the first node only, once all nodes have formed a
-    Ray cluster of the attempt's own.
+    stops the attempt. Secrets are named, not included: the agent requests them with its
+    own token. With `ray`, `run` is for the first node only, once all nodes have formed
+    a Ray cluster that belongs to the attempt.
     """
 
     key: AttemptKey
@@ -62,8 +62,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """An attempt that must be gone: TERM (and a save when `save`), `grace_seconds`,
-    then KILL."""
+    """Order that an attempt must be removed from the node. Its processes get SIGTERM
+    (and, if `save` is set, a request to save), then `grace_seconds` to end, then
+    SIGKILL."""
 
     key: AttemptKey
     grace_seconds: float
@@ -85,13 +86,14 @@ class TimeWarning:
 class DesiredState:
     """Complete desired state of one node, as the head sends it.
 
-    `boot` is the boot that it was sent to. A node that has rebooted since ignores it,
-    because the contents refer to the old boot. "" means sent before any boot was known.
-    An attempt in neither `run` nor `stop` is unclaimed: it is left alone and reported.
-    `settled` are ended attempts that the head has durably recorded: their journals may
-    be deleted. `committed` are the saves that the head has durably recorded: the steps,
-    by attempt. `notices` are for attempts in `run`. `checkup` runs while nothing else
-    does, and ends at once for any attempt that is to run.
+    `boot` is the boot of the node for which it was sent. A node that has rebooted since
+    ignores it, because the contents refer to the old boot. "" means that it was sent
+    before any boot was known. An attempt in neither `run` nor `stop` is unclaimed: the
+    agent leaves it alone and reports it. `settled` are ended attempts that the head has
+    durably recorded, so that their journals may be deleted. `committed` are the steps
+    of the saves that the head has durably recorded, by attempt. `notices` are warnings
+    for attempts in `run`. `checkup` is a round of checks: it runs while nothing else
+    does, and ends at once if an attempt is to run.
     """
 
     cluster: ClusterId

@@ -1,5 +1,5 @@
-"""Ends of an attempt's ranks with what they printed last, and the failure that was read
-there."""
+"""Ends of an attempt's ranks with their last output, and the failure that was
+recognized in that output."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,8 +14,8 @@ GAP: Final = "[corral] lines are left out here\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """A rank and how it ended; `exit` None: it had not when the others failed.
-    `is_late`: it was stopped at the time limit of its job."""
+    """A rank and its end. `exit` is None if the rank had not ended when the others
+    failed. `is_late`: it was stopped at the time limit of its job."""
 
     rank: int
     node: NodeId
@@ -29,12 +29,13 @@ RankEnds = tuple[RankEnd, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Result of reading an attempt's last lines.
+    """Result of reading an attempt's last lines of output.
 
     Args:
-        ends: the ends that were read.
-        failure: None where no rank failed, or where it is not known yet.
-        is_last: later ends of the attempt are not read any more.
+        ends: The ends of ranks that were read.
+        failure: The failure; None if no rank failed, or if the failure is not yet
+            known.
+        is_last: Whether later ends of the attempt are not read any more.
     """
 
     ends: RankEnds

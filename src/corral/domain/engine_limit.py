@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimit:
-    """Why a field of a spec is refused. `hint`: what to write instead."""
+    """Reason why the engine refuses a field of a spec. `hint`: what to write instead."""
 
     reason: str
     hint: str

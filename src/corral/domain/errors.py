@@ -1,5 +1,5 @@
-"""Three kinds of error: the caller's (Refusal), the world's (Trouble), and ours
-(Bug)."""
+"""The three kinds of errors: mistakes of the caller (Refusal), faults of the
+environment (Trouble), and faults of Corral (Bug)."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -9,8 +9,8 @@ LONGEST: Final = 80  # letters of a name that a message repeats
 
 
 class CorralError(Exception):
-    """Base of all errors that Corral raises on purpose. `hint`: the next thing to do, a
-    command if there is one."""
+    """Base of all errors that Corral raises on purpose. `hint` is the next thing for
+    the user to do, if possible a command."""
 
     code: ClassVar[str] = "error"
 
@@ -21,32 +21,33 @@ class CorralError(Exception):
 
 
 class Refusal(CorralError):
-    """The caller's mistake or limit; nothing was changed. Its code never changes once
-    released."""
+    """Refusal because of the caller's mistake or limits; nothing was changed. Its code
+    never changes once released."""
 
     code = "refused"
 
 
 class Trouble(CorralError):
-    """The world's fault; worth another try within a bound."""
+    """Fault of the environment, for which a bounded number of retries makes sense."""
 
     code = "trouble"
 
 
 class Bug(CorralError):
-    """Ours. What was being decided is kept for replay; nothing is guessed."""
+    """Fault of Corral itself. The input of the decision is kept for a replay, and
+    Corral does not guess a result."""
 
     code = "bug"
 
 
 class SpecInvalid(Refusal):
-    """The spec says something that cannot be."""
+    """The spec contains a value that is not valid."""
 
     code = "spec_invalid"
 
 
 class NotFound(Refusal):
-    """Nothing here has that name."""
+    """No object of this kind has that name."""
 
     code = "not_found"
 
@@ -74,22 +75,23 @@ class NoSuchIndex(Refusal):
 
 
 class Forgotten(Refusal):
-    """The job has ended and is not kept any more, or its number was never a job's."""
+    """The job has ended and is not kept any more, or the number never belonged to a
+    job."""
 
     code = "forgotten"
 
 
 class Conflict(Refusal):
-    """It cannot be done in the state things are in."""
+    """The request is not possible in the present state of its object."""
 
     code = "conflict"
 
 
 class Unauthorised(Refusal):
-    """No token, or one that this cluster does not know.
+    """The request has no token, or one that this cluster does not know.
 
-    `about` names the token and its user where they are known; it is for the audit log
-    alone.
+    `about` names the token and its user if they are known. It is for the audit log
+    only.
     """
 
     code = "unauthorised"
@@ -97,49 +99,50 @@ class Unauthorised(Refusal):
 
 
 class TokenRevoked(Unauthorised):
-    """The token was known, and has been taken back."""
+    """The token was valid once, but has been revoked."""
 
     code = "token_revoked"
 
 
 class TokenExpired(Unauthorised):
-    """The token's time is over."""
+    """The token has expired."""
 
     code = "token_expired"
 
 
 class TokenUsed(Unauthorised):
-    """A join token has let in as many machines as it was made for."""
+    """The join token has already admitted the number of machines that it was made for."""
 
     code = "token_used"
 
 
 class UserDisabled(Unauthorised):
-    """The user of the token may ask for nothing now."""
+    """The user of the token is disabled and may make no request."""
 
     code = "user_disabled"
 
 
 class WrongHead(Refusal):
-    """The process that answers at the head's address is not the head that was meant."""
+    """The process that answers at the head's address is another head than the expected
+    one."""
 
     code = "wrong_head"
 
 
 class InsecureHead(Refusal):
-    """A token would travel in clear to another machine."""
+    """The token would be sent unencrypted to another machine."""
 
     code = "insecure_head"
 
 
 class Forbidden(Refusal):
-    """The token is known, but may not do this."""
+    """The token is known, but does not allow this request."""
 
     code = "forbidden"
 
 
 class TooLarge(Refusal):
-    """More than this cluster takes in at once."""
+    """The request is larger than this cluster accepts at once."""
 
     code = "too_large"
 
@@ -151,19 +154,19 @@ class Unsupported(Refusal):
 
 
 class CannotFit(Refusal):
-    """No node that is here, or is known to come, could ever hold it."""
+    """No present node, and none that is known to come, could ever hold the job."""
 
     code = "cannot_fit"
 
 
 class NotShared(Refusal):
-    """A path that must be seen from several nodes is not proven shared."""
+    """A path that several nodes must share is not proven to be shared."""
 
     code = "not_shared"
 
 
 class Unreachable(Trouble):
-    """The head does not answer."""
+    """The head does not respond."""
 
     code = "unreachable"
 
@@ -175,32 +178,32 @@ class StoreTrouble(Trouble):
 
 
 class TermLost(Trouble):
-    """Another head leads now: this one may write no more."""
+    """Another head leads now, so this head may not write any more."""
 
     code = "term_lost"
 
 
 class NoLeader(Trouble):
-    """None of several heads leads for the moment."""
+    """There are several heads, but at the moment none of them leads."""
 
     code = "no_leader"
 
 
 class IllegalMove(Bug):
-    """A job was asked to make a move that its table does not have."""
+    """A job got an event that the table of state transitions does not allow."""
 
     code = "illegal_move"
 
 
 class InvariantBroken(Bug):
-    """A rule that always holds did not. Placement stops; cancels go on working."""
+    """A rule that must always hold does not hold. Placement stops; cancels still work."""
 
     code = "invariant_broken"
 
 
 class Unrecordable(InvariantBroken):
-    """Rows of a commit that no store can hold, each with the reason; nothing was
-    written."""
+    """Rows of a commit that no store can hold, each with its reason. Nothing of the
+    commit was written."""
 
     code = "unrecordable"
 

@@ -1,4 +1,4 @@
-"""Kinds of events: what `corral events`, the API and its streams name them."""
+"""Kinds of events: their names in `corral events`, the API and its streams."""
 
 from collections.abc import Mapping
 from typing import Final

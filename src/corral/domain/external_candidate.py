@@ -10,11 +10,12 @@ from corral.domain.resources import Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalCandidate:
-    """A job that waits for room. `key`: the attempt that would begin.
+    """A job that waits to be placed by the engine. `key` is the attempt that would
+    begin.
 
-    `excluded`: nodes that will not do, by their labels or by what operators say of
-    them, sorted. `array`: the id of its array, and `running` how many others of that
-    are on nodes now.
+    `excluded` are the nodes that the job may not use, because of their labels or of
+    settings by operators, sorted. `array` is the id of its array, and `running` the
+    number of other jobs of that array that are on nodes now.
     """
 
     key: AttemptKey
@@ -25,5 +26,6 @@ class ExternalCandidate:
 
     @property
     def shape(self) -> Shape:
-        """An engine that places is asked for one shape alone."""
+        """Return the job's only shape: an engine that places jobs itself is asked for
+        one shape."""
         return self.spec.shapes[0]

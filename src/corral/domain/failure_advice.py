@@ -1,5 +1,5 @@
-"""Advice on failures that is more specific than that of a class: by language, signal or
-tool."""
+"""Advice on failures that is more specific than that of a failure class: by programming
+language, signal or tool."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class NextStep(StrEnum):
-    """Advice that is more specific than that of a class. Its sentence is in
+    """Advice that is more specific than that of a failure class. Its sentence is in
     NEXT_STEPS."""
 
     ILLEGAL_INSTRUCTION = "illegal-instruction"

@@ -10,7 +10,7 @@ from corral.domain.ids import NodeId
 
 
 class FailureKind(StrEnum):
-    """Classes of causes. What a class means, and what helps, is in FAILURES."""
+    """Class of a failure. What a class means, and what helps, is in FAILURES."""
 
     PROGRAM = "program-error"
     MODULE = "missing-module"
@@ -58,8 +58,12 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`text` completes "it failed: ..."; `next` is what to do, {job} in it the job's
-    id. `is_infra`: the cluster's budget pays, whatever the end was."""
+    """Explanation of a failure class.
+
+    `text` completes "it failed: ...". `next` is what the user can do; {job} in it
+    stands for the job's id. `is_infra`: the infrastructure retry budget is always
+    charged, whatever the exit was.
+    """
 
     text: str
     next: str
@@ -276,10 +280,11 @@ class Failure:
 
 
 def next_step(kind: FailureKind, step: NextStep | None, place: str = "") -> str:
-    """Return what to do about a failure; {job} in it is the job's id.
+    """Return what the user can do about a failure. {job} in the text stands for the
+    job's id.
 
     Args:
-        place: file and line of the program, where it is known and may be shown.
+        place: File and line of the program, if they are known and may be shown.
     """
     if step is not None:
         return NEXT_STEPS[step]

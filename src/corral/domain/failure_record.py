@@ -1,4 +1,5 @@
-"""Ends of attempts on a node by user, from which its blame is computed."""
+"""Counts of ended attempts on a node, by user. The blame of the node is computed from
+them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,9 +14,9 @@ MOST_USERS: Final = 64  # of a node; those with the fewest tries go first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRecord:
-    """`tries`: attempts of the user that ended there by themselves; `failures`: those
-    of them that began to fail there by no known fault of the cluster's, each job
-    once."""
+    """Ended attempts of one user on a node. `tries` counts the attempts that ended
+    there by themselves. `failures` counts those of them that began to fail there
+    without a known fault of the cluster, at most one per job."""
 
     user: UserName
     tries: int
@@ -24,14 +25,14 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Record of one node. `since`: when its counts were halved last, by the head's wall
-    clock."""
+    """Record of one node. `since` is when its counts were last halved, by the head's
+    wall clock."""
 
     since: float = 0.0
     users: tuple[UserRecord, ...] = ()
 
     def after(self, user: UserName, *, failed: bool, now: float) -> "NodeRecord":
-        """With one try more."""
+        """Return the record with one more attempt of the user."""
         users = self.users
         if now - self.since >= HALF_SECONDS:
             users = _halve_counts(users) if self.since else users

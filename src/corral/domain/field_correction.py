@@ -1,4 +1,4 @@
-"""Correction of a field: values to write there instead of one that is not valid."""
+"""Correction of a field: valid values that can be written in place of an invalid one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FieldValue = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldCorrection:
-    """Values of a field, each of which is valid."""
+    """Possible values of a field; each of them is valid."""
 
     field: str
     values: Sequence[FieldValue]

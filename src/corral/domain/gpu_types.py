@@ -1,4 +1,4 @@
-"""Types of GPUs, as jobs ask for them."""
+"""Types of GPUs, by the names that jobs use to request them."""
 
 import re
 from typing import Final
@@ -22,7 +22,8 @@ _MAKERS: Final = frozenset(
 
 
 def short_type(name: str) -> str:
-    """A GPU's type as jobs ask for it: "NVIDIA H100 80GB HBM3" is h100."""
+    """Return the name of a GPU type that jobs use. For example: "NVIDIA H100 80GB HBM3"
+    becomes h100."""
     name_tokens = [
         token for token in re.split(r"[\s\-_/]+", name.lower()) if token not in _MAKERS
     ]

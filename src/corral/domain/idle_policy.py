@@ -1,4 +1,4 @@
-"""Policy of a queue for jobs that hold idle GPUs; none by default."""
+"""Policy of a queue for jobs that hold idle GPUs. By default a queue has none."""
 
 from dataclasses import dataclass
 from math import inf
@@ -6,10 +6,10 @@ from math import inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleRule:
-    """Limits for a job without a kernel on any of its GPUs.
+    """Limits for a job that runs no kernel on any of its GPUs.
 
     A job is warned after `warn_seconds`, and suspended with a save after
-    `reclaim_seconds`. None disables the step.
+    `reclaim_seconds`. None disables the respective step.
     """
 
     warn_seconds: float | None = None
@@ -32,7 +32,8 @@ class IdleRule:
 
     @property
     def notice_seconds(self) -> float:
-        """Between the warning and the end."""
+        """Return the seconds between the warning and the suspension; 0 if either step
+        is disabled."""
         if self.warn_seconds is None or self.reclaim_seconds is None:
             return 0.0
         return self.reclaim_seconds - self.warn_seconds

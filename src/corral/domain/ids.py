@@ -1,4 +1,5 @@
-"""Names of things. Each idea has a type of its own, so that no two can be mixed up."""
+"""Types of ids and names. Each kind has a type of its own, so that no two can be mixed
+up."""
 
 import re
 from typing import Final, NewType
@@ -28,12 +29,12 @@ def is_name(text: str) -> bool:
 
 
 def job_id(sequence: int) -> JobId:
-    """The id of the job that was acknowledged at this place in the order."""
+    """Return the id of the job with this sequence number."""
     return JobId(f"j{sequence}")
 
 
 def sequence_of(id: str) -> int | None:
-    """The place in the order that a job's or an array's id holds; None for what is no
+    """Return the sequence number in the id of a job or an array; None if the text is no
     such id."""
     match = _ID.fullmatch(id)
     return int(match.group(1)) if match else None

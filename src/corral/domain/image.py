@@ -42,10 +42,10 @@ class Image:
     """One image.
 
     Args:
-        name: as its tool takes it: `ubuntu:24.04`, `oci-archive:/data/x.tar`,
-            `/data/x.sif`.
-        path: the file or folder of an archive or an Apptainer file; "" for a reference.
-        tag: the image inside an archive, where it names one.
+        name: The image as its tool accepts it: `ubuntu:24.04`,
+            `oci-archive:/data/x.tar`, `/data/x.sif`.
+        path: The file or folder of an archive or an Apptainer file; "" for a reference.
+        tag: The image inside an archive, if the archive names one.
     """
 
     kind: ImageKind
@@ -55,8 +55,8 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """The reference in full, so that no search list of a tool chooses the
-        registry."""
+        """Return the reference with its registry, so that the registry does not depend
+        on a tool's list of search registries."""
         match = _REFERENCE.fullmatch(self.name)
         if match is None or match["host"] is not None:
             return self.name
@@ -65,7 +65,7 @@ class Image:
 
 
 def image_of(text: str) -> Image:
-    """Parse the `image` of a spec. Raises: ValueError when it names no image."""
+    """Parse the `image` of a spec. Raises: ValueError if the text names no image."""
     name = text.strip().removeprefix(_SCHEME)
     if not name or name.startswith("-") or any(sign.isspace() for sign in name):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Jobs that another system ran: what a cluster of before teaches the one of now."""
+"""Jobs that another system ran. The cluster learns run times from them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,9 +14,9 @@ SOURCES: Final = ("sacct", "kueue")
 class Imported:
     """Ended job from the log of another system. Moments are wall clock.
 
-    `id` is the system and its id for the job, sacct:4711. Reading a log again yields
-    the same ids. `seconds` is how long the job held its seats. `state` is the other
-    system's word.
+    `id` is the system and its id for the job, for example sacct:4711. Reading a log
+    again yields the same ids. `seconds` is how long the job held its seats. `state` is
+    the state in the terms of the other system.
     """
 
     id: str

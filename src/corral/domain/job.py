@@ -1,5 +1,5 @@
-"""A job: what was asked (JobSpec, never changed) and where it is (Job, a new value a
-change)."""
+"""A job: its specification (JobSpec, which is never modified) and its state (Job, of
+which each change makes a new value)."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -26,7 +26,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Per(StrEnum):
-    """Unit that starts a rank."""
+    """Unit for which a rank is started."""
 
     NODE = "node"  # the command once a node; it starts its own ranks (torchrun)
     GPU = "gpu"  # the command once a GPU, by Corral
@@ -40,7 +40,7 @@ class Disconnect(StrEnum):
 
 
 class On(StrEnum):
-    """Condition on the job named in `after`."""
+    """Condition on the job that is named in `after`."""
 
     DONE = "done"
     FAILED = "failed"
@@ -61,9 +61,9 @@ class After:
     """Dependency on another job.
 
     `name` is the other job's name, for people; "" if it was not looked up. `of` is the
-    named array, whose jobs have one dependency each. All of them must be done, have
-    ended or have started. For a dependency on failure, one failed job is enough, once
-    all have ended.
+    named array, if the submission names one: then there is one dependency for each of
+    its jobs. All jobs of the array must be done, have ended or have started. For a
+    dependency on failure, one failed job is enough, once all have ended.
     """
 
     job: JobId
@@ -73,7 +73,8 @@ class After:
 
     @property
     def any_of_array(self) -> str:
-        """The array of which one job is enough; "" where it is about this job."""
+        """Return the array of which one failed job is enough; "" if the dependency is
+        about this job alone."""
         return self.of if self.on == On.FAILED else ""
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ class After:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Two budgets, so that the cluster's faults never eat the user's."""
+    """Two retry budgets, so that faults of the cluster never use up the user's retries."""
 
     infra: int = 20
     user: int = 0
@@ -93,8 +94,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The save of an ended job that another job starts from. `node`: the first node of
-    the attempt that wrote it."""
+    """The save of an ended job from which another job starts. `node` is the first node
+    of the attempt that wrote the save."""
 
     job: JobId
     attempt: AttemptNumber
@@ -106,12 +107,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRule:
-    """Path and interval of checkpoints. `interval_seconds` None: chosen from
-    measurements.
+    """Path and interval of checkpoints. If `interval_seconds` is None, the interval is
+    chosen from measurements.
 
-    `source`: the job, or JOB@STEP, that the submission names to start from; `origin` is
-    the save that the head found for it. `path` is "" until then where the submission
-    gives none.
+    `source` is the job, or JOB@STEP, that the submission names to start from. `origin`
+    is the save that the head found for it. If the submission gives no `path`, it is ""
+    until the head has found the save.
     """
 
     path: str
@@ -129,8 +130,8 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A job that serves requests; a replica is one gang. `target`: so much of the
-    metric each."""
+    """Service settings of a job that serves requests. Each replica is one gang.
+    `target` is the value of the metric for each replica."""
 
     port: int
     min_replicas: int = 1
@@ -140,7 +141,7 @@ class Service:
 
 
 class TokenScope(StrEnum):
-    """Rights of a job's own token."""
+    """Rights of the token that a job gets."""
 
     OWN = "own"  # on its own job, and on the other jobs of its array
     # also those of its owner as a user: to submit, and on the owner's other jobs
@@ -149,10 +150,11 @@ class TokenScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """Spec of a job, already validated by wire. Durations are in seconds.
+    """Spec of a job, already validated by `wire`. Durations are in seconds.
 
-    `begin`: not before; `start_by`: it ends when it has never run by then.
-    `preemptible`: others may have its GPUs back at any time.
+    `begin` is the moment before which the job may not start. `start_by` is the moment
+    at which the job ends if it has never run. `preemptible`: other jobs may take back
+    its GPUs at any time.
     """
 
     name: str
@@ -207,7 +209,7 @@ class JobSpec:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Every form that would do, the preferred one first."""
+        """Return every shape that the job accepts, the preferred one first."""
         sizes = [self.nodes]
         if self.elastic is not None:
             sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))
@@ -226,7 +228,7 @@ class JobSpec:
 
     @property
     def needs(self) -> tuple[JobId, ...]:
-        """The jobs whose records it needs until it is over."""
+        """Return the jobs whose records must be kept until this job is over."""
         origin = self.origin
         return (
             *(dependency.job for dependency in self.after),
@@ -235,8 +237,8 @@ class JobSpec:
 
     @property
     def kin(self) -> str:
-        """Return the name that `apart_from` uses; for a job of an array the array's
-        name."""
+        """Return the name that `apart_from` uses: the name of the array for a job of an
+        array, else the job's name."""
         ending = f"_{self.array_index}"
         is_index = self.array_index is not None and self.name.endswith(ending)
         return self.name.removesuffix(ending) if is_index else self.name
@@ -295,12 +297,14 @@ class Job:
 
     @property
     def begins_at(self) -> float | None:
-        """Not before this moment, by the wall clock; None: at once."""
+        """Return the moment (wall clock) before which the job may not start. None if it
+        may start at once."""
         return self.spec.begin.of(self.submitted_at) if self.spec.begin else None
 
     @property
     def starts_by(self) -> float | None:
-        """It ends when it has not run by this moment; None: it may wait for ever."""
+        """Return the moment (wall clock) at which the job ends if it has not run. None
+        if it may wait forever."""
         return self.spec.start_by.of(self.submitted_at) if self.spec.start_by else None
 
     @property
@@ -316,8 +320,8 @@ class Job:
         code: ReasonCode = ReasonCode.NONE,
         **also: Any,
     ) -> "Job":
-        """The job after the event; unchanged when the event is moot. `also`: what
-        changes with it, by name."""
+        """Return the job after the event. The job is unchanged if the event has no
+        effect in its state. `also` are further fields to set, by name."""
         next_state = move(self.state, event)
         if next_state == self.state:
             return self

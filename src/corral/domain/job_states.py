@@ -1,5 +1,5 @@
-"""A job's whole life on one screen. The table is total; docs/reference/states.md is
-drawn from it."""
+"""The complete life cycle of a job. The table covers every state and event;
+docs/reference/states.md is generated from it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -32,7 +32,7 @@ class JobState(StrEnum):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the job gives its nodes back."""
+        """Return whether the job is giving its nodes back."""
         return self in LEAVING
 
     @property
@@ -63,7 +63,7 @@ class StopWhy(Coded):
 
     @property
     def is_requeue(self) -> bool:
-        """Whether the job goes back into its queue once it has stopped."""
+        """Return whether the job goes back into its queue once it has stopped."""
         return self in (StopWhy.PREEMPT, StopWhy.REQUEUE, StopWhy.DRAIN)
 
 
@@ -153,10 +153,10 @@ MOOT: Final = (
 
 
 def move(state: JobState, event: JobEvent) -> JobState:
-    """The state after the event.
+    """Return the state after the event.
 
-    Raises: IllegalMove when the table has no such move: a bug of ours, never a user's
-    mistake.
+    Raises: IllegalMove if the table has no such transition. That is a bug of Corral,
+    never a user's mistake.
     """
     if (state, event) not in MOVES and (state, event) not in MOOT:
         raise IllegalMove(f"a job that is {state} got the event {event}")

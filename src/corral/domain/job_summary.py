@@ -1,4 +1,5 @@
-"""A job as far as a listing shows it: of thousands at once, no more is read."""
+"""The part of a job that a listing shows. Only these fields are read, because a listing
+may hold thousands of jobs."""
 
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from corral.domain.reason_code import ReasonCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedResources:
-    """Resources that a listed job asks for on each node; as in Resources."""
+    """Resources that a listed job asks for on each node, with the same fields as in
+    Resources."""
 
     gpu_millis: int = 0
     gpu_type: str | None = None
@@ -20,7 +22,7 @@ class ListedResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSpec:
-    """Spec of a listed job; as in JobSpec."""
+    """Spec of a listed job, with the same fields as in JobSpec."""
 
     name: str
     nodes: int = 1
@@ -33,7 +35,7 @@ class ListedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob:
-    """Listed job; as in Job, from which it was read and which was validated."""
+    """Listed job, with the same fields as the validated Job from which it was read."""
 
     id: JobId
     spec: ListedSpec

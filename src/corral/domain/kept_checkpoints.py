@@ -1,5 +1,5 @@
-"""Recorded checkpoints of a job that are still on disk: older ones are pruned as newer
-ones come."""
+"""Recorded checkpoints of a job that are still on disk. Older checkpoints are pruned as
+newer ones are recorded."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from corral.domain.attempt import Save
 def kept_saves(saves: Sequence[Save], keep: int) -> tuple[Save, ...]:
     """Return the saves that verify and are not pruned, the newest first.
 
-    The training library removes what is older than its newest `keep` recorded saves; a
-    save of a later attempt is newer. A rank that ended before its last record came back
-    has left more.
+    The training library removes saves that are older than its newest `keep` recorded
+    ones. A save of a later attempt counts as newer. More saves may be left on disk if a
+    rank ended before its last save was acknowledged.
     """
     verified_saves = [save for save in saves if not save.quarantined]
     newest_first = sorted(

@@ -1,4 +1,4 @@
-"""Limits of work folders that are kept after their attempts have ended."""
+"""Limits for work folders that are kept after the end of their attempts."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,22 +19,23 @@ class WorkLimits:
     """Limits of each node.
 
     Args:
-        days: time for which a folder is kept after the end of its attempt.
-        user_bytes: size of all kept folders of one user on the node.
+        days: Number of days for which a folder is kept after the end of its attempt.
+        user_bytes: Total size of all kept folders of one user on the node.
     """
 
     days: float = USUAL_DAYS
     user_bytes: int = USUAL_BYTES
 
     def until(self, ended_at: float) -> float:
-        """Return when the folder of an attempt that has ended then is removed at the
-        latest."""
+        """Return the latest moment at which the folder of an attempt that ended at
+        `ended_at` is removed."""
         return ended_at + self.days * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptWork:
-    """One kept folder on a node. One with saves stays until its job is forgotten."""
+    """One kept folder on a node. A folder with saves stays until its job is deleted
+    from the record."""
 
     name: str
     owner: UserName
@@ -52,15 +53,17 @@ class DiskSpace:
 
     @property
     def excess_bytes(self) -> int:
-        """Return how much must go until the disk is below its high-water mark."""
+        """Return how many bytes must be removed until the disk is below its high-water
+        mark."""
         return max(0, self.used_bytes - int(self.total_bytes * HIGH_WATER))
 
 
 def folders_to_remove(
     kept: Iterable[KeptWork], limits: WorkLimits, disk: DiskSpace, now: float
 ) -> list[KeptWork]:
-    """Return the folders that must go, oldest first: past their days, beyond their
-    user's size, or as many as bring a full disk below its mark."""
+    """Return the folders to remove, oldest first: those older than the limit in days,
+    those beyond the size limit of their user, and as many as are needed to bring a full
+    disk below its high-water mark."""
     in_order = sorted(kept, key=lambda one: (one.ended_at, one.name))
     removable = [kept_folder for kept_folder in in_order if not kept_folder.has_saves]
     removed_names = {
@@ -88,7 +91,8 @@ def folders_to_remove(
 def _beyond_size(
     removable: Iterable[KeptWork], limits: WorkLimits, gone: set[str]
 ) -> Iterator[str]:
-    """Iterate the oldest folders of each user until the rest is within the limit."""
+    """Iterate over the oldest folders of each user until the rest is within the size
+    limit of the user."""
     of_user: dict[UserName, list[KeptWork]] = defaultdict(list)
     for kept_work in removable:
         if kept_work.name not in gone:

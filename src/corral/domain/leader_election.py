@@ -1,8 +1,9 @@
 """Leader election among several heads.
 
-Only the term decides who writes (design, section 5); a head that waits goes by its own
-clock: it takes over once the leader's beats have stood still for a while. So no two
-clocks are compared, and a wrong guess costs a change of leaders, never a write.
+Only the term decides which head writes (design, section 5). A waiting head uses its own
+clock: it takes over once the leader's heartbeat counter has not risen for a while. So
+clocks of two machines are never compared, and a wrong guess costs a change of leaders,
+never a write.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +15,8 @@ SILENT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Leader in the store. `beats` rises while it lives; `vacant`: it has stepped down,
-    or there was none yet."""
+    """Leader as recorded in the store. `beats` rises while the leader lives. `vacant`:
+    the leader has stepped down, or there has been none yet."""
 
     term: int
     name: str = ""
@@ -26,8 +27,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSeen:
-    """One of several heads, whether it leads or stands by. `beats` rise while it
-    lives."""
+    """One of several heads, leading or on standby. `beats` rises while the head lives."""
 
     name: str
     url: str
@@ -47,7 +47,8 @@ class HeadNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Last observation of a waiting head, and since when it has not changed."""
+    """A waiting head's last observation of the leader, and since when the observation
+    has not changed."""
 
     me: str
     leader: Leader
@@ -57,11 +58,13 @@ class Watch:
         return self if found == self.leader else replace(self, leader=found, since=now)
 
     def blind(self, now: float) -> "Watch":
-        """The store could not be asked: a leader's silence is not counted meanwhile."""
+        """Restart the count of the leader's silence, because the store could not be
+        read."""
         return replace(self, since=now)
 
     def may_lead(self, now: float) -> bool:
-        """A leader of one's own name is one's own dead predecessor: two cannot have one
-        name."""
+        """Return whether this head may take over: the post is vacant, the leader has
+        been silent for too long, or it has this head's name. The last means that it is
+        a dead predecessor of this head, because two heads cannot have one name."""
         is_leader = self.leader.name == self.me
         return self.leader.vacant or is_leader or now - self.since >= SILENT_SECONDS

@@ -1,7 +1,7 @@
 """Rows of the ledger: the use of GPUs and its results, by day and by job.
 
-Rows only add: a commit adds its values to the recorded ones, so no caller reads them
-first.
+Rows are only added up: a commit adds its values to the recorded ones, so no caller
+reads them first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,17 @@ from corral.domain.units import DAY_SECONDS
 
 
 class UsageAmounts(NamedTuple):
-    """GPU-seconds, joules and money. All of them only rise. It is recorded as a list,
-    so that new ones come at its end.
+    """GPU-seconds, joules and money. All of them only rise. The amounts are recorded as
+    a list, so new ones must be added at its end.
 
-    `allocated` is what was held. Of it `measured` was seen by the sensors of the node,
-    and of that `used` is the integral of utilisation and `idle` the time in which next
-    to no kernel ran. By the attempts' lives: `useful` steps that were kept, `starting`,
-    `saving`, and what was lost to failures, to jobs that came before (`preempted`) and
-    to requests and limits (`stopped`). `unpriced`: allocated at no known price. `money`
-    is by the cluster's own prices in its currency, `list_money` by what clouds ask, in
-    USD: they are never added.
+    `allocated` is the time for which GPUs were held. Of it, `measured` was observed by
+    the sensors of the node; of that, `used` is the integral of utilisation, and `idle`
+    the time in which next to no kernel ran. By phases of the attempts: `useful` is the
+    time of steps that were kept, `starting` and `saving` are their own phases, and time
+    was lost to failures (`failed`), to jobs that took precedence (`preempted`) and to
+    requests and limits (`stopped`). `unpriced` was allocated without a known price.
+    `money` is by the cluster's own prices in its currency, and `list_money` by the
+    prices of clouds, in USD. The two are never added together.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -56,9 +57,9 @@ AMOUNTS: Final = UsageAmounts._fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type;
-    without a job, that of all attempts of a queue and user together, which is kept
-    after them."""
+    """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type. A
+    record without a job is the sum over all attempts of a queue and user; it is kept
+    after the records of the attempts."""
 
     day: int
     queue: QueueName
@@ -77,7 +78,7 @@ class UsageRecord:
 
     @property
     def of_day(self) -> "UsageRecord":
-        """The same without its job."""
+        """Return the record without its job."""
         return UsageRecord(
             day=self.day,
             queue=self.queue,
@@ -87,7 +88,7 @@ class UsageRecord:
         )
 
     def plus(self, other: "UsageRecord") -> "UsageRecord":
-        """Both together; the names are the other's."""
+        """Return the sum of both records. All other fields are those of `other`."""
         return UsageRecord(
             day=other.day,
             queue=other.queue,
@@ -101,12 +102,13 @@ class UsageRecord:
 
 
 def day_of(at: float) -> int:
-    """The day (since 1970, UTC) of a moment of the wall clock."""
+    """Return the day (since 1970, UTC) of a moment of the wall clock."""
     return int(at // DAY_SECONDS)
 
 
 def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
-    """(day, its seconds) of the time between two moments of the wall clock."""
+    """Yield (day, seconds on that day) for the time between two moments of the wall
+    clock."""
     while since < until:
         day = day_of(since)
         span_end = min(until, (day + 1) * DAY_SECONDS)

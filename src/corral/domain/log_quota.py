@@ -1,7 +1,7 @@
-"""Order in which kept logs are cut where a user or a job has more of them than the
-quota.
+"""Order in which kept logs are cut if a user or a job exceeds the quota.
 
-No log loses its end: of each job's newest attempt every rank keeps its last part.
+The end of a log is never lost: in each job's newest attempt, every rank keeps the last
+part of its log.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ CUT_TO_PART: Final = 0.9  # of the limit: not every line that follows cuts again
 
 
 class LogPart(IntEnum):
-    """Logs in the order in which they are cut."""
+    """Kind of logs, in the order in which they are cut."""
 
     EARLIER_ATTEMPT = 0
     ENDED_JOB = 1
@@ -42,8 +42,8 @@ class KeptLogs:
 
 
 def cut_order(kept: Iterable[KeptLogs]) -> list[KeptLogs]:
-    """Return the logs in the order in which they are cut: by part, of the oldest job
-    first."""
+    """Return the logs in the order in which they are cut: by kind, and within a kind
+    those of the oldest job first."""
     return sorted(
         kept, key=lambda one: (one.part, sequence_of(one.key[0]) or 0, one.key)
     )

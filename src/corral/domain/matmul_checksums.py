@@ -1,12 +1,11 @@
-"""Products of matrices whose answer is known to the last bit on whatever device they
-are made.
+"""Products of matrices whose result is known to the last bit on every device.
 
-All entries are small whole numbers, so that floats hold them, their products and every
-partial sum exactly, in whichever order they are added: an answer that differs is wrong,
-not rounded. A[i, k] and B[k, j] follow from their place alone; of the NARROW ones, for
-16-bit floats, every entry is -1, 0 or 1 and the inner length at most 256, so that these
-hold every sum exactly. The known hash is the SHA-256 of the answer as little-endian
-int32, row by row.
+All entries are small whole numbers, so floats hold the entries, their products and
+every partial sum exactly, in any order of addition. A result that differs is therefore
+wrong, not rounded. A[i, k] and B[k, j] depend only on their positions. In the NARROW
+matrices, for 16-bit floats, every entry is -1, 0 or 1 and the inner length at most 256,
+so that such floats hold every sum exactly. The known hash is the SHA-256 of the result
+as little-endian int32, row by row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +37,8 @@ KNOWN: Final[Mapping[tuple[int, int, int], str]] = {
 
 
 def entry(place: tuple[int, int, int], values: int, row: int, column: int) -> int:
-    """One entry of A or B."""
+    """Return one entry of A or B. `place` holds the factors of its matrix, and the
+    entry is one of `values` whole numbers around 0."""
     by_row, by_column, by_both = place
     mixed = by_row * row + by_column * column + (row * column) % by_both
     return mixed % values - values // 2
@@ -51,7 +51,8 @@ def row_of(
 
 
 def answer(values: int, side: int, inner: int) -> Iterator[int]:
-    """The product, row by row, in floats of 64 bits and nothing but Python."""
+    """Yield the entries of the product, row by row, computed in 64-bit floats and in
+    plain Python."""
     columns = [
         [float(entry(B_PLACE, values, row_index, column)) for row_index in range(inner)]
         for column in range(side)

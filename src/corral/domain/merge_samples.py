@@ -1,4 +1,4 @@
-"""Merge of the reports of several pilots into one sample of a node. Pure."""
+"""Merge of the reports of several pilots into one sample of a node. Pure functions."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,10 +10,10 @@ from corral.domain.world import World
 
 
 def united(samples: Iterable[NodeSample]) -> NodeSample:
-    """Merge samples of a node into one.
+    """Merge samples of a node into one sample.
 
-    Each GPU has its last values. Values of the machine come from the newest sample that
-    has them. Raises: ValueError on no sample.
+    Each GPU keeps its last values. Values of the machine come from the newest sample
+    that has them. Raises: ValueError if there is no sample.
     """
     in_order = sorted(samples, key=lambda one: one.at)
     newest_sample = max(
@@ -24,7 +24,8 @@ def united(samples: Iterable[NodeSample]) -> NodeSample:
 
 
 def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:
-    """Without the GPUs that are not its attempt's now: others may hold them already."""
+    """Return the sample of a pilot without the GPUs that do not belong to its attempt
+    now, because other jobs may already hold them."""
     key = key_of(part)
     allocation = (
         world.allocations.get((*key, node_of(part))) if key is not None else None

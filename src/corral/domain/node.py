@@ -1,4 +1,4 @@
-"""A node and how sure we are that it is there."""
+"""A node, and how certain the head is that the node is there."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ MOST_PARTS: Final = 32  # of whose signals a node remembers how many were taken 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that an engine could bring: what each would have, and how many there could
-    be more."""
+    """Kind of nodes that an engine could bring: the inventory of each node, and how
+    many more of them there could be."""
 
     name: str
     inventory: Inventory
@@ -34,7 +34,8 @@ class NodeKind:
 
 
 class Liveness(StrEnum):
-    """Three values: silence is not death."""
+    """Liveness of a node. It has three values, because a silent node is not necessarily
+    dead."""
 
     ALIVE = "alive"
     SILENT = "silent"
@@ -45,20 +46,22 @@ class Liveness(StrEnum):
 class Node:
     """Node as the head has recorded it.
 
-    `failed_at` are the moments when it was to blame for the end of an attempt, the
-    newest last. `set_labels` are those set by an operator, sorted by name. They
-    override the node's own labels; None removes one. `said_dead` is the name of the
-    user or system that declared it dead. The declaration holds until the node reports
-    again. `signals_taken` is the number of its last processed signal. `parts_taken` has
-    the same for each part; the part that reported last is at the end.
+    `failed_at` are the moments when the node was to blame for the end of an attempt,
+    the newest last. `set_labels` are the labels set by an operator, sorted by name.
+    They override the node's own labels; None removes one. `said_dead` is the name of
+    the user or system that declared the node dead. The declaration holds until the node
+    reports again. `signals_taken` is the number of its last processed signal.
+    `parts_taken` has that number for each pilot; the pilot that reported last is at the
+    end.
 
-    `cordoned_by` is BY_HEALTH, or "" for a person. `health_cordoned_at` is the last cordon by
-    health. `suspect`: health would cordon the node, but the breaker or the settings
-    leave that to a person. `record` counts how attempts have ended there. `checkups`
-    are its requested rounds of checks, in order. `measures` are the last results of
-    checks. `checked_at` is the last complete verdict on its health. `checked_for` is
-    the number of rounds that health itself has requested. `lost_jobs` are jobs whose
-    attempts were lost with the node, until it is alive again.
+    `cordoned_by` is BY_HEALTH, or "" for a person. `health_cordoned_at` is the last
+    cordon by the health rules. `suspect`: the health rules would cordon the node, but
+    the breaker or the settings leave that to a person. `record` counts how attempts
+    have ended on the node. `checkups` are its requested rounds of checks, in order.
+    `measures` are the last results of checks. `checked_at` is the last complete verdict
+    on its health. `checked_for` is the number of rounds that the health rules have
+    requested. `lost_jobs` are jobs whose attempts were lost with the node, until it is
+    alive again.
     """
 
     id: NodeId
@@ -88,13 +91,14 @@ class Node:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels that the node declares, those that an operator set instead,
-        and its name."""
+        """Return the labels of the node: those that it declares, with the operator's
+        changes, and its name."""
         return labels_of(self.id, self.declared)
 
     @property
     def declared(self) -> tuple[tuple[str, str], ...]:
-        """Its labels but for its name, sorted."""
+        """Return the labels of the node without its name, with the operator's changes
+        applied."""
         if not self.set_labels:
             return self.inventory.labels
         label_values = {**dict(self.inventory.labels), **dict(self.set_labels)}
@@ -107,14 +111,14 @@ class Node:
         )
 
     def taken_of(self, part: NodeId | None) -> int:
-        """Return the number of the last accepted signal of this pilot, or of the node
-        itself."""
+        """Return the number of the last processed signal of this pilot, or of the node
+        itself if `part` is None."""
         return (
             self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
         )
 
     def taking(self, signals: Iterable[Signal]) -> "Node":
-        """With these taken in."""
+        """Return the node with these signals noted as processed."""
         taken_by_part, own_signals = dict(self.parts_taken), self.signals_taken
         for signal in signals:
             if signal.told_by is None:
@@ -132,7 +136,7 @@ class Node:
 
     @property
     def restriction(self) -> Restriction:
-        """Return how far its faults keep the node from work."""
+        """Return how far the faults of the node keep it from work."""
         return strictest_restriction(self.conditions)
 
     @property
@@ -142,9 +146,12 @@ class Node:
 
     @property
     def is_to_be_tested(self) -> bool:
-        """Whether a passed check would show that it is well: to be done when it is
-        idle. What a check itself has found stays until a person asks for another:
-        corruption comes and goes."""
+        """Return whether the node should be tested when it is idle, because a passed
+        check would prove it healthy.
+
+        A fault that a check has found stays until a person requests another check,
+        because data corruption is intermittent.
+        """
         return any(
             condition.is_live
             and condition.remedy == Remedy.DEEP_TEST
@@ -162,6 +169,6 @@ class Node:
 
     @property
     def may_take_work(self) -> bool:
-        """Return whether the node takes work as soon as it reports again."""
+        """Return whether the node accepts work as soon as it reports again."""
         kept_back = self.cordoned or self.draining or bool(self.inventory.closed)
         return self.liveness != Liveness.DEAD and not kept_back

@@ -1,4 +1,4 @@
-"""Faults of a node over time, from its signals, and their repair."""
+"""Faults of a node over time, derived from its signals, and the repair of faults."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BY_HEALTH: Final = "health"  # who has cordoned a node that no person did
 
 
 class Remedy(StrEnum):
-    """Repair of a fault, the mildest first."""
+    """Repair of a fault, in order from the mildest."""
 
     IGNORE = "ignore"
     RESTART_APP = "restart-app"
@@ -29,7 +29,7 @@ class Remedy(StrEnum):
 
 
 class Restriction(StrEnum):
-    """Restriction of a node's work, the mildest first."""
+    """Restriction of a node's work, in order from the mildest."""
 
     OPEN = "open"
     AVOID = "avoid"  # it is taken last
@@ -56,15 +56,16 @@ class NodeCondition:
     """One fault of a node, kept from its first signal until some days after its repair.
     All moments are the head's wall clock.
 
-    `times` are its signals of the last hour. `outbreaks` are its new outbreaks of the
-    last days. `users` are users whose jobs have met it, each with the last time. Until
-    `settles_at` another code may change its meaning. `struck` is the last signal for
-    which the jobs on it were handled. `attempts` are those on the device at its last
-    signal. `noticed_at` is the time of that signal by the node's own clock. `recovery`
-    is the remedy named by the driver. `excused`: a person allows the node to work with
-    it. `uuid` is that of the GPU, if its index is not permanent; then `gpu` is the
-    index at the last signal. `confirmed` False: only the kernel's log reports it, which
-    users can influence. Such a fault ends no job and closes no node.
+    `times` are the moments of its signals in the last hour. `outbreaks` are the moments
+    of new outbreaks in the last days. `users` are users whose jobs were affected by the
+    fault, each with the last time. Until `settles_at`, another code may change the
+    meaning of the fault. `struck` is the last signal for which the jobs on the device
+    were handled. `attempts` are the attempts on the device at the last signal.
+    `noticed_at` is the time of that signal by the node's own clock. `recovery` is the
+    remedy named by the driver. `excused`: a person allows the node to work in spite of
+    the fault. `uuid` is that of the GPU, if its index is not permanent; then `gpu` is
+    the index at the last signal. `confirmed` False: only the kernel's log reports the
+    fault, which users can influence. Such a fault ends no job and closes no node.
     """
 
     kind: SignalKind
@@ -111,14 +112,15 @@ class NodeCondition:
 
     @property
     def says(self) -> str:
-        """For people: XID 79 on GPU 3; remedy: reboot."""
+        """Return a text for people. For example: XID 79 on GPU 3; remedy: reboot."""
         times = f", {self.count} times" if self.count > 1 else ""
         unsure = "" if self.confirmed else "; the GPU's driver does not confirm it"
         return f"{self.text}{times}{unsure}; remedy: {self.remedy}"
 
     @property
     def where(self) -> str:
-        """For example: GPU 3, or GPU-5f3a81c2, or mlx5_0, or "" for the whole node."""
+        """Return the affected device. For example: GPU 3, or GPU-5f3a81c2, or mlx5_0,
+        or "" for the whole node."""
         return self.uuid or (f"GPU {self.gpu}" if self.gpu is not None else self.device)
 
 

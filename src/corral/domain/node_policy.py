@@ -1,8 +1,8 @@
-"""The policy of a node: accounts, images and paths that its own administrator allows to
-jobs.
+"""The policy of a node: the accounts, images and paths that the node's own
+administrator allows for jobs.
 
-The policy is a file on the node. No head can change it, so a head that was taken over
-can still start no rank as root there, nor as the account of a system service.
+The policy is a file on the node. No head can change it. So even a compromised head can
+start no rank as root on the node, nor as the account of a system service.
 """
 
 import re
@@ -62,15 +62,15 @@ AllowOrRefuse = Literal["allow", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class UidRange:
-    """Uids that the node may give to users without an account; both ends are
+    """Range of uids that the node may give to users without an account. Both ends are
     included."""
 
     first: int
     last: int
 
     def uid(self, number: int) -> int | None:
-        """The uid of the user with this number in the cluster; None beyond the
-        range."""
+        """Return the uid of the user with this number in the cluster; None if it is
+        beyond the range."""
         uid = self.first + number
         return uid if number >= 0 and uid <= self.last else None
 
@@ -80,7 +80,7 @@ class UidRange:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """Refusal by a node's policy, with the next command to type."""
+    """Refusal by a node's policy, with a hint of the next command to type."""
 
     why: str
     hint: str
@@ -91,20 +91,21 @@ class PolicyRefusal:
 
 @dataclass(frozen=True, kw_only=True)
 class NodePolicy:
-    """Limits of a node on what any head may start there.
+    """Limits of a node on what any head may start on it.
 
     Args:
-        min_uid: lowest uid of an account that ranks may run as; None is UID_MIN of
+        min_uid: Lowest uid of an account that ranks may run as; None is UID_MIN of
             /etc/login.defs.
-        deny: accounts that no rank may run as, whatever their uid.
-        root: whether the jobs of the user `root` may run as root.
-        uid_range: uids for users without an account, FIRST-LAST; "" refuses such users.
-        registries: registries (or REGISTRY/PATH prefixes) of images; None allows all.
-        host_paths: folders that hold image files and shared paths; None allows all.
-        tmp: whether each attempt has /tmp and /dev/shm of its own.
-        memory: "share" limits a job that asks for no memory to its share of the node's;
-            "all" does not.
-        disk: what the files of an attempt may take of the node's disk, where its ranks
+        deny: Accounts that no rank may run as, whatever their uid.
+        root: Whether the jobs of the user `root` may run as root.
+        uid_range: Range of uids for users without an account, FIRST-LAST; "" refuses
+            such users.
+        registries: Registries (or REGISTRY/PATH prefixes) of images; None allows all.
+        host_paths: Folders that hold image files and shared paths; None allows all.
+        tmp: Whether each attempt has its own /tmp and /dev/shm.
+        memory: "share" limits a job that asks for no memory to its share of the node's
+            memory; "all" does not.
+        disk: How much of the node's disk the files of an attempt may use, if its ranks
             have another account than the agent: "half" of the disk, "all" of it, or a
             size.
     """
@@ -134,14 +135,17 @@ class NodePolicy:
             )
 
     def disk_limit_bytes(self, disk_bytes: int) -> int | None:
-        """Return how much of a disk of this size the files of an attempt may take; None
-        without a limit."""
+        """Return how many bytes of a disk of this size the files of an attempt may use.
+        None if there is no limit."""
         if self.disk == ALL:
             return None
         return disk_bytes // 2 if self.disk == HALF else bytes_of(self.disk)
 
     def _check_range(self) -> None:
-        """Raises: ValueError."""
+        """Check that `uid_range` is valid.
+
+        Raises: ValueError if not.
+        """
         if not self.uid_range:
             return
         match = _RANGE.fullmatch(self.uid_range)
@@ -158,7 +162,8 @@ class NodePolicy:
 
     @cached_property
     def uids(self) -> UidRange | None:
-        """The range as numbers; None where users without an account are refused."""
+        """Return the uid range as numbers; None if users without an account are
+        refused."""
         if not self.uid_range:
             return None
         first_uid, last_uid = self.uid_range.split("-")
@@ -171,8 +176,8 @@ class NodePolicy:
         may.
 
         Args:
-            min_uid: the machine's own lowest uid of people, used where the policy has
-                none.
+            min_uid: The lowest uid of regular accounts on the machine, used if the
+                policy sets none.
         """
         lowest = min_uid if self.min_uid is None else self.min_uid
         if uid == 0:
@@ -195,8 +200,8 @@ class NodePolicy:
         return None
 
     def refuses_unknown(self, name: str) -> PolicyRefusal | None:
-        """Return why a user without an account is refused; None if the range has a uid
-        for each."""
+        """Return why a user without an account is refused; None if the node gives each
+        such user a uid from its range."""
         if name in (ROOT, *self.deny):
             return PolicyRefusal(
                 f"its policy denies the account {name}", "submit as another user"
@@ -210,10 +215,10 @@ class NodePolicy:
         return None
 
     def refuses_image(self, image: str) -> PolicyRefusal | None:
-        """Return why the policy does not allow an image, by the reference of a job;
-        None if it does.
+        """Return why the policy does not allow an image; None if it does. `image` is
+        the reference that the job gives.
 
-        A reference to a registry must match `registries`, a file must lie in
+        A registry reference must match `registries`, and an image file must lie in
         `host_paths`.
         """
         file = image_file(image)
@@ -248,10 +253,10 @@ class NodePolicy:
 
 
 def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
-    """The policy changed by what was typed as NAME=VALUE. Lists are written with
-    commas, and "any" lifts the limit on registries or paths.
+    """Return the policy with the values changed that were typed as NAME=VALUE. Lists
+    are separated by commas, and "any" lifts the limit on registries or paths.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid if a name or a value is not valid.
     """
     names = [field.name for field in fields(NodePolicy)]
     for name, text in words.items():
@@ -276,7 +281,10 @@ def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
 
 
 def _parse_field(name: str, text: str) -> Any:
-    """Raises: ValueError."""
+    """Return the value of a policy field that was typed as text.
+
+    Raises: ValueError if the text is not a value of the field.
+    """
     if name == "min_uid":
         return int(text)
     if name in ("registries", "host_paths") and text == "any":
@@ -289,7 +297,8 @@ def _parse_field(name: str, text: str) -> Any:
 
 
 def image_file(image: str) -> str | None:
-    """The file or folder that an image reference names; None for one of a registry."""
+    """Return the file or folder that an image reference names; None for a registry
+    reference."""
     name = image.strip()
     if name.startswith(("/", ".")) or name.endswith((".sif", ".simg")):
         return name
@@ -300,11 +309,11 @@ def image_file(image: str) -> str | None:
 
 
 def full_reference(image: str) -> str:
-    """REGISTRY/PATH of an image, without tag and digest: ubuntu:24.04 is
-    docker.io/library/ubuntu.
+    """Return the REGISTRY/PATH of an image, without tag and digest. For example:
+    ubuntu:24.04 is docker.io/library/ubuntu.
 
-    A reference to the tool's own storage keeps its transport, so that no registry
-    matches it.
+    A reference to the tool's own storage keeps its transport prefix, so that it matches
+    no registry.
     """
     name = image.strip().removeprefix("docker://")
     if name.partition(":")[0] in _LOCAL_TRANSPORTS:

@@ -1,5 +1,5 @@
-"""A signal: something that a node has noticed of itself, once; health makes verdicts of
-them."""
+"""A signal: an event that a node has noticed about itself, once. The health rules
+derive verdicts from signals."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ OVER: Final = "all"  # the device of the signal that ends a round of checks
 
 
 class SignalKind(StrEnum):
-    """Kind of a signal."""
+    """Kind of a signal from a node."""
 
     XID = "xid"  # an error of NVIDIA's driver, by its number
     SXID = "sxid"  # one of an NVSwitch
@@ -43,17 +43,18 @@ class SignalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One thing noticed. `number` rises with each signal of a node, over restarts of
-    its agent too: the head takes each once. `at` is the node's wall clock. `attempts`
-    ran on the device then.
+    """One event that a node noticed. `number` rises with each signal of a node, also
+    over restarts of its agent, so that the head processes each signal once. `at` is the
+    node's wall clock. `attempts` ran on the device then.
 
-    `told_by`: the part of the node that has noticed it, whose numbers are its own
-    (0062); None: the node's agent. `uuid`: of the GPU, where its index is not its own
-    for good, as on a lent node. `lasting`: it holds, and may have held before anybody
-    looked. `recovery`: the action that the driver itself names (XID 154), "" for none.
-    `checkup`: of which round of checks it is a result; its last has the device OVER.
-    `confirmed` False: a line of the kernel's log says so and the GPU's driver does not
-    yet; no job of anybody is ended for it.
+    `told_by` is the pilot of the node that noticed it, whose signals have their own
+    numbers (0062); None for the node's agent. `uuid` is that of the GPU, if its index
+    is not permanent, as on a node from a batch system. `lasting`: the condition still
+    holds, and may have held before the first check. `recovery` is the action that the
+    driver itself names (XID 154); "" if none. `checkup` is the round of checks that the
+    signal is a result of; the last signal of a round has the device OVER. `confirmed`
+    False: a line of the kernel's log reports it, and the GPU's driver does not confirm
+    it yet; no job is ended for it.
     """
 
     number: int

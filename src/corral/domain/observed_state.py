@@ -1,4 +1,4 @@
-"""Observed state that agents report. It is complete each time, so a lost or repeated
+"""Observed state that agents report. Each report is complete, so a lost or repeated
 message does no harm."""
 
 from collections.abc import Mapping
@@ -32,8 +32,9 @@ class Phase(StrEnum):
 
 
 class Pace(NamedTuple):
-    """Division of one rank's time since its loop began: waiting for data, in steps, and
-    of these waiting for other ranks. It travels as a list."""
+    """Division of one rank's time since its loop began: waiting for data, running
+    steps, and the part of the steps spent waiting for other ranks. It is sent as a
+    list."""
 
     rank: int
     step: int
@@ -43,13 +44,13 @@ class Pace(NamedTuple):
 
     @property
     def busy_seconds(self) -> float:
-        """Return the seconds without waiting for other ranks."""
+        """Return the seconds that the rank spent without waiting for other ranks."""
         return self.data_seconds + self.compute_seconds - self.wait_seconds
 
 
 class Scalar(NamedTuple):
     """A number that the training loop logs by name: its newest value (None: not
-    finite), and its least and greatest of late. It travels as a list."""
+    finite), and its recent least and greatest value. It is sent as a list."""
 
     name: str
     value: float | None
@@ -59,8 +60,8 @@ class Scalar(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The newest progress report of the training loop. `ranks`: each of this node, by its
-    number."""
+    """The newest progress report of the training loop on one node. `ranks` are the
+    times of the node's ranks, ordered by rank number."""
 
     step: int
     first_step: int = 0
@@ -82,8 +83,8 @@ class Progress:
 
     @property
     def left_seconds(self) -> float | None:
-        """Seconds until its last step, by the mean time of a step in this attempt; None
-        where that is not known."""
+        """Return the seconds until the last step, computed from the mean time of a step
+        in this attempt. None if that is not known."""
         steps = self.step - self.first_step
         spent = self.data_seconds + self.compute_seconds + self.save_seconds
         if self.until is None or steps < 1 or spent <= 0:
@@ -93,16 +94,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One attempt on one node, as its agent sees it.
+    """Report of one attempt on one node by its agent.
 
     `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that
     the head has not yet acknowledged. If the phase is REFUSED, `trouble_is_infra`
-    decides who pays. `trouble_of` is the cause if it is not the node ("Slurm", or
-    OWN_PROGRAM). `ran_seconds` is how long its ranks have been up, by a clock that
-    cannot be set. `tails` are the last lines of failed ranks. `image` is the digest of
-    the image that its ranks run in. `dropped` counts messages of its ranks that the
-    node rejected because they were out of bounds. `waits_for_input` is the first rank
-    there that waits for standard input.
+    decides which retry budget is charged. `trouble_of` is the cause if it is not the
+    node ("Slurm", or OWN_PROGRAM). `ran_seconds` is how long its ranks have been up, by
+    a clock that cannot be set. `tails` are the last lines of failed ranks. `image` is
+    the digest of the image that its ranks run in. `dropped` counts messages of its
+    ranks that the node rejected because they were out of bounds. `waits_for_input` is
+    the first rank on the node that waits for standard input.
     """
 
     key: AttemptKey
@@ -124,10 +125,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The newest whole word of one agent. `heard_at` is the head's serving clock, in
-    seconds.
+    """The newest complete report of one agent. `heard_at` is when the head received it,
+    in seconds of the head's serving clock.
 
-    `signals`: what it has noticed of itself and the head has not yet recorded.
+    `signals` are events that the node has noticed about itself and that the head has
+    not yet recorded.
     """
 
     node: NodeId
@@ -141,11 +143,11 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlacing:
-    """Report of an engine that places by itself about waiting jobs, by the attempt that
-    would begin.
+    """Report about waiting jobs from an engine that places jobs itself, by the attempt
+    that would begin.
 
-    `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others
-    have none.
+    `chosen` are the nodes that the engine holds for an attempt, by node rank. `says` is
+    why other attempts have no nodes.
     """
 
     chosen: Mapping[AttemptKey, tuple[NodeId, ...]] = field(default_factory=dict)
@@ -156,17 +158,18 @@ class ExternalPlacing:
 class Facts:
     """All external facts at one moment.
 
-    `proofs` are nodes that the engine has seen dead. `awaited` are those of them
-    without a report since; their earlier reports no longer count. `gone` are nodes that
-    the engine no longer has and will never have again under the same identity.
+    `proofs` are nodes that the engine has seen dead. `awaited` are those of them that
+    have sent no report since; their earlier reports no longer count. `gone` are nodes
+    that the engine no longer has and will never have again under the same identity.
     `excused` are the seconds of a node's silence in which too many other nodes were
     silent too. `stepped` is when the last training step of an attempt was reported from
-    any node, on the serving clock. `placing` is the state of an engine that places by
-    itself; None: Corral places. `idle` is since when (wall clock) no GPU of an attempt
-    runs anything; None: one does; absent: no sensor data. `unrecordable` are jobs with
-    reports that no store can hold, and the reports; these jobs fail. `unheard` are
-    nodes with such reports; their inventory and signals are ignored. `diagnoses` are
-    read from the output of failed ranks, outside of the loop; None: it is read at once.
+    any node, on the serving clock. `placing` is the state of an engine that places jobs
+    itself; None: Corral places them. `idle` is since when (wall clock) no GPU of an
+    attempt runs anything; None: a GPU runs something; absent: no sensor data.
+    `unrecordable` are jobs with reports that no store can hold, and the reports; these
+    jobs fail. `unheard` are nodes with such reports; their inventory and signals are
+    ignored. `diagnoses` are read from the output of failed ranks, outside of the event
+    loop; None: the output is read at once.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)

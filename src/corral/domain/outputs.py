@@ -7,7 +7,7 @@ MOST_LISTED: Final = 1_000
 
 
 class OutputFile(NamedTuple):
-    """One file. `path` is below the work folder."""
+    """One file that an attempt wrote. `path` is relative to the work folder."""
 
     path: str
     bytes: int
@@ -16,8 +16,8 @@ class OutputFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputListing:
-    """At most MOST_LISTED files, and the count and bytes of all. `is_whole`: none was
-    left out because there were too many to look at."""
+    """Listing of at most MOST_LISTED files, with the count and bytes of all files.
+    `is_whole`: no file was left out of the count because there were too many."""
 
     files: tuple[OutputFile, ...] = ()
     count: int = 0

@@ -1,7 +1,8 @@
-"""Parts of lent nodes: the agent that an attempt brings to a node which has none of its
-own.
+"""Parts of nodes from a batch system. A part (also called a pilot) is the agent that an
+attempt brings to a node that has no agent of its own.
 
-A part is called `NODE~JOB.ATTEMPT`. No node can be called so, for `~` is in no name.
+The name of a part is `NODE~JOB.ATTEMPT`. No node can have such a name, because `~` is
+not allowed in names.
 """
 
 from typing import Final
@@ -38,13 +39,13 @@ def is_part(id: NodeId) -> bool:
 
 
 def node_of(id: NodeId) -> NodeId:
-    """Return the node of a part. A name that is not a part's is returned unchanged."""
+    """Return the node of a part. The name of a node is returned unchanged."""
     return NodeId(id.partition(MARK)[0])
 
 
 def key_of(id: NodeId) -> AttemptKey | None:
-    """The attempt that a part is of; None for a node. Raises: ValueError for what is
-    neither."""
+    """Return the attempt that a part belongs to; None for a node. Raises: ValueError
+    for a text that is neither."""
     if not is_part(id):
         return None
     job, _, number = id.partition(MARK)[2].rpartition(".")
@@ -52,6 +53,9 @@ def key_of(id: NodeId) -> AttemptKey | None:
 
 
 def may_tell(signal: Signal) -> bool:
-    """Whether a part may tell it (0062): what a driver says of a GPU that is granted to
-    it. Of the machine, which it shares with others, it judges nothing."""
+    """Return whether a part may report the signal (0062).
+
+    It may report what a driver says about a GPU that is granted to it. It may report
+    nothing about the machine, which it shares with others.
+    """
     return signal.kind in OF_A_GPU and signal.gpu is not None

@@ -12,8 +12,8 @@ Labels = Mapping[str, str]
 
 
 class Level(StrEnum):
-    """A kind of domain, from the smallest; a node says by a label of this name which it
-    is in."""
+    """Kind of topology domain, from the smallest. A label of this name states which
+    domain a node is in."""
 
     NVLINK = "nvlink"
     RACK = "rack"
@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """Preferred distance of a gang's nodes."""
+    """Preference for the placement of a gang's nodes in the topology."""
 
     PREFER = "prefer"  # the smallest domain that has room for it
     REQUIRE = "require"  # one domain of the level, or it waits
@@ -30,21 +30,22 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """`within` counts only where the mode is REQUIRE."""
+    """Topology rule of a job. `within` is used only if the mode is REQUIRE."""
 
     mode: Mode = Mode.PREFER
     within: Level = Level.RACK
 
     @property
     def is_asked(self) -> bool:
-        """Whether it is more than what every gang would like."""
+        """Return whether the job asks for more than the default preference of every
+        gang."""
         return self.mode != Mode.PREFER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A node's label must have one of the values; or none of them, where it is
-    `negated`.
+    """Constraint on a node's label: its value must be one of `values` or, if `negated`,
+    none of them.
 
     A node without the label has no value, so it meets only a negated constraint.
     """
@@ -68,8 +69,8 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountConstraint(Constraint):
-    """A job stays off the nodes that refuse its owner's account. `why`: a reason of one
-    of them."""
+    """Constraint that keeps a job off the nodes that refuse its owner's account. `why`
+    is the reason that one of these nodes gives."""
 
     owner: str
     why: str
@@ -81,7 +82,7 @@ class AccountConstraint(Constraint):
 def off_refusing_nodes(
     nodes: Sequence[NodeId], owner: str, why: str
 ) -> AccountConstraint:
-    """The constraint on a job whose owner these nodes refuse."""
+    """Return the constraint that keeps a job off these nodes, which refuse its owner."""
     return AccountConstraint(
         label=NODE_LABEL, values=tuple(nodes), negated=True, owner=owner, why=why
     )
@@ -89,9 +90,9 @@ def off_refusing_nodes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRule:
-    """Rule for the choice of nodes. `apart_from`: no job of these names on any of its
-    nodes, nor this job on one of theirs; the name of an array stands for all its
-    jobs."""
+    """Rule for the choice of nodes. `apart_from` are names of jobs that may not share a
+    node with this job, in either order of placement. The name of an array stands for
+    all its jobs."""
 
     constraints: tuple[Constraint, ...] = ()
     topology: Topology = field(default_factory=Topology)
@@ -109,5 +110,5 @@ def label_text(label: str, value: str | None) -> str:
 
 
 def labels_of(node: NodeId, declared: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """All labels of a node: what it declares, and its name."""
+    """Return all labels of a node: those that it declares, and its name."""
     return {**dict(declared), NODE_LABEL: node}

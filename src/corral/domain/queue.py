@@ -1,4 +1,4 @@
-"""Queues, which are teams' shares of the GPUs, and their budgets."""
+"""Queues, each of which is a team's share of the GPUs, and their budgets."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,10 +18,10 @@ Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 class Budget:
     """Budget of a queue: GPU-hours, or money at a rate for each type of GPU.
 
-    It counts from `since`. It restarts after each `period_seconds`, or runs once, at
-    most to `until` (wall clock). After it is spent or over, jobs have at most the
-    priority `demote_to`. None: the queue has no own GPUs any more, and runs on idle
-    GPUs of other queues.
+    The budget counts from `since`. It restarts after each `period_seconds`, or runs
+    once, at most until `until` (wall clock). After the budget is spent or over, jobs
+    have at most the priority `demote_to`. If that is None, the queue has no own GPUs
+    any more, and its jobs run on idle GPUs of other queues.
     """
 
     gpu_hours: float | None = None
@@ -33,8 +33,8 @@ class Budget:
     since: float = 0.0
 
     def rate(self, gpu_type: str) -> float:
-        """Money for a GPU-hour of this type: its own rate, else that of any type, else
-        0."""
+        """Return the price of a GPU-hour of this type: the rate for the type, else the
+        rate for any type, else 0."""
         rates = dict(self.rates)
         return rates.get(gpu_type, rates.get(ANY_TYPE, 0.0))
 
@@ -52,14 +52,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A team's share. Limits are thousandths of a GPU, durations seconds; None is no
-    limit.
+    """A team's share of the GPUs. Limits are in thousandths of a GPU and durations in
+    seconds; None is no limit.
 
-    `nominal` is its own: it comes first there, and gets it back when others have
-    borrowed it. `borrow_limit_millis` bounds what it may use beyond that of what others
-    leave idle, and `lend_limit_millis` how much of its own others may use. `allow`: who
-    may submit to it, and to those below it without a list. `visibility` None is that
-    above it. `operators`: also below it.
+    `nominal` are the GPUs that the queue owns: its jobs have precedence on them, and it
+    gets them back when other queues have borrowed them. `borrow_limit_millis` bounds
+    how much it may use beyond that of the GPUs that other queues leave idle, and
+    `lend_limit_millis` how much of its own others may use. `allow` is who may submit to
+    it, and to the queues below it without a list. If `visibility` is None, that of the
+    queue above applies. `operators` may operate it and the queues below it.
     """
 
     name: QueueName

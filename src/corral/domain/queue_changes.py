@@ -1,4 +1,4 @@
-"""Trees of queues after a change of some of them."""
+"""Changes of some queues in a tree of queues."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,16 +8,16 @@ from corral.domain.queue_tree import QueueTree
 
 
 def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
-    """The tree with these queues added, or put in the place of those of the same
-    name."""
+    """Return the tree with these queues added; a queue with an existing name replaces
+    the old one."""
     new_by_name = {queue.name: queue for queue in queues}
     kept_queues = [new_by_name.pop(queue.name, queue) for queue in tree.queues]
     return replace(tree, queues=(*kept_queues, *new_by_name.values()))
 
 
 def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
-    """The tree with each new or changed budget counting from now; one that stays counts
-    on."""
+    """Return the tree in which each new or changed budget counts from the moment `at`.
+    An unchanged budget continues to count from its earlier start."""
     queues = []
     for queue in tree.queues:
         previous_budget = before.queue(queue.name).budget

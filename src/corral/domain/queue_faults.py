@@ -1,4 +1,5 @@
-"""Faults of queues: errors that keep queues from being a tree, and corrections."""
+"""Faults of queues that keep them from forming a valid tree, and corrections of the
+faults."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ class QueueFault:
 
 
 def faults(queues: Sequence[Queue]) -> Iterator[QueueFault]:
-    """Everything that keeps these queues from being a tree."""
+    """Yield all faults that keep these queues from forming a valid tree."""
     if len(queues) > MOST_QUEUES:
         yield QueueFault(
             queue=queues[-1].name,
@@ -77,7 +78,7 @@ def faults(queues: Sequence[Queue]) -> Iterator[QueueFault]:
 
 
 def _own_faults(queue: Queue) -> Iterator[QueueFault]:
-    """Yield the faults that the queue has on its own, without its parent."""
+    """Yield the faults of the queue itself, independent of its parent."""
     if not is_name(queue.name):
         yield QueueFault(
             queue=queue.name,
@@ -113,13 +114,13 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
 
 
 def _field_fault(queue: Queue, field: str, text: str, value: FieldValue) -> QueueFault:
-    """Return the fault of a field that another value of the same field removes."""
+    """Return a fault of a field that is corrected by another value of the same field."""
     correction = corrected(field, value)
     return QueueFault(queue=queue.name, field=field, text=text, correction=correction)
 
 
 def _faults_of_gpus(queue: Queue) -> Iterator[QueueFault]:
-    """Yield the faults of the queue's GPUs and of its limits in GPUs."""
+    """Yield the faults in the GPUs that the queue owns and in its limits on GPUs."""
     limits = {
         "gpus": min(dict(queue.nominal).values(), default=None),
         "borrow": queue.borrow_limit_millis,
@@ -153,7 +154,7 @@ def _number_of_gpus(millis: int) -> float:
 
 
 def _budget_faults(budget: Budget) -> Iterator[tuple[str, FieldValue]]:
-    """Yield (error, a budget without it)."""
+    """Yield (text of a fault in the budget, a budget without the fault)."""
     renewed = {**_amount_of(budget), "period": _period_of(budget)}
     if (budget.gpu_hours is None) == (budget.money is None):
         yield "a budget is of GPU-hours or of money", renewed
@@ -233,8 +234,12 @@ def _faults_of_parent(
 
 
 def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
-    """A parent has at least what its children have together: their types, then GPUs of
-    any."""
+    """Yield a fault for each parent queue that owns fewer GPUs than its children
+    together.
+
+    The children's GPUs of a type are taken from the parent's GPUs of that type, then
+    from its GPUs of any type.
+    """
     below: dict[QueueName, list[Queue]] = {}
     for queue in queues:
         if queue.parent is not None:
@@ -256,8 +261,8 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
 
 
 def _lacking_millis(own: Gpus, given: Mapping[str, int]) -> int:
-    """Return how many GPUs of any type the owner lacks to give these to its
-    children."""
+    """Return how many GPUs of any type (in thousandths) the parent queue lacks to give
+    these GPUs to its children."""
     own_counts = dict(own)
     free_millis = own_counts.get(ANY_TYPE, 0) - given.get(ANY_TYPE, 0)
     return -free_millis + sum(

@@ -1,12 +1,12 @@
-"""Words of a queue: the order of its line, its preemption, and the visibility of its
-jobs."""
+"""Policy settings of a queue: the order of its waiting jobs, its preemption, and the
+visibility of its jobs."""
 
 from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """In which order a queue lets its jobs start; a higher priority always goes
-    first."""
+    """Order in which a queue lets its jobs start. A job of a higher priority always
+    comes first."""
 
     # whoever has used least, of the queues and users in it; then by service
     DEFAULT = "default"
@@ -30,7 +30,7 @@ class Policy(StrEnum):
 
     @property
     def goes_by_service(self) -> bool:
-        """Whether a place in it can be bought."""
+        """Return whether the policy orders jobs by attained service."""
         return self in (Policy.DEFAULT, Policy.SERVICE)
 
 

@@ -22,7 +22,7 @@ CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)  # its code in ISO 4217
 
 
 class NoTree(ValueError):
-    """These queues are no tree. `fault`: the first thing that is wrong."""
+    """Error: these queues form no valid tree. `fault` is the first fault."""
 
     def __init__(self, fault: QueueFault) -> None:
         super().__init__(f"queue {fault.queue}: {fault.field}: {fault.text}")
@@ -33,12 +33,13 @@ class NoTree(ValueError):
 class QueueTree:
     """All queues. One of them is always named default.
 
-    `half_life_seconds` is the time after which past use counts half. `min_runtime_seconds` is
-    the run time before a job may be stopped for the owner of its GPUs. `relocation` is
-    the rule for moving jobs to make room. `rack_locality_delay_seconds` and
-    `pod_locality_delay_seconds` are how long a gang waits for one rack, and for one pod, that
-    holds it whole. After that it takes any nodes. `currency` is that of budgets, rates
-    and the prices in node labels.
+    `half_life_seconds` is the time after which past use counts half.
+    `min_runtime_seconds` is the run time before a job may be stopped for the owner of
+    its GPUs. `relocation` is the rule for moving jobs to make room.
+    `rack_locality_delay_seconds` and `pod_locality_delay_seconds` are how long a gang
+    waits for a single rack, or a single pod, that has room for all of it. After that
+    the gang takes any nodes. `currency` is that of budgets, rates and the prices in
+    node labels.
     """
 
     queues: tuple[Queue, ...] = field(
@@ -78,12 +79,12 @@ class QueueTree:
         return {queue.name: queue for queue in self.queues}
 
     def queue(self, name: QueueName) -> Queue:
-        """The queue of this name; one that has been taken away owns nothing and has no
-        limit."""
+        """Return the queue of this name. For a removed queue, return one that owns no
+        GPUs and has no limits."""
         return self.by_name.get(name) or Queue(name=name)
 
     def path(self, name: QueueName) -> tuple[Queue, ...]:
-        """The queue and those above it, from the top down."""
+        """Return the queue and the queues above it, from the top down."""
         return self._paths.get(name) or (Queue(name=name),)
 
     @cached_property
@@ -95,13 +96,15 @@ class QueueTree:
         return {queue.name: path(queue) for queue in self.queues}
 
     def allowed(self, name: QueueName) -> Allowed | None:
-        """Return who may submit to the queue: its own list, else the nearest above it;
-        None: all users."""
+        """Return who may submit to the queue: its own list, else that of the nearest
+        queue above it. None if all users may."""
         lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
         return lists[-1] if lists else None
 
     def visibility(self, name: QueueName) -> Visibility:
-        """Return that of the nearest with one; a removed queue may have hidden jobs."""
+        """Return the visibility of the queue: its own, else that of the nearest queue
+        above it, else ALL. A removed queue may have hidden its jobs, so it gets OWN if
+        any queue hides jobs."""
         if name not in self.by_name and self.hides:
             return Visibility.OWN
         visibilities = [
@@ -129,15 +132,15 @@ class QueueTree:
         return queues_by_user
 
     def policy_of(self, name: QueueName) -> Policy:
-        """Return the policy of the queue in which the jobs wait: that of the first
-        queue with one for all."""
+        """Return the policy that orders the jobs of the queue: that of the topmost
+        queue on its path with a policy other than the default."""
         ruling = self._policy_root_by_queue.get(name)
         return Policy.DEFAULT if ruling is None else ruling.policy
 
     @cached_property
     def _policy_root_by_queue(self) -> Mapping[QueueName, Queue]:
-        """Return for each queue the first one on its path with another policy than the
-        default."""
+        """Return for each queue the topmost queue on its path with a policy other than
+        the default. A queue without one is left out."""
         queues_by_queue_name = {
             name: next(
                 (queue for queue in path if queue.policy != Policy.DEFAULT), None
@@ -151,14 +154,16 @@ class QueueTree:
         }
 
     def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
-        """The queues whose jobs go by service together with those of this one."""
+        """Return the queues whose jobs are ordered by service together with the jobs of
+        this queue."""
         if self.policy_of(name) != Policy.SERVICE:
             return (name,)
         return self._lines[self._policy_root_by_queue[name].name]
 
     @cached_property
     def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
-        """Return for each queue whose policy rules the queues that it rules."""
+        """Return the queues that each policy applies to, by the queue that sets the
+        policy."""
         names_by_queue: dict[QueueName, list[QueueName]] = {}
         for name, ruling in self._policy_root_by_queue.items():
             names_by_queue.setdefault(ruling.name, []).append(name)
@@ -166,8 +171,8 @@ class QueueTree:
 
     @cached_property
     def below_service(self) -> Set[QueueName]:
-        """The queues that share one line by service, each with its own: what one has
-        borrowed there it owes."""
+        """Return the queues below a queue that orders by service. They share one line,
+        but each owns GPUs, so what a queue borrows there counts as its debt."""
         return {
             name
             for name, ruling in self._policy_root_by_queue.items()
@@ -175,7 +180,8 @@ class QueueTree:
         }
 
     def walk(self) -> Iterator[tuple[int, Queue]]:
-        """(depth, queue), each below its parent, in the order given."""
+        """Yield (depth, queue) for all queues, each below its parent, in their given
+        order."""
         below: dict[QueueName | None, list[Queue]] = {}
         for queue in self.queues:
             below.setdefault(queue.parent, []).append(queue)

@@ -1,8 +1,8 @@
-"""Quotas of one user: what each limits, the usual limits, and the refusal of what
-exceeds them.
+"""Quotas of one user: what each quota limits, the usual limits, and the refusal of a
+request that exceeds a limit.
 
-A user's own limit comes first, then the cluster's, then the usual one of the role. A
-further quota is a row of RULES and a number in Usage.
+A user's own limit takes precedence, then the cluster's, then the usual limit of the
+role. A new quota needs only a row in RULES and a number in Usage.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ Limits = tuple[tuple[str, int], ...]  # name of a quota, and its limit; sorted b
 
 
 class Quota(StrEnum):
-    """Things that a user may have a bounded amount of."""
+    """Kind of thing of which a user may have a bounded amount."""
 
     JOBS = "jobs"
     ARRAY = "array"
@@ -36,8 +36,9 @@ class Quota(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """One quota. `usual` and `of_admins` are the default limits. `most` is the highest
-    limit that can be set. `room` explains how a user gets below the limit again."""
+    """Rule of one quota. `usual` and `of_admins` are the default limits. `most` is the
+    highest limit that can be set. `room` explains how a user can get below the limit
+    again."""
 
     text: str
     usual: int
@@ -125,7 +126,7 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserHoldings:
-    """Holdings of one user in the store."""
+    """Amounts that one user has in the store."""
 
     spec_bytes: int = 0
     upload_bytes: int = 0
@@ -135,12 +136,12 @@ class UserHoldings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateUse:
-    """One rate of a user at one moment.
+    """State of one rate limit of a user at one moment.
 
     Args:
-        used: taken lately and not yet back.
-        most: limit of that.
-        a_second: comes back each second.
+        used: Amount that was used recently and has not been refilled yet.
+        most: Limit of that amount.
+        a_second: Amount that is refilled each second.
     """
 
     used: float
@@ -149,14 +150,14 @@ class RateUse:
 
 
 class OverQuota(Refusal):
-    """More than the user may have of it."""
+    """Refusal of a request that exceeds a quota of the user."""
 
     code = "over_quota"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """Limits of one user. `own` were set for the user, `cluster` for everybody."""
+    """Limits of one user. `own` were set for this user, `cluster` for all users."""
 
     user: UserName
     role: Role
@@ -181,8 +182,10 @@ class Quotas:
         return "cluster" if quota in self.cluster else "default"
 
     def check(self, quota: Quota, *, used: int, asked: int) -> None:
-        """Raises: OverQuota if the used and the requested amount together exceed the
-        limit."""
+        """Check that the used and the requested amount together are within the limit.
+
+        Raises: OverQuota if they exceed it.
+        """
         limit, rule = self.limit(quota), RULES[quota]
         if not asked or used + asked <= limit:
             return
@@ -196,12 +199,13 @@ class Quotas:
 
 
 def _quota_noun(rule: QuotaRule) -> str:
-    """Sizes name their unit themselves."""
+    """Return the noun of a quota for an error message, without "bytes", because amounts
+    in bytes are written with their unit."""
     return rule.text.removeprefix("bytes ") if rule.in_bytes else rule.text
 
 
 def _sufficient_limit(rule: QuotaRule, number: int) -> str:
-    """Return a limit that would be enough, as it is typed."""
+    """Return a limit that would be large enough, in the form in which it is typed."""
     if not rule.in_bytes:
         return str(number)
     return f"{-(-number // MEGABYTE)}MB"
@@ -209,9 +213,10 @@ def _sufficient_limit(rule: QuotaRule, number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """Limits of one cluster: the quotas of users who have none of their own, by name,
-    and the bytes of the head's disk that stay free; None: a part of the disk.
-    `user_requests`: a second, of one user."""
+    """Limits of one cluster. `quotas` are the limits of users who have none of their
+    own, by name. `disk_reserve_bytes` is how much of the head's disk stays free; None:
+    a part of the disk. `user_requests` is the number of requests per second of one
+    user."""
 
     quotas: Mapping[str, int] = field(default_factory=dict)
     disk_reserve_bytes: int | None = None
@@ -238,10 +243,12 @@ def option_of(quota: Quota) -> str:
 def limit_in(
     name: str, value: str | int, *, of_user: bool = False
 ) -> tuple[Quota, int]:
-    """Return the quota of this name and the limit in "20000" or "512MB".
+    """Return the quota of this name and the limit that is written as "20000" or
+    "512MB".
 
     Args:
-        of_user: Examples are options of `corral user set`, else words of `--quota`.
+        of_user: Whether examples in errors are options of `corral user set`, else
+            values of `--quota`.
 
     Raises: SpecInvalid.
     """

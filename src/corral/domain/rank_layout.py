@@ -8,12 +8,14 @@ from corral.domain.job import JobSpec, Per
 
 
 def ranks_each(spec: JobSpec, gpus: Sequence[int]) -> int:
-    """Ranks of each node of a gang."""
+    """Return the number of ranks on each node of a gang. `gpus` are the GPU indices on
+    one of its nodes."""
     return 1 if spec.per == Per.NODE else max(1, len(gpus))
 
 
 def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
-    """The ranks that a node of the attempt has; none for another node."""
+    """Return the ranks that the attempt has on the node. The range is empty for a node
+    that is not part of the attempt."""
     # not by `nodes`: each beat of each node asks
     for seat_index, seat in enumerate(attempt.seats):
         if seat.node == node:

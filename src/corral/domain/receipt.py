@@ -1,4 +1,4 @@
-"""Receipts: what an interruption has cost, and who pays for it."""
+"""Receipts: what an interruption of a job has cost, and which job pays for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,20 +24,20 @@ class ReceiptKind(Coded):
 
     @property
     def has_loss(self) -> bool:
-        """Whether the job itself was interrupted while it ran."""
+        """Return whether the job itself was interrupted while it ran."""
         return self not in (ReceiptKind.TAKING, ReceiptKind.DEADLINE)
 
     @property
     def is_preemption(self) -> bool:
-        """Whether the job has made room for another one."""
+        """Return whether the job was interrupted to make room for another job."""
         return self in (ReceiptKind.PREEMPTION, ReceiptKind.RELOCATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A job whose place was taken. `name`: its name and id. `moved_to`: names of its
-    new nodes; "" if it was stopped. `loss`: its lost work as a part of a sentence; ""
-    while its end is not seen on all of its nodes."""
+    """A job whose place was taken by another job. `name` is its name and id. `moved_to`
+    are the names of its new nodes; "" if it was stopped. `loss` is its lost work as a
+    part of a sentence; "" until its end is seen on all of its nodes."""
 
     job: JobId
     name: str
@@ -48,7 +48,8 @@ class Taken:
 
     @property
     def text(self) -> str:
-        """For example: took 2 GPUs from train (j3) of queue a (lost no work)."""
+        """Return a text about the job that was displaced. For example: took 2 GPUs from
+        train (j3) of queue a (lost no work)."""
         name = f"{self.name} of queue {self.queue}" if self.queue else self.name
         loss = self.loss or "not seen gone on all of its nodes yet"
         if self.moved_to:
@@ -75,10 +76,10 @@ class Receipt:
     and GPU-seconds.
 
     Attempt 0: the job has ended before any placement. A preemption has two receipts:
-    that of the victim, and that of the job which took its GPUs (`taking`). A relocation
-    has two as well, and there `restart_gpu_seconds` is the cost of the restart.
-    `others` are the jobs on the other side; in a receipt of a taking, `taken` says more
-    of each, and `needed_gpu_millis` how much the job asked for.
+    that of the victim, and that of the job which took its GPUs (a TAKING). A relocation
+    also has two, and in them `restart_gpu_seconds` is the cost of the restart. `others`
+    are the jobs on the other side. In a receipt of a TAKING, `taken` has details of
+    each of them, and `needed_gpu_millis` is how much the job asked for.
     """
 
     job: JobId
@@ -99,7 +100,7 @@ class Receipt:
 
     @property
     def text(self) -> str:
-        """One line for people, without its time."""
+        """Return the receipt as one line for people, without its time."""
         culprit = self.culprit if self.kind == ReceiptKind.FAILURE else ""
         cause_text = ": ".join(filter(None, (culprit, self.evidence))) or str(
             self.cause
@@ -108,11 +109,12 @@ class Receipt:
 
     @property
     def is_open(self) -> bool:
-        """Whether the loss of a job whose place was taken is still unknown."""
+        """Return whether the lost work of a displaced job is still unknown."""
         return any(not taken_job.loss for taken_job in self.taken)
 
     def settled(self, lost: "Receipt") -> "Receipt":
-        """Return this receipt of a taking with what one of the others has lost."""
+        """Return this receipt of a TAKING with the lost work of one displaced job
+        filled in. `lost` is the receipt of that job."""
         taken_jobs = tuple(
             replace(taken_job, loss=lost.loss)
             if taken_job.job == lost.job
@@ -135,8 +137,8 @@ class Receipt:
 
     @property
     def loss(self) -> str:
-        """Return the loss as a part of a sentence: "saved at step 40, lost 12 s of
-        work"."""
+        """Return the lost work as a part of a sentence. For example: saved at step 40,
+        lost 12 s of work."""
         step = self.resumed_from_step
         saved = "no save" if step is None else f"saved at step {step}"
         gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "

@@ -1,12 +1,13 @@
-"""A budget that refills with time: a burst at once, then so much a second. Pure."""
+"""A budget that refills over time: it allows a burst at once, then a constant rate.
+Pure functions."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class RefillBudget:
-    """`per_second` are given back up to `burst`. Moments are of any clock that only
-    rises."""
+    """Budget to which `per_second` is refilled, up to `burst`. Moments may be of any
+    clock that only rises."""
 
     per_second: float
     burst: float
@@ -14,7 +15,8 @@ class RefillBudget:
     _at: float = 0.0
 
     def take(self, amount: float, now: float) -> bool:
-        """Take the amount if it is there; False takes nothing."""
+        """Take the amount if the budget holds it. Return whether it was taken; if not,
+        the budget is unchanged."""
         self._refill(now)
         assert self._left is not None
         if amount > self._left:
@@ -23,8 +25,8 @@ class RefillBudget:
         return True
 
     def spend(self, amount: float, now: float) -> float:
-        """Take the amount in any case. Return the seconds until the debt is paid; 0 for
-        none."""
+        """Take the amount in any case, even if the budget becomes negative. Return the
+        seconds until it is no longer negative; 0 if it is not."""
         self._refill(now)
         assert self._left is not None
         self._left -= amount

@@ -1,4 +1,5 @@
-"""Relocations: what an operator allows, and what those of the last day have cost."""
+"""Relocations of jobs: what an operator allows, and what the relocations of the last
+day have cost."""
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ PAUSE_SECONDS: Final = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelocationRule:
-    """Running jobs that save may be moved, so that a waiting one fits.
+    """Rule that running jobs which save may be moved, so that a waiting job fits.
 
-    `gpu_hours`: so much work and restarts may be lost by it in any 24 hours.
-    `pause_seconds`: so long after one relocation a job is not moved again.
+    `gpu_hours` is the maximum of lost work and restarts that relocations may cost in
+    any 24 hours. `pause_seconds` is how long after one relocation a job is not moved
+    again.
     """
 
     gpu_hours: float
@@ -33,7 +35,8 @@ class RelocationRule:
 def of_last_day(
     receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozenset()
 ) -> dict[tuple[JobId, int], Receipt]:
-    """Relocations within a day of the newest of them: older ones count nowhere."""
+    """Return the relocations within a day before the newest one, by job and attempt.
+    Older ones are never counted."""
     relocations = [
         receipt
         for receipt in receipts

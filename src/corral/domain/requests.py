@@ -1,5 +1,5 @@
-"""Requests of users. A request is durable before it is acknowledged, and granted in
-sequence."""
+"""Requests of users. A request is durable before it is acknowledged, and requests are
+granted in sequence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ from corral.domain.units import written_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """One job, or the jobs of an array. `key` makes a repeated call harmless. `held`:
-    they are suspended from the start, until they are resumed."""
+    """Submission of one job, or of the jobs of an array. `key` makes a repeated call
+    harmless. `held`: the jobs are suspended from the start, until they are resumed."""
 
     specs: tuple[JobSpec, ...]
     key: str
@@ -40,7 +40,8 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeue:
-    """Its attempt is stopped, and the job goes back to its place in line."""
+    """Request to stop the attempt of a job and put the job back in its place in the
+    queue."""
 
     job: JobId
 
@@ -50,14 +51,14 @@ JobChange = Literal["cancel", "suspend", "resume", "requeue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJobs:
-    """The same change of several jobs, granted in one pass. A job that is over by then
-    stays as it is."""
+    """Request for the same change of several jobs, granted in one pass. A job that is
+    over when the request is granted stays as it is."""
 
     jobs: tuple[JobId, ...]
     to: JobChange
 
     def of(self, job: JobId) -> Cancel | Suspend | Resume | Requeue:
-        """Return the change of one of the jobs."""
+        """Return the request for the change of one of the jobs."""
         return _CHANGES[self.to](job=job)
 
 
@@ -71,8 +72,8 @@ _CHANGES: Final[Mapping[JobChange, type[Cancel | Suspend | Resume | Requeue]]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJob:
-    """Change of a waiting job: named fields are set; None stays. Each job of an array
-    is named by its index."""
+    """Change of a waiting job. Fields that are not None are set. A new name of a job of
+    an array gets the job's index as its ending."""
 
     job: JobId
     name: str | None = None
@@ -81,7 +82,7 @@ class SetJob:
     max_duration_seconds: float | None = None
 
     def of(self, spec: JobSpec) -> JobSpec:
-        """The spec as it is then."""
+        """Return the spec with the change applied."""
         name, index = self.name, spec.array_index
         if name is not None and index is not None:
             name = f"{name}_{index}"
@@ -116,10 +117,11 @@ class SetJob:
 class SetNode:
     """Change of a node.
 
-    cordon: no new work. drain: no new work, and running jobs are moved. uncordon: undo
-    both, and ignore current faults until they occur again. clear: a person confirms
-    that all faults are repaired. dead: its machine is off or was restarted; a person's
-    word counts as proof. remove: the node leaves the cluster.
+    cordon: the node gets no new work. drain: it gets no new work, and its running jobs
+    are moved. uncordon: both are undone, and its current faults are ignored until they
+    occur again. clear: a person confirms that all faults are repaired. dead: its
+    machine is off or was restarted; a person's statement counts as proof. remove: the
+    node leaves the cluster.
     """
 
     node: NodeId
@@ -128,15 +130,15 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonSuspects:
-    """A person's leave to cordon all nodes that are suspects by then, beyond the
-    breaker."""
+    """Permission by a person to cordon all nodes that are suspect when the request is
+    granted, beyond the limit of the breaker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckNodes:
-    """Put these nodes to the proof as soon as nothing runs there, within
-    `max_wait_seconds`. LINK is between each and the next, in a ring, which know each
-    other by `secret`."""
+    """Request to check these nodes as soon as nothing runs on them, within
+    `max_wait_seconds`. LINK checks each node with the next one, in a ring; the two
+    nodes identify each other by `secret`."""
 
     nodes: tuple[NodeId, ...]
     kinds: tuple[CheckKind, ...]
@@ -148,8 +150,8 @@ class CheckNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLabels:
-    """These labels of a node have these values from now on, whatever it declares; None:
-    it has no such label."""
+    """Request to set labels of a node, which override the labels that it declares. None
+    removes the label."""
 
     node: NodeId
     labels: tuple[tuple[str, str | None], ...]
@@ -157,12 +159,12 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
-    """Replacement of the whole tree. Without `whole`, these queues are added or
-    changed, and those in `removed` are deleted.
+    """Replacement of the whole tree of queues. Without `whole`, these queues are added
+    or changed, and those in `removed` are deleted.
 
-    None for `half_life_seconds`, `min_runtime_seconds` or `currency` keeps the current value.
-    The other values are set as for a whole tree. `changes` are the resulting changes at
-    the time of the request, one line each, for the audit log.
+    None for `half_life_seconds`, `min_runtime_seconds` or `currency` keeps the current
+    value. The other values are set as for a whole tree. `changes` are the resulting
+    changes at the time of the request, one line each, for the audit log.
     """
 
     queues: tuple[Queue, ...]
@@ -195,8 +197,8 @@ Asked = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRequest:
-    """Request with its user and time. `sequence` comes from the store: the order of
-    granting."""
+    """Request with its user and time. `sequence` is assigned by the store and gives the
+    order of granting."""
 
     sequence: Sequence
     by: UserName

@@ -9,8 +9,8 @@ from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Resources that one node must give a gang. `gpu_type` None takes any type; zeros
-    request nothing."""
+    """Resources that each node must give a gang. A `gpu_type` of None accepts any type;
+    zeros request nothing."""
 
     gpu_millis: int = 0
     gpu_type: str | None = None
@@ -27,7 +27,8 @@ class Resources:
 
     @property
     def gpus(self) -> int:
-        """GPU indices taken on a node: a share takes part of one."""
+        """Return how many GPU indices are taken on a node. A share of a GPU takes one
+        index."""
         return -(-self.gpu_millis // MILLIS_PER_GPU)
 
     @property
@@ -52,7 +53,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A gang's form: this many nodes, each giving these resources."""
+    """Shape of a gang: a number of nodes, and the resources that each of them gives."""
 
     nodes: int
     resources: Resources
@@ -70,8 +71,9 @@ class Shape:
 
 
 def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
-    """The shapes in their order, those together that differ by one node each: 4, 3 and
-    2 nodes of an elastic job are one form."""
+    """Return the shapes in their order, grouped into forms. Consecutive shapes that
+    differ by one node each are one form: for example 4, 3 and 2 nodes of an elastic
+    job."""
     forms: list[list[Shape]] = []
     for shape in shapes:
         last_shape = forms[-1][-1] if forms else None
@@ -87,12 +89,13 @@ def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU of a node. `uuid` is the vendor's, or the pretend one's own.
+    """One GPU of a node. `uuid` is the vendor's, or an invented one for a pretend GPU.
 
-    `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it
-    is given in these parts, and never whole: no program can use two of them as one.
-    `numa`: the NUMA node of the machine that it is near; a job is given GPUs of one,
-    where it can be. `taken`: a program that Corral has not started uses it now, or may.
+    `slices` are the vendor's names of the equal parts that the GPU is partitioned into
+    (MIG). Such a GPU is given only in these parts and never whole, because no program
+    can use two of them as one. `numa` is the nearest NUMA node of the machine; if
+    possible, a job gets GPUs of one NUMA node. `taken`: a program that Corral has not
+    started uses the GPU now, or may use it.
     """
 
     index: int
@@ -107,18 +110,19 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Capacity of a node, and what programs outside Corral hold of it. It offers the
-    rest: placement uses the offer, refusals use the capacity (0044).
+    """Capacity of a node, and how much of it is held by programs outside Corral. The
+    node offers the rest: placement uses the offer, refusals use the capacity (0044).
 
-    GPUs tell each for itself whether others hold it; `taken_cpu_millis` and
-    `taken_memory_bytes` are the rest of that. `closed`: why whoever lends the node
-    gives it no new work now; "" when it does. `shared` maps each declared shared path
-    to the mark found in it. Two nodes share a path when they read the same mark there:
-    that is the proof, and a promise in a settings file is not. `shares_disk`: its ranks
-    are meant to see the disk of its machine's other nodes. `checks`: it can be put to
-    the proof while nothing runs on it. `shared_account`: the one account of all users'
-    ranks; "" where each user has an account. `refused_users`: users whose ranks the
-    node's policy refuses, each with the reason.
+    Each GPU has its own mark whether others hold it; `taken_cpu_millis` and
+    `taken_memory_bytes` are the other resources that they hold. `closed` is why the
+    batch system that provides the node gives it no new work now; "" if it does.
+    `shared` maps each declared shared path to the mark found in it. Two nodes share a
+    path if they read the same mark in it: that is the proof, and a statement in a
+    settings file is not. `shares_disk`: its ranks are meant to see the disk of its
+    machine's other nodes. `checks`: the node can be checked while nothing runs on it.
+    `shared_account` is the one account of all users' ranks; "" if each user has an
+    account. `refused_users` are users whose ranks the node's policy refuses, each with
+    the reason.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -145,18 +149,19 @@ class Inventory:
 
     @property
     def pretend(self) -> bool:
-        """Whether its GPUs are pretend ones, of which no reading says anything about a
-        real one."""
+        """Return whether the node's GPUs are pretend ones, whose readings mean nothing
+        for real GPUs."""
         return any(gpu.pretend for gpu in self.gpus)
 
     @property
     def gpu_slices(self) -> int:
-        """Into how many parts its most finely cut GPU is cut; 0: none is."""
+        """Return the number of parts of the GPU that is partitioned into the most
+        parts; 0 if none is partitioned."""
         return max(self.cuts, default=0)
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        """Return the type of each GPU, by its index."""
+        """Return the types of the GPUs, in the order of their indices."""
         return tuple(gpu.type for gpu in self.gpus)
 
     @cached_property
@@ -165,23 +170,24 @@ class Inventory:
 
     @cached_property
     def slices(self) -> tuple[tuple[str, ...], ...]:
-        """Return the slices of each GPU by its index; () for one that is not
-        partitioned."""
+        """Return the slices of the GPUs, in the order of their indices; () for a GPU
+        that is not partitioned."""
         return tuple(gpu.slices for gpu in self.gpus)
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        """Into how many parts each GPU is cut, by its index; 0 for one that is not."""
+        """Return the number of parts of the GPUs, in the order of their indices; 0 for
+        a GPU that is not partitioned."""
         return tuple(len(slices) for slices in self.slices)
 
     @cached_property
     def taken(self) -> tuple[int, ...]:
-        """Indices of the GPUs that programs use which Corral has not started."""
+        """Return the indices of the GPUs that programs outside Corral use."""
         return tuple(gpu.index for gpu in self.gpus if gpu.taken)
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether it offers all that it has."""
+        """Return whether the node offers all that it has."""
         return not (
             self.taken
             or self.taken_cpu_millis
@@ -204,6 +210,7 @@ class Inventory:
 
     @cached_property
     def numa(self) -> tuple[int, ...]:
-        """The NUMA node of each GPU, by its index; () where all are near the same."""
+        """Return the NUMA nodes of the GPUs, in the order of their indices; () if all
+        GPUs have the same NUMA node."""
         numa = tuple(gpu.numa for gpu in self.gpus)
         return numa if len(set(numa)) > 1 else ()

@@ -8,7 +8,8 @@ from corral.domain.units import DAY_SECONDS, duration_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Limits for ended jobs: a time since the end, and a number of jobs. Both apply."""
+    """Limits for how long ended jobs are kept: a time since the end, and a number of
+    jobs. Both apply."""
 
     seconds: float = 30 * DAY_SECONDS
     jobs: int = 50_000
@@ -24,8 +25,8 @@ class Retention:
         )
 
     def unknown(self, job: str) -> Forgotten:
-        """Return a refusal for a number that was assigned but has no job. The reason is
-        unknown."""
+        """Return a refusal for a job number that was assigned but has no job. It is
+        unknown whether the job was deleted or never existed."""
         return Forgotten(
             f"there is no job {job}: it is not kept any more ({self}), or its number was that of "
             "another request and never a job's",
@@ -33,7 +34,8 @@ class Retention:
         )
 
     def refusal(self, what: str) -> Forgotten:
-        """For who asks for what is not there any more."""
+        """Return a refusal for a request for something that is not kept any more.
+        `what` names it."""
         return Forgotten(
             f"{what} is not kept any more: {self}", hint="run: corral ps --all"
         )

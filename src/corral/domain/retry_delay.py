@@ -1,9 +1,9 @@
-"""Delay before a job begins again after faults of the cluster. Pure.
+"""Delay before a job begins again after faults of the cluster. Pure functions.
 
-The first fault in ten minutes is retried at once: most faults are alone, and a machine
-that waits costs money. Each fault after it doubles the delay. So 20 retries take at
-least ten minutes, whatever fails, and a full disk or a lost mount of a minute cannot
-use them up.
+The first fault in ten minutes is retried at once, because most faults are single ones
+and an idle machine costs money. Each further fault doubles the delay. So 20 retries
+take at least ten minutes, whatever fails, and a full disk or a lost mount of one minute
+cannot use them up.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ MOST_RECENT: Final = 8  # with this many, the delay is the longest already
 
 
 def recent_faults(fault_times: Sequence[float], now: float) -> tuple[float, ...]:
-    """Return the faults that still count, oldest first, without those of a clock that
-    was ahead.
+    """Return the faults that still count, oldest first. Faults in the future, from a
+    clock that was ahead, are left out.
 
     Args:
-        fault_times: when attempts ended by faults of the cluster, in seconds since
+        fault_times: When attempts ended by faults of the cluster, in seconds since
             1970.
-        now: on the same clock.
+        now: The present moment on the same clock.
     """
     counted = [
         fault_time

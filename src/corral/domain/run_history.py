@@ -23,11 +23,12 @@ _SEPARATORS: Final = "-_."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A job that is over: how long its attempts have held their seats, in seconds
-    together.
+    """Run time of a job that is over. `seconds` is the total time for which its
+    attempts have held their seats.
 
-    `stem` is its name without its numbers; `served_seconds` what of it was not lost, as
-    far as that was written down. The other times are wall clock.
+    `stem` is the job's name without its numbers. `served_seconds` is the part of
+    `seconds` that was not lost, as far as that was recorded. The other times are wall
+    clock.
     """
 
     job: JobId
@@ -65,8 +66,8 @@ class StartForecastTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """Seconds from now, from `low` to `high`; None: later than anybody has looked
-    ahead."""
+    """Interval in seconds from now, from `low_seconds` to `high_seconds`. If the latter
+    is None, the end lies beyond the simulated time."""
 
     low_seconds: float
     high_seconds: float | None
@@ -79,7 +80,8 @@ class TimeSpan:
             raise ValueError(f"a span goes from now or later to a later moment: {self}")
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min; now, where it is sure."""
+        """Return a text of the interval. For example: in 12 to 40 min; now, if the
+        start is certain."""
         if self.high_seconds == 0:
             return "now"
         return span_text(self.low_seconds, self.high_seconds)
@@ -88,9 +90,8 @@ class TimeSpan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSuggestion:
     """Change to a waiting job with which it would start sooner, such as "with 1 node".
-    `stops` names the jobs that it is then likely to stop, such as "2 preemptible jobs
-    of queue a"; "" for none.
-    """
+    `stops` names the jobs that the changed job would then be likely to stop, such as "2
+    preemptible jobs of queue a"; "" for none."""
 
     change: str
     starts: TimeSpan
@@ -99,7 +100,8 @@ class ChangeSuggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecast:
-    """Intervals of a job's start and end, each meant to hold PERCENT times of 100.
+    """Predicted intervals of a job's start and end, each meant to contain the true
+    value PERCENT times of 100.
 
     `runs` is the number of simulations of the future from the present state. `known` is
     the share of their jobs whose run time comes from similar jobs. `limited` is the
@@ -122,13 +124,13 @@ class StartForecast:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it says until when: only then what comes of it can be held against
-        it."""
+        """Return whether the predicted start has an upper bound. Only then can the
+        outcome be compared with the prediction."""
         return self.starts.high_seconds is not None
 
     @property
     def may_be_given_up(self) -> bool:
-        """Whether its start_by may come before its start."""
+        """Return whether the job's start_by may come before its start."""
         upper_seconds = self.starts.high_seconds
         return self.starts_by is not None and (
             upper_seconds is None or upper_seconds > self._left_seconds
@@ -136,8 +138,8 @@ class StartForecast:
 
     @property
     def is_too_late(self) -> bool:
-        """Whether it is likely to be given up: its start_by comes before all of the
-        interval."""
+        """Return whether the job is likely to be given up, because its start_by comes
+        before the whole predicted interval."""
         return self.may_be_given_up and self.starts.low_seconds >= self._left_seconds
 
     @property
@@ -155,7 +157,8 @@ class StartForecast:
 
     @property
     def _coverage_text(self) -> str:
-        """For example: only 5 starts are on record, 1 of them within the published
+        """Return a text of how many recorded starts were within the published interval.
+        For example: only 5 starts are on record, 1 of them within the published
         interval."""
         within = round(self.told * (self.held or 0.0) / 100)
         if self.told == 1:
@@ -170,8 +173,8 @@ class StartForecast:
 
     @property
     def basis(self) -> str:
-        """Return the known basis of the run times from which the interval was
-        computed."""
+        """Return a text of the data from which the run times of the prediction were
+        taken."""
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
@@ -197,8 +200,9 @@ class StartForecast:
         )
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. With few records
-        the percentage is left out: in 12 to 40 min (no record yet: from limits)."""
+        """Return the prediction as a text. For example: in 12 to 40 min (80 %); the
+        last 200 held 83 %. With few records the percentage is left out: in 12 to 40 min
+        (no record yet: from limits)."""
         if self.held is None or self.told < FEW:
             return f"{self.starts} ({self.record})"
         return f"{self.starts} ({PERCENT} %); {self.record}"
@@ -206,12 +210,12 @@ class StartForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """Expected end of a running job: by the rate of its steps, `step` of `until`, if it
-    has a training loop; else as `kin` similar ones that ran longer. `ends` None:
-    unknown.
+    """Expected end of a running job. If it has a training loop, it is computed from the
+    rate of its steps, `step` of `until`; else from `kin` similar jobs that ran longer.
+    `ends` is None if it is unknown.
 
-    It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit
-    (wall clock).
+    The interval is meant to contain the true end `percent` times of 100; None: there
+    are too few jobs for a percentage. `ends_by` is the job's limit (wall clock).
     """
 
     ends: TimeSpan | None
@@ -222,8 +226,8 @@ class ExpectedEnd:
     until: int | None = None
 
     def __str__(self) -> str:
-        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" without
-        data."""
+        """Return the expected end as a text. For example: ends in 5 to 9 min (80 %), as
+        12 jobs like it did. "" without data."""
         if self.ends is None:
             return ""
         if self.step is not None and self.until is not None:
@@ -239,7 +243,7 @@ class Question:
 
     `wall` and `serving` are the moment on the head's two clocks. `runs` are ended jobs,
     the newest last. `told` are earlier predictions, the newest outcome last. `instead`
-    are changes to the job, each with its name.
+    are changes to the job that are also simulated, each with its name.
     """
 
     world: World
@@ -253,7 +257,8 @@ class Question:
 
 
 def stem_of(name: str) -> str:
-    """The name without its numbers, so that train-17 and train-18 are kin."""
+    """Return the name without its numbers, so that train-17 and train-18 count as
+    similar jobs."""
     return _DIGITS.sub("", name).strip(_SEPARATORS) or name
 
 

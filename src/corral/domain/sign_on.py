@@ -1,4 +1,5 @@
-"""Log-in by an OpenID Connect provider: claims checked, an identity, a user, a role."""
+"""Log-in through an OpenID Connect provider: check of the claims, and the identity, the
+user and the role that follow from them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,8 +44,8 @@ class SignOnRefused(Unauthorised):
 
 
 class IdentityNotLinked(Forbidden):
-    """The provider vouches for a person who is not linked to any user, and no user may
-    be made."""
+    """The provider has identified the person, but the identity is linked to no user,
+    and no user may be created."""
 
     code = "identity_not_linked"
 
@@ -58,14 +59,15 @@ class IdentityNotLinked(Forbidden):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignOnRule:
-    """People of a provider who may log in, and what they may do here.
+    """Rule for which people of a provider may log in, and what they may do in the
+    cluster.
 
     Args:
         roles: Groups, and the role of their members.
         domain: Domain of the e-mail addresses that name users, by the part before the
             @.
         hosted_domain: Google Workspace domain that the claim `hd` must name.
-        creates: Whether the first log-in makes the user.
+        creates: Whether the first log-in creates the user.
         reserved: Names of accounts that no first log-in may take.
     """
 
@@ -91,8 +93,8 @@ class SignOnRule:
 def check_claims(
     claims: Mapping[str, Any], rule: SignOnRule, *, nonce: str, now: float
 ) -> None:
-    """Check the claims of an ID token, but not its signature. Times are seconds since
-    1970.
+    """Check the claims of an ID token. The signature is not checked here. Times are
+    seconds since 1970.
 
     Raises: SignOnRefused. Source: OpenID Connect Core 1.0, section 3.1.3.7.
     """
@@ -135,9 +137,11 @@ def _time_claim(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity:
-    """Return the identity that the provider never gives to another person.
+    """Return the identity in the claims, which the provider never assigns to another
+    person.
 
-    Raises: Forbidden where the token lacks its claims, or is of another Google domain.
+    Raises: Forbidden if the token lacks the claims, or if the account is in another
+    Google domain.
     """
     _check_hosted_domain(claims, rule)
     names = ("tid", "oid") if urlsplit(rule.issuer).hostname in ENTRA else ("sub",)
@@ -190,11 +194,11 @@ def user_for(
     claims: Mapping[str, Any],
     rule: SignOnRule,
 ) -> UserName:
-    """Return the user that the identity logs in as: the linked one, else a name to be
-    made.
+    """Return the user that the identity logs in as: the linked user, else the name of a
+    user to be created.
 
-    A name is only a proposal of the provider: it never selects a user that exists.
-    Raises: Forbidden, IdentityNotLinked.
+    The name in the claims is only a proposal of the provider: it never selects a user
+    that exists. Raises: Forbidden, IdentityNotLinked.
     """
     users_by_user_name = {user.name: user for user in users}
     linked = next(
@@ -249,8 +253,8 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
 
 
 def role_in(claims: Mapping[str, Any], rule: SignOnRule) -> Role:
-    """The highest role that a group of theirs has here. Raises: Forbidden without
-    one."""
+    """Return the highest role that a group of the user gives in this cluster. Raises:
+    Forbidden if no group gives one."""
     claim = claims.get(rule.role_claim, [])
     groups = [claim] if isinstance(claim, str) else claim
     user_groups = {EVERYBODY}

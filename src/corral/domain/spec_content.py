@@ -1,4 +1,4 @@
-"""Large fields of a job's spec, which all jobs of one submission can share."""
+"""Large fields of a job's spec. All jobs of one submission can share them."""
 
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -15,8 +15,8 @@ PLACEHOLDER: Final = "-"  # in the place of a command that is stored elsewhere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecContent:
-    """Fields of a JobSpec that may be large. No listing reads them and no change sets
-    them."""
+    """Fields of a JobSpec that may be large. Listings do not read them, and changes of
+    a job do not set them."""
 
     run: str
     setup: str | None = None
@@ -34,7 +34,7 @@ _NOTHING: Final = SpecContent(run=PLACEHOLDER)
 
 
 def is_large(spec: JobSpec) -> bool:
-    """Return whether its large fields are stored apart from its jobs."""
+    """Return whether the large fields of the spec are stored separately from its jobs."""
     return size_of(spec) >= LARGE_CHARACTERS
 
 
@@ -44,14 +44,15 @@ def content_of(spec: JobSpec) -> SpecContent:
 
 
 def without_content(spec: JobSpec, number: int) -> JobSpec:
-    """Return the spec without its large fields, which are stored as this record."""
+    """Return the spec without its large fields. `number` is that of the record in which
+    they are stored."""
     empty_fields = dict(zip(NAMES, _VALUES(_NOTHING), strict=True))
     return replace(spec, content_number=number, **empty_fields)
 
 
 def without_commands(spec: JobSpec) -> JobSpec:
-    """Return the spec for who decides and starts nothing: without its commands and
-    variables."""
+    """Return the spec without its commands and variables, for a process that makes
+    decisions but starts no ranks."""
     return replace(spec, run=PLACEHOLDER, setup=None, env=())
 
 

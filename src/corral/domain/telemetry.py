@@ -1,5 +1,5 @@
-"""Sensor values of a node at one moment. None: not reported, or there is no such
-sensor.
+"""Sensor values of a node at one moment. None means that a value is not reported, or
+that there is no such sensor.
 
 Shares are from 0 to 1. Counters only rise until the machine or the driver restarts.
 """
@@ -18,7 +18,7 @@ SENSORS: Final = "sensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A program that uses a GPU. `job` None: Corral has not started it."""
+    """A program that uses a GPU. `job` is None if Corral has not started it."""
 
     pid: int
     memory_bytes: int = 0
@@ -28,7 +28,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvLink:
-    """One link between GPUs, or to a switch, of one GPU."""
+    """One link of a GPU to another GPU or to a switch."""
 
     link: int
     up: bool
@@ -39,12 +39,14 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One GPU at one moment. `index` is Corral's, that of `domain.resources.Gpu`.
+    """Sample of one GPU at one moment. `index` is Corral's index, as in
+    `domain.resources.Gpu`.
 
-    `throttle`: why its clock is below what was asked for, in NVML's words
+    `throttle` is why the clock rate is below the requested one, in NVML's terms
     (`sw_power_cap`, `hw_thermal_slowdown`, ...). `silent`: the driver did not answer in
-    time; nothing else is known.
-    Source: NVML API reference, nvmlDeviceGet*; the same of AMD SMI where it has it.
+    time, so nothing else is known.
+    Source: NVML API reference, nvmlDeviceGet*; AMD SMI has the same values where
+    available.
     """
 
     index: int
@@ -96,8 +98,8 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortSample:
-    """A network port. `kind`: ethernet, infiniband or roce. `downs`: how often its link
-    fell."""
+    """Sample of a network port. `kind` is ethernet, infiniband or roce. `downs` is how
+    often its link went down."""
 
     name: str
     kind: str
@@ -111,8 +113,8 @@ class PortSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSample:
-    """A file system that Corral or its jobs write to. `silent`: it did not answer in
-    time."""
+    """Sample of a file system that Corral or its jobs write to. `silent`: the file
+    system did not answer in time."""
 
     path: str
     total_bytes: int = 0
@@ -123,12 +125,12 @@ class DiskSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSample:
-    """A whole node. `at` is the node's wall clock; `seconds` what the shares are
-    averaged over.
+    """Sample of a whole node. `at` is the node's wall clock; `seconds` is the time over
+    which the shares are averaged.
 
     Pressure is the share of the last 10 s in which some task waited (Linux PSI, `some
-    avg10`). `clock_offset_seconds`: the node's clock less the head's, as the head has
-    measured it.
+    avg10`). `clock_offset_seconds` is the node's clock minus the head's, as measured by
+    the head.
     """
 
     at: float

@@ -1,9 +1,9 @@
-"""Log-in of a terminal by a browser: begun, confirmed or refused there, fetched once
-here.
+"""Log-in of a terminal through a browser: it is begun by the terminal, confirmed or
+refused in the browser, and its token is fetched once by the terminal.
 
-The person who logs in at the provider types the code that their terminal shows. A link
-alone therefore logs in no terminal, and in particular not the terminal of whoever sent
-the link.
+The person who logs in at the provider types the code that their terminal shows. So a
+link alone logs in no terminal, in particular not the terminal of a person who sent the
+link.
 Source: RFC 8628, section 5.4 (remote phishing); the head is the OAuth client here.
 """
 
@@ -32,7 +32,7 @@ class LogInExpired(Refusal):
 
 
 class LogInDenied(Forbidden):
-    """Whoever logged in at the provider refused to let the terminal in."""
+    """The person who logged in at the provider refused the log-in of the terminal."""
 
     code = "log_in_denied"
 
@@ -45,7 +45,7 @@ class WrongCode(Forbidden):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalPerson:
-    """A user who has logged in at the provider. `source` is the address of their
+    """A user who has logged in at the provider. `source` is the address of the user's
     browser."""
 
     name: UserName
@@ -79,25 +79,26 @@ class TerminalLogIn:
 
     @property
     def shown_code(self) -> str:
-        """The code as a terminal shows it."""
+        """Return the code in the form in which a terminal shows it."""
         half = CODE_LENGTH // 2
         return f"{self.code[:half]}-{self.code[half:]}"
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is neither confirmed nor refused."""
+        """Return whether the log-in is neither confirmed nor refused."""
         return self.person is None and self.refusal is None
 
     def is_over(self, now: float) -> bool:
-        """Return whether its time is over."""
+        """Return whether the time limit of the log-in is over."""
         return now - self.begun_at >= TERMINAL_SECONDS
 
     def refused(self, why: CorralError) -> "TerminalLogIn":
-        """Return it as failed. One that is confirmed or has failed stays as it is."""
+        """Return the log-in as failed. A log-in that is already confirmed or failed is
+        returned unchanged."""
         return replace(self, refusal=why) if self.is_waiting else self
 
     def denied(self, person: TerminalPerson) -> "TerminalLogIn":
-        """Return it as denied by the person in the browser."""
+        """Return the log-in as denied by the person in the browser."""
         return self.refused(
             LogInDenied(
                 f"{person.name} has refused the log-in in the browser", hint=_AGAIN
@@ -105,8 +106,8 @@ class TerminalLogIn:
         )
 
     def confirmed(self, person: TerminalPerson, typed: str) -> "TerminalLogIn":
-        """Return it with the person, or with one more wrong code; after 5 it has
-        failed."""
+        """Return the log-in with the person if the typed code is right, else with one
+        more wrong code. After 5 wrong codes it has failed."""
         if not self.is_waiting:
             return self
         letters = "".join(letter for letter in typed.upper() if letter.isalnum())
@@ -122,9 +123,10 @@ class TerminalLogIn:
         )
 
     def fetched_by(self, now: float) -> TerminalPerson | None:
-        """Return the person whose token the terminal gets; None while it waits.
+        """Return the person whose token the terminal gets; None while the log-in is
+        waiting.
 
-        Raises: the refusal; LogInExpired.
+        Raises: the refusal if the log-in has failed; LogInExpired if its time is over.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -134,7 +136,8 @@ class TerminalLogIn:
 
 
 def expired() -> LogInExpired:
-    """Return the refusal of a log-in that is over, or that this head does not know."""
+    """Return the refusal of a log-in whose time is over, or that this head does not
+    know."""
     minutes = TERMINAL_SECONDS / 60
     return LogInExpired(
         f"the log-in was not confirmed within {minutes:.0f} minutes, or the head was restarted",

@@ -1,5 +1,5 @@
-"""Moments that a job names: when it may begin, by when it must have started, when it is
-warned."""
+"""Moments that the spec of a job sets: when the job may begin, when it must have
+started, and when it is warned of its end."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ class Moment:
             )
 
     def is_after(self, other: "Moment") -> bool:
-        """Return whether this can never come before the other; False while that is
-        unknown."""
+        """Return whether this moment can never come before the other one. False if that
+        is not known yet."""
         if self.at is not None and other.at is not None:
             return self.at >= other.at
         if self.after_seconds is not None and other.after_seconds is not None:
@@ -34,7 +34,8 @@ class Moment:
         return False
 
     def of(self, submitted_at: float) -> float:
-        """The moment by the wall clock, for a job that was submitted then."""
+        """Return the moment by the wall clock, for a job that was submitted at
+        `submitted_at`."""
         return (
             self.at
             if self.at is not None
@@ -44,10 +45,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndWarning:
-    """Warning a given time before max_duration is over. It also requests a checkpoint.
+    """Warning that a job gets a certain time before its max_duration is over. It also
+    requests a checkpoint.
 
-    `signal`: its number; None sends none. `before_seconds` None: WARN_SECONDS or
-    WARN_PART.
+    `signal` is the number of the signal; None sends none. If `before_seconds` is None,
+    WARN_SECONDS or WARN_PART decides.
     """
 
     signal: int | None = None
@@ -61,7 +63,7 @@ class EndWarning:
 
 
 def moment_text(at: float) -> str:
-    """A moment for people: "2026-11-22 08:00:00 UTC"."""
+    """Return a moment for people. For example: "2026-11-22 08:00:00 UTC"."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime(MOMENT_FORM)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""A curve: what was measured of one thing over time, by the names of its fields."""
+"""A curve: measured values of one thing over time, by the names of their fields."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ HIGH: Final = ".high"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Values of each field at these moments (wall clock, rising); NaN: not known then.
+    """Values of several fields at the same moments (wall clock, rising). NaN means that
+    the value was not known at that moment.
 
     Shape: T moments; each of `fields` has T values.
     """
@@ -21,8 +22,8 @@ class Curve:
 
 
 def joined(curves: Sequence[Curve]) -> Curve:
-    """One curve of several that follow each other; what overlaps is taken from the
-    first."""
+    """Return one curve made of several that follow each other. Where curves overlap,
+    the values of the earlier curve in the list are used."""
     times: list[float] = []
     names = list(dict.fromkeys(name for curve in curves for name in curve.fields))
     fields: dict[str, list[float]] = {name: [] for name in names}
@@ -61,12 +62,12 @@ def cut(curve: Curve, since: float, until: float) -> Curve:
 
 
 def averaged(curve: Curve, step_seconds: float) -> Curve:
-    """Return the means of spans of this length (of bounds the outermost values), at
-    their begin.
+    """Return the curve averaged over spans of `step_seconds`, each at its beginning.
+    For fields that are bounds, the outermost value is used instead of the mean.
 
-    Spans without a moment are left out.
+    Spans without a measured moment are left out.
 
-    Raises: ValueError on a length that is not above 0.
+    Raises: ValueError if the length of a span is not above 0.
     """
     if step_seconds <= 0:
         raise ValueError(f"a span has a length: {step_seconds}")

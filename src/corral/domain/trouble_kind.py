@@ -1,10 +1,11 @@
-"""Kinds of what an agent reports that went wrong with an attempt."""
+"""Kinds of problems with an attempt that an agent reports."""
 
 from corral.domain.coded import Coded
 
 
 class TroubleKind(Coded):
-    """Kind of a trouble, in addition to the sentence about it."""
+    """Kind of a problem with an attempt, in addition to the sentence that describes the
+    problem."""
 
     NONE = "", "the sentence says all"
     SETUP = "setup", "the command in `setup` failed, so the ranks were not started"

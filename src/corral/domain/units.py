@@ -1,4 +1,5 @@
-"""Amounts as people write them. Inside, a number's name ends in its unit."""
+"""Amounts in the form in which people write them. In the code, the name of a number
+ends in its unit."""
 
 import re
 from collections.abc import Iterable
@@ -62,9 +63,10 @@ def seconds_of(text: str) -> float:
 
 
 def bytes_of(text: str) -> int:
-    """Bytes in "256GB" (powers of 1000) or "256GiB" (powers of 1024).
+    """Return the number of bytes in a text such as "256GB" (powers of 1000) or "256GiB"
+    (powers of 1024).
 
-    Raises: ValueError when the text is no size.
+    Raises: ValueError if the text is no size.
     """
     match = _SIZE.fullmatch(text.strip())
     unit = match.group(2).lower() if match else ""
@@ -76,7 +78,8 @@ def bytes_of(text: str) -> int:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people: "4.2 s", "12 min", "3 h 20 min", "2 d 4 h"."""
+    """Return a duration for people. For example: "4.2 s", "12 min", "3 h 20 min", "2 d
+    4 h"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
@@ -90,8 +93,8 @@ def duration_text(seconds: float) -> str:
 
 
 def written_duration(seconds: float) -> str:
-    """A duration as it is written in a spec: "2h", "90m", "12.5s"; `seconds_of` reads
-    it again."""
+    """Return a duration in the form of a spec, which `seconds_of` can read. For
+    example: "2h", "90m", "12.5s"."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds % size == 0:
             return f"{seconds / size:.0f}{unit}"
@@ -126,8 +129,8 @@ def span_text(low_seconds: float, high_seconds: float | None) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size for people, in powers of 1000 and true within half a percent: "256 GB",
-    "1.5 MB"."""
+    """Return a size for people, in powers of 1000 and accurate to half a percent. For
+    example: "256 GB", "1.5 MB"."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 999.5:
@@ -137,17 +140,17 @@ def size_text(size_bytes: int) -> str:
 
 
 def gpus_text(gpu_millis: int) -> str:
-    """GPUs for people: "8", "0.5"."""
+    """Return a number of GPUs for people. For example: "8", "0.5"."""
     return f"{gpu_millis / MILLIS_PER_GPU:g}"
 
 
 def counted_gpus(gpu_millis: int) -> str:
-    """With their noun: "8 GPUs", "1 GPU"."""
+    """Return a number of GPUs with its noun. For example: "8 GPUs", "1 GPU"."""
     return f"{gpus_text(gpu_millis)} GPU{'' if gpu_millis == MILLIS_PER_GPU else 's'}"
 
 
 def share_text(share: float, places: int = 0) -> str:
-    """A share of 1 for people, in hundredths: "60 %"."""
+    """Return a share from 0 to 1 for people, as a percentage. For example: "60 %"."""
     return f"{100 * share:.{places}f} %"
 
 
@@ -166,7 +169,7 @@ def ids_text(ids: Iterable[str]) -> str:
 
 
 def spans_text(indices: Iterable[int]) -> str:
-    """0-3,7 of 0, 1, 2, 3 and 7."""
+    """Return indices as ranges. For example: "0-3,7" for 0, 1, 2, 3 and 7."""
     span_list: list[list[int]] = []
     for index in sorted(indices):
         if span_list and index == span_list[-1][1] + 1:

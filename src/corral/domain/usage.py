@@ -1,4 +1,4 @@
-"""Usage of queues and users, and reservations."""
+"""Usage of queues and users, and reservations of seats for waiting jobs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,10 +13,12 @@ BYTES_PER_GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueUsage:
-    """Usage of one user's jobs in one queue, and what they have given back.
+    """Usage of one user's jobs in one queue, for resources that they have already
+    released.
 
-    The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is
-    not. What is still held is not in it: that is known from the allocations.
+    The first three amounts are decayed to the moment `at` (wall clock);
+    `total_gpu_seconds` is not. Resources that are still held are not counted here:
+    their usage is known from the allocations.
     """
 
     queue: QueueName
@@ -30,9 +32,9 @@ class QueueUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSpent:
-    """Spending of a queue with a budget in the period that began at `since`.
+    """Spending of a queue with a budget, in the period that began at `since`.
 
-    `demoted`: the budget is spent or over, and this was reported once.
+    `demoted`: the budget is spent or over, and that has been reported once.
     """
 
     queue: QueueName
@@ -44,10 +46,12 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """Borrowed GPUs of a queue that shares one line by service, beyond its due.
+    """GPUs that a queue has borrowed beyond its due, if it shares one line by service
+    with other queues.
 
-    Averaged as the half-life weighs: `gpus` at the moment `at` (wall clock), below 0
-    what it is owed. Since then it holds `rate` GPUs more than it is due.
+    `gpus` is the average at the moment `at` (wall clock), weighted by the half-life.
+    Below 0 it is what the queue is owed. Since then the queue holds `rate` GPUs more
+    than its due.
     """
 
     queue: QueueName
@@ -57,7 +61,7 @@ class Debt:
 
 
 class PreemptWhy(StrEnum):
-    """Right by which one job takes the GPUs of another."""
+    """Reason that entitles one job to take the GPUs of another."""
 
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority
@@ -90,21 +94,23 @@ class Victim:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it has given way, and did not end by itself before."""
+        """Return whether the job has made room, rather than ended by itself before
+        that."""
         return self.gone_at is None or bool(self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Seats that are kept for one waiting job, and the jobs stopped for it: one durable
-    record.
+    """Seats that are kept for one waiting job, and the jobs that are stopped for it, in
+    one durable record.
 
-    It ends when the job is placed or no longer wanted. Victims that were not yet
-    stopped then run on. `ended` is the way it ended. With a `latest_start` (wall clock)
-    it is a promise: no job is stopped for it. It waits for the ends of the jobs in
-    `after`, and other jobs may use its seats if they end by then. Its `victims` are the
-    jobs that were stopped for it earlier. With `moved_for`, the job has stopped to
-    start there, so that the other job has room.
+    The reservation ends when the job is placed or no longer wanted. Victims that were
+    not yet stopped then continue to run. `ended` is the way it ended. With a
+    `latest_start` (wall clock) it is a promise: no job is stopped for it. It waits for
+    the ends of the jobs in `after`, and other jobs may use its seats if they end by
+    then. Its `victims` are the jobs that were stopped for it earlier. With `moved_for`,
+    the job was stopped to start on these seats, so that the job in `moved_for` has
+    room.
     """
 
     job: JobId

@@ -1,4 +1,5 @@
-"""Whose account runs ranks on a node, and what users can reach of each other there."""
+"""Accounts that run ranks on a node, and what users can reach of each other's ranks
+there."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ NAMES_MOST: Final = 5  # nodes that a sentence names
 
 
 class Surface(StrEnum):
-    """Something of a user's ranks that another user might reach. The value is its name
-    in texts."""
+    """Something of a user's ranks that another user might reach. The value is the name
+    used in texts."""
 
     ENVIRONMENT = "environment"
     ARGUMENTS = "arguments"
@@ -48,8 +49,8 @@ class UserIsolation:
     """Isolation of users on a node.
 
     Args:
-        account: the one account of all users' ranks; "" where each user has an account.
-        shared: surfaces on which users can reach each other.
+        account: The one account of all users' ranks; "" if each user has an account.
+        shared: Surfaces on which users can reach each other.
     """
 
     means: Means
@@ -63,7 +64,8 @@ class UserIsolation:
 
     @property
     def text(self) -> str:
-        """A sentence about one or more nodes, without their names."""
+        """Return a sentence about the isolation on one or more nodes, without the names
+        of the nodes."""
         surfaces = ", ".join(self.shared)
         if self.means == Means.OWN_ACCOUNTS:
             return f"each user's ranks run as an account of the user; not kept apart: {surfaces}"
@@ -104,7 +106,8 @@ def separation_of(inventory: Inventory) -> UserIsolation:
 
 
 def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
-    """The nodes that are alive, by how users are kept apart on them; n2 before n10."""
+    """Return the nodes that are alive, grouped by how users are isolated on them, in
+    natural order: n2 before n10."""
     missing_by_isolation: dict[UserIsolation, list[str]] = {}
     for node in sorted(nodes, key=lambda node: natural(node.id)):
         if node.liveness == Liveness.ALIVE:
@@ -115,7 +118,7 @@ def separations(nodes: Iterable[Node]) -> dict[UserIsolation, list[str]]:
 
 
 def names_text(nodes: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
+    """Return a text with the first node names and the number of the other nodes."""
     unnamed_count = len(nodes) - NAMES_MOST
     return ", ".join(nodes[:NAMES_MOST]) + (
         f" and {unnamed_count} more" if unnamed_count > 0 else ""

@@ -44,7 +44,7 @@ NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller without a val
 
 
 class SpeakerKind(StrEnum):
-    """Kind of a caller: a node may have the name of a user."""
+    """Kind of a caller. It is needed because a node may have the same name as a user."""
 
     USER = "user"
     NODE = "node"
@@ -72,8 +72,8 @@ LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """One person at an OpenID Connect provider, by what the provider never gives to
-    another."""
+    """One person at an OpenID Connect provider, identified by a pair that the provider
+    never assigns to another person."""
 
     issuer: str
     subject: str
@@ -81,12 +81,12 @@ class ProviderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody who owns jobs. Times are wall-clock seconds since 1970.
+    """A user, who can own jobs. Times are wall-clock seconds since 1970.
 
     Args:
         identity: The only identity at the provider that logs in as this user.
-        jobs_after: The newest request of the cluster when the user was added. Jobs of
-            earlier ones belong to an earlier user of this name.
+        jobs_after: The number of the cluster's newest request when the user was added.
+            Jobs of earlier requests belong to an earlier user of this name.
     """
 
     name: UserName
@@ -104,20 +104,21 @@ class User:
 
     @property
     def governs(self) -> bool:
-        """Whether this user can mend whatever happens to the others."""
+        """Return whether this user is an admin who is not disabled, and can therefore
+        repair what happens to other users."""
         return self.role == Role.ADMIN and not self.disabled
 
 
 def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
-    """The users who may submit jobs, by name; of many the newest, whose accounts may be
-    missing."""
+    """Return the users who may submit jobs, by name. If there are many, return only the
+    newest ones, because their accounts are the most likely to be missing."""
     able = (user for user in users if user.role != Role.VIEWER and not user.disabled)
     newest_users = sorted(able, key=lambda user: -user.created_at)[:MOST_SUBMITTERS]
     return tuple(sorted(user.name for user in newest_users))
 
 
 class TokenKind(StrEnum):
-    """The one way in which a token is accepted."""
+    """Way in which a token is accepted. A token is accepted in one way only."""
 
     BEARER = "bearer"  # in an Authorization header
     SESSION = "session"  # in the cookie of a browser
@@ -129,10 +130,11 @@ class Token:
     """Token of a user or a node. The secret itself is never stored, only its SHA-256.
 
     Args:
-        role: Highest role that it grants to its user.
+        role: Highest role that the token grants to its user.
         user: Owner. A node's token belongs to the node, a join token to its creator.
         uses_left: Number of machines that a join token still admits.
-        origin: Token by which a session or a link was opened; it ends with that one.
+        origin: Token by which this session or link was opened; the session or link ends
+            with that token.
         page_sha256: Digest of the secret that pages send along with a session's cookie.
     """
 
@@ -210,8 +212,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """Remains of a removed user: secrets for all users, which the remover owns from
-    then on."""
+    """What remains of a removed user. Secrets for all users are kept; from then on they
+    belong to the user who removed the owner."""
 
     secrets_removed: int
     secrets_kept: int
@@ -226,23 +228,25 @@ class Removed:
 
 
 def token_id(sha256: str) -> TokenId:
-    """The id of the token with this hash: 48 bits, which tell nothing of the token."""
+    """Return the id of the token with this hash: 48 bits, which reveal nothing about
+    the token."""
     return TokenId(f"t{sha256[:12]}")
 
 
 def lesser(one: Role, other: Role) -> Role:
-    """The role that may less."""
+    """Return the role with fewer rights."""
     return min(one, other, key=LADDER.index)
 
 
 def role_of(
     token: Token, user: User | None, now: float, *, renews: bool = False
 ) -> Role:
-    """Return the role that the token gives now. `renews`: replacing the token of a node
-    is allowed for some time after its end, so that a machine that was off can return.
+    """Return the role that the token grants now. With `renews`, a node's token may be
+    replaced for some time after it has expired, so that a machine that was off can
+    return.
 
-    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its
-    user is gone.
+    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised if the
+    user of the token no longer exists.
     """
     another = {Role.JOIN: ANOTHER_JOIN, Role.NODE: ANOTHER_NODE}.get(
         token.role, _ANOTHER

@@ -1,4 +1,4 @@
-"""Visibility of jobs, and settings that an operator of a queue may change."""
+"""Visibility of jobs, and the settings that an operator of a queue may change."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -28,11 +28,11 @@ def operates(tree: QueueTree, queue: QueueName, user: UserName, role: Role) -> b
 def may_see(
     tree: QueueTree, queue: QueueName, owner: UserName, user: UserName, role: Role
 ) -> bool:
-    """Whether the user sees the jobs of this owner in this queue.
+    """Return whether the user may see the jobs of this owner in this queue.
 
     Args:
-        role: Role of the token that the user shows, which may be less than the user's
-            own.
+        role: Role of the token that the user presents, which may be lower than the
+            user's own role.
     """
     if owner == user or operates(tree, queue, user, role):
         return True
@@ -43,8 +43,8 @@ def may_see(
 
 
 def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
-    """Refuse changes beyond the queues that the user operates, and beyond their
-    parents' limits.
+    """Refuse changes to queues that the user does not operate, and changes that exceed
+    the limits of their parent queues.
 
     Raises: Forbidden.
     """
@@ -81,15 +81,16 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
 
 
 def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
-    """Whether it is put where the user does not operate what is above it."""
+    """Return whether the queue is put below a parent queue that the user does not
+    operate."""
     if old is not None and new.parent == old.parent:
         return False
     return new.parent is None or new.parent not in mine
 
 
 def _restore_settings(old: Queue, new: Queue) -> Queue:
-    """The new queue with the settings of the old one that operators of it may
-    change."""
+    """Return the new queue with the old values of those settings that operators of the
+    queue may change."""
     return replace(new, **{name: getattr(old, name) for name in OWN_SETTINGS})
 
 

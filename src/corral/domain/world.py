@@ -1,5 +1,5 @@
-"""The world: the head's memory of what is recorded. A cache, thrown away after a failed
-commit."""
+"""The world: the head's copy of the recorded state in memory. It is a cache and is
+discarded after a failed commit."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -33,8 +33,8 @@ AllocationKey = tuple[JobId, AttemptNumber, NodeId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, for people: one line, with its machine-readable kind and
-    data."""
+    """Something that happened, for people: one line of text, with its machine-readable
+    kind and data."""
 
     at: float
     kind: EventKind
@@ -58,8 +58,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """One commit: whole new rows, events, receipts, and how far the requests were
-    granted."""
+    """Contents of one commit: complete new rows, events, receipts, and the number up to
+    which requests were granted."""
 
     jobs: tuple[Job, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -96,7 +96,7 @@ class Changes:
 
 @dataclass(slots=True)
 class _Index:
-    """Unfinished jobs by what they are looked for."""
+    """Index of the unfinished jobs by state, deadline, queue and user."""
 
     by_state: dict[JobState, dict[JobId, Job]] = field(
         default_factory=lambda: {state: {} for state in JobState}
@@ -127,12 +127,12 @@ def _count_down(counts: dict[Name, int], key: Name) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """State of all that is not over; of ended jobs, the state and since when (wall
-    clock).
+    """State of everything that is not over. For ended jobs, it has only the state and
+    since when they have ended (wall clock).
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable
-    checkpoints, oldest first; `allocations` all that is not released; `reservations`
-    those that stand; `relocations` the receipts of those of the last day.
+    checkpoints, oldest first; `allocations` all that are not released; `reservations`
+    those that are open; `relocations` the receipts of the relocations of the last day.
     """
 
     cluster: ClusterId
@@ -154,28 +154,28 @@ class World:
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
-        """The unfinished jobs in this state. From now on only `apply` may change
-        them."""
+        """Return the unfinished jobs in this state. From then on only `apply` may
+        change the jobs."""
         return self._indexed().by_state[state]
 
     def with_deadline(self) -> Mapping[JobId, Job]:
-        """The unfinished jobs that have a `start_by`. From now on only `apply` may
-        change them."""
+        """Return the unfinished jobs that have a `start_by`. From then on only `apply`
+        may change the jobs."""
         return self._indexed().with_deadline
 
     def queues_named(self) -> Set[QueueName]:
-        """Queues that unfinished jobs are in. From now on only `apply` may change
-        them."""
+        """Return the queues that unfinished jobs are in. From then on only `apply` may
+        change the jobs."""
         return self._indexed().in_queue.keys()
 
     def unfinished_of(self, user: UserName) -> int:
-        """Return how many unfinished jobs the user has. From now on only `apply` may
-        change them."""
+        """Return how many unfinished jobs the user has. From then on only `apply` may
+        change the jobs."""
         return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
-        """Return what no other job may have of the node's GPUs meanwhile: all, if it is
-        exclusive."""
+        """Return how many GPUs of the node (in thousandths) no other job may use while
+        this seat is held: all of them if the seat is exclusive."""
         node = self.nodes.get(seat.node) if seat.exclusive else None
         return (
             seat.gpu_millis
@@ -191,8 +191,7 @@ class World:
         return self._index
 
     def apply(self, changes: Changes) -> None:
-        """Take in what has just been committed: the world is then what a new head would
-        load."""
+        """Apply the committed changes. The world is then what a new head would load."""
         for job in changes.jobs:
             self._apply_job(job)
         self.nodes.update((node.id, node) for node in changes.nodes)
@@ -267,11 +266,12 @@ class World:
                 del self.reservations[reservation.job]
 
     def state_of(self, job: JobId) -> JobState | None:
-        """The job's state, also when it is over; None for one that is not known."""
+        """Return the state of the job, even if the job is over. None if the job is not
+        known."""
         return self.jobs[job].state if job in self.jobs else self.ended.get(job)
 
     def forgot(self, job: JobId) -> bool:
-        """Whether this id has been given and its job is not kept any more."""
+        """Return whether a job had this id but is not kept any more."""
         sequence = sequence_of(job)
         return (
             sequence is not None

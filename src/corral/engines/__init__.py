@@ -1,1 +1,1 @@
-"""Engines that lend nodes. `local`: pretend or real nodes on this machine."""
+"""Engines that provide nodes. `local` provides pretend or real nodes on this machine."""

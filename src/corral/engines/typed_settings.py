@@ -1,5 +1,5 @@
-"""Reading an engine's own settings, as they were typed: corral up --engine NAME --set
-KEY=VALUE."""
+"""Parser of an engine's own settings, as the user typed them: corral up --engine NAME
+--set KEY=VALUE."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -27,11 +27,11 @@ T = TypeVar("T", bound="EngineSettings")
 
 
 def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
-    """The settings: each field a text, a truth, a number, or several texts with commas.
-    What has its type already, as it was kept, stays so.
+    """Parse the settings: each field is a text, a boolean, a number, or several texts
+    joined by commas. A stored value that has its type already stays as it is.
 
-    Raises: SpecInvalid for what the engine does not have, or that does not read as its
-    type.
+    Raises: SpecInvalid for a setting that the engine does not have, or a value that
+    cannot be parsed as the setting's type.
     """
     types = types_of(kind)
     for name in given:
@@ -57,7 +57,7 @@ def types_of(kind: "type[EngineSettings]") -> dict[str, str]:
 
 
 def example_of(kind: "type[EngineSettings]", name: str) -> str:
-    """NAME=VALUE as it would be taken."""
+    """Return an example NAME=VALUE that the setting accepts."""
     if name in kind.EXAMPLES:
         return f"{name}={kind.EXAMPLES[name]}"
     field = next(field for field in fields(kind) if field.name == name)
@@ -71,8 +71,8 @@ def example_of(kind: "type[EngineSettings]", name: str) -> str:
 def wrong(
     kind: "type[EngineSettings]", name: str, what: str, *beside: str
 ) -> SpecInvalid:
-    """The refusal of a setting, with one that would be taken; `beside`: with others it
-    needs."""
+    """Return the error for a wrong setting, with an example that would be accepted.
+    `beside`: other settings that the example needs."""
     set_options = " ".join(
         f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name)
     )

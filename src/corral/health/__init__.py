@@ -1,1 +1,1 @@
-"""Signals of a node -> what to believe of it. Pure."""
+"""Health of nodes: what a node's signals imply about it. Pure."""

@@ -1,5 +1,5 @@
-"""Interpretation of active checks against data sheets, the node's own past and the
-fleet. Pure."""
+"""Interpretation of the results of active checks, by comparison with data sheets, with
+the node's earlier results and with other nodes. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,9 @@ _OF_ASKER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """`signals`: what health makes verdicts of. `over`: the rounds that have ended,
-    with whether they have shown that the node is well."""
+    """Result of processing the signals of a node. `signals`: the signals from which
+    health makes verdicts. `over`: the check-ups that have ended, each with whether it
+    has shown the node to be healthy."""
 
     node: Node
     signals: tuple[Signal, ...]
@@ -75,7 +76,8 @@ def take_checks(
 
 
 def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
-    """A link has two ends: which of them is ill is `slow_end`'s to say."""
+    """Return the signal of a check result for health, if it concerns this node. A
+    failed link does not: `slow_end` decides which of its two ends is faulty."""
     if measure.kind in _OF_ASKER or measure.result == Result.NOT_RUN:
         return []
     failed = measure.result == Result.FAILED
@@ -87,8 +89,9 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
 def _finish_checkup(
     node: Node, checkup: CheckUp, signal: Signal, now: float
 ) -> tuple[Node, bool]:
-    """The round is over; the node is shown to be well by products on each GPU and no
-    failure."""
+    """Remove a finished check-up from the node, and return whether it has shown the
+    node to be healthy: matrix products have passed on each GPU, and no failure speaks
+    against the node."""
     check_ups = tuple(check_up for check_up in node.checkups if check_up is not checkup)
     if signal.code == NOT_RUN:  # something was to run meanwhile
         return replace(node, checkups=check_ups), False
@@ -110,8 +113,8 @@ def _finish_checkup(
 
 
 def speaks_against_node(measure: CheckMeasure) -> bool:
-    """Whether it speaks against the node, and not against what it shares with
-    others."""
+    """Return whether the check result shows a fault of the node itself, and not of
+    something that it shares with other nodes."""
     if measure.kind in (*_OF_ASKER, CheckKind.LINK) or measure.unit.endswith(SHARED):
         return False
     return measure.result == Result.FAILED
@@ -160,7 +163,7 @@ def _record_measure(
 def _judge_measure(
     one: CheckMeasure, node: Node, fleet: Sequence[Node]
 ) -> CheckMeasure:
-    """A value against what is expected of it."""
+    """Return the check result after comparing its value with the expected one."""
     assert one.value is not None
     if one.kind == CheckKind.CLOCK:
         max_clock_seconds = most_clock_seconds()
@@ -182,8 +185,8 @@ def _judge_measure(
 def least_of(
     one: CheckMeasure, node: Node, fleet: Sequence[Node]
 ) -> tuple[float | None, str]:
-    """The least that passes, the highest of what is known, and what that is a share
-    of."""
+    """Return the lowest value that passes, the highest of the known bounds, and a text
+    that says what it is a share of; (None, "") if no bound is known."""
     bounds = bounds_of(one.kind)
     types = node.inventory.types
     least_rates: list[tuple[float, str]] = []
@@ -210,7 +213,7 @@ def least_of(
 
 
 def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[float]:
-    """The same on other nodes, by the same means."""
+    """Return the values of the same check on other nodes, in the same unit."""
     return [
         measure.value
         for peer_node in fleet
@@ -225,8 +228,9 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 
 
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
-    """Return the nodes to which its links are slow, if this end is the faulty one: at
-    least two links have failed, and each of those others has a good one."""
+    """Return the nodes to which the links of `node` are slow if `node` is the faulty
+    end: at least two of its links have failed, none has passed, and each of those other
+    nodes has a good link."""
     slow = {
         link.device for link in _link_measures(node) if link.result == Result.FAILED
     }

@@ -1,5 +1,5 @@
-"""The breaker: health itself never cordons more than a share of the nodes within some
-minutes."""
+"""The breaker: health never automatically cordons more than a share of the nodes within
+some minutes."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from corral.health.health_policy import HealthRules
 
 def recent_health_cordons(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:
     """Return how many nodes were cordoned automatically within the breaker's time,
-    whatever became of them."""
+    whatever happened to them later."""
     moments = (
         node.health_cordoned_at for node in nodes if node.health_cordoned_at is not None
     )

@@ -1,4 +1,4 @@
-"""First lines of errors in other languages than Python, and the lines that continue
+"""First lines of errors in languages other than Python, and the lines that continue
 them."""
 
 import re
@@ -125,8 +125,8 @@ def is_report_of_shell(line: str) -> bool:
 
 
 def opening(row: str) -> tuple[NextStep | None] | None:
-    """Return the advice of the language whose error begins here, in a tuple; None for
-    no error."""
+    """Return the advice for the language whose error begins in this row, in a tuple;
+    None if no error begins in it."""
     if _ANY_OPENING.match(row) is None:
         return None
     return next(
@@ -141,8 +141,8 @@ def is_frame(row: str) -> bool:
 
 
 def is_chatter(row: str) -> bool:
-    """Return whether programs print the line that go on: retries, progress, levels
-    below errors."""
+    """Return whether the line is one that programs print while they continue: retries,
+    progress, levels below errors."""
     return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
 
 
@@ -152,7 +152,8 @@ def is_unfinished(row: str) -> bool:
 
 
 def message(lines: Sequence[str]) -> str:
-    """Return the message of an error; of one of rlang the last that it lists."""
+    """Return the message of an error; for an error of R's rlang, the last message that
+    it lists."""
     listed = [line for line in lines[1:] if line.startswith("! ")]
     if listed:
         return listed[-1]
@@ -164,8 +165,8 @@ def message(lines: Sequence[str]) -> str:
 
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:
-    """Return the line and what continues it: the next where it ends in a colon, and
-    `what():`."""
+    """Return the line and the lines that continue it: the next line after one that ends
+    in a colon, and a `what():` line."""
     text, last_index = lines[first], first
     while last_index + 1 < len(lines) and last_index - first < JOINED_LINES:
         is_what = last_index == first and _WHAT.match(lines[last_index + 1]) is not None

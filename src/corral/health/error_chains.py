@@ -1,8 +1,8 @@
-"""Errors that were raised of each other: which one began, and how they are quoted
-together.
+"""Chains of errors, in which one error led to the next: which error is the cause, and
+how the errors are quoted together.
 
 The last error of a chain often hides the first, and the first may be one that the
-program expected: both are quoted, and the one that names the cause comes first.
+program expected. Both are therefore quoted, with the cause first.
 """
 
 import re
@@ -28,12 +28,12 @@ _EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})
 
 @dataclass(frozen=True, slots=True)
 class ErrorChain:
-    """The first error, and the last that it led to; the same one where there is no
-    other.
+    """The first error of a chain, and the last one that it led to; both are the same
+    for a single error.
 
     Args:
-        is_handled: the last was raised while an error before it was handled: by a
-            second way that failed, too, or to say more of the first.
+        is_handled: the last error was raised while an earlier one was handled, either
+            by a fallback that also failed or to describe the first error.
     """
 
     root: Raised
@@ -41,8 +41,8 @@ class ErrorChain:
     is_handled: bool = False
 
     def place(self, of: Raised) -> str:
-        """Return where an error of it was raised, and where in a library; "" for not
-        known."""
+        """Return where the error `of` was raised, and in which library; else the place
+        of another error of the chain; "" if no place is known."""
         raised = (
             of
             if of.place
@@ -63,12 +63,12 @@ class ErrorChain:
 
 
 def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
-    """Return the chain of the newest error, without wrappers of other processes'
-    errors.
+    """Return the chain of the newest error, without errors that only wrap another
+    process's error.
 
     Args:
-        line: a line of an error in the middle that shows the class: then the chain
-            begins there.
+        line: a line that shows the failure class; if it belongs to an error in the
+            middle, the chain begins with that error.
     """
     links = [
         raised_error
@@ -94,11 +94,12 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
 def begins_it(
     chain: ErrorChain, root: FailureKind | None, last: FailureKind | None
 ) -> bool:
-    """Return whether the first error of a chain is what it failed of, and not the last.
+    """Return whether the first error of a chain is the cause of the failure, and not
+    the last.
 
     Args:
-        root: class of the first by its words; None for none.
-        last: class of the last.
+        root: class of the first error by its words; None if they show none.
+        last: class of the last error.
     """
     if not chain.is_handled or _is_masked(chain, last):
         return True
@@ -107,8 +108,8 @@ def begins_it(
 
 
 def _is_masked(chain: ErrorChain, last: FailureKind | None) -> bool:
-    """Return whether an except or a finally block raised an error by accident: a
-    mistake in its own code, or of closing what the first error left."""
+    """Return whether an except or a finally block raised the last error by accident: by
+    a mistake in its own code, or while closing what the first error left open."""
     if (
         last is not None
         or chain.root.lines[0].split(":")[0] == chain.last.lines[0].split(":")[0]
@@ -124,7 +125,9 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
     """Return both errors of a chain in one line.
 
     Args:
-        line: the line of one of them that shows its class, if that is not its first.
+        root_first: the first error of the chain is quoted first.
+        line: the line of one of the errors that shows its class, if that is not its
+            first line.
     """
     root, last_text = _error_text(chain.root, line), _error_text(chain.last, line)
     if root in last_text or (last_text in root and not root_first):
@@ -137,8 +140,8 @@ def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """Return at most LINE_CHARACTERS of a text: of a longer one its beginning and its
-    end."""
+    """Return the text in at most LINE_CHARACTERS; of a longer text, its beginning and
+    its end."""
     if len(text) <= LINE_CHARACTERS:
         return text
     head = LINE_CHARACTERS - END_CHARACTERS - len(" ... ")
@@ -146,8 +149,9 @@ def quoted(text: str) -> str:
 
 
 def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
-    """Return the quote with errors that the program had printed before and gone on: the
-    last may come of them. Of more than MOST_EARLIER nothing is known."""
+    """Return the quote, extended by an error that the program printed earlier and
+    survived, since that may have led to the last error. The quote is unchanged if there
+    were more than MOST_EARLIER such errors."""
     said_texts = {_error_text(chain.root, ""), _error_text(chain.last, "")}
     previous_errors = dict.fromkeys(
         _error_text(raised_error, "")
@@ -165,7 +169,7 @@ def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str
 
 
 def has_line(chain: ErrorChain, line: str) -> bool:
-    """Return whether the line is of its first or its last error."""
+    """Return whether the line belongs to the first or the last error of the chain."""
     return _has_error_line(chain.root, line) or _has_error_line(chain.last, line)
 
 

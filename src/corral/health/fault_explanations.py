@@ -1,4 +1,4 @@
-"""Faults of a machine that explain ends of programs, and the resulting cause. Pure.
+"""Faults of a machine that explain why programs ended, and the resulting cause. Pure.
 
 A program reports its symptom, and rarely the broken part. A port that went down looks
 like a lost peer, and a failed page of memory looks like a crash. The node's
@@ -23,9 +23,11 @@ _ON_A_GPU: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explains:
-    """An end of a class in `of`, at most `seconds` after this was noticed, is one of
-    class `by`. `anywhere`: on any node of the gang; else where its culprit was.
-    `is_machine`: the cluster pays; else it was still the program's."""
+    """Rule by which a fault explains the end of a program: an end with a class in `of`,
+    at most `seconds` after the fault was noticed, gets the class `by`. `anywhere`: the
+    fault may be on any node of the gang; else it must be on the culprit's node.
+    `is_machine`: the failure counts as the cluster's; else it still counts as the
+    program's."""
 
     of: frozenset[F]
     by: F
@@ -67,8 +69,12 @@ _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 def explanation(
     failed: F, exit_code: int | None, condition: NodeCondition, before_seconds: float
 ) -> Explains | None:
-    """Return how this fault explains an end of that class after this time; None if it
-    does not."""
+    """Return the rule by which this fault explains an end with the class `failed`; None
+    if it does not explain it.
+
+    Args:
+        before_seconds: how long before the end the fault was noticed.
+    """
     if not condition.confirmed:
         return None
     kind, code = condition.kind, condition.code

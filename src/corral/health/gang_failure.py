@@ -1,4 +1,5 @@
-"""Failure of a gang, and the rank that began, from last lines and ends of its ranks.
+"""Failure of a gang, and the rank that caused it, by the last lines and the ends of its
+ranks.
 
 A rank that lost its peers reports those peers. Another rank is to blame if it has a
 cause of its own, if waiting ranks named it, or if it was still silent when they gave
@@ -81,8 +82,8 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
-    """Return the error that is the last output of a rank which was stopped at its
-    limit; None where none has one. Errors that a stop itself leads to do not count."""
+    """Return the error that was the last output of a rank which was stopped at its time
+    limit; None if no rank has one. Errors that a stop itself causes do not count."""
     for rank_end in ends:
         if (
             error := last_error(rank_end)
@@ -92,8 +93,9 @@ def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
-    """The workers of a launcher that share its log, each as the rank that it names; the
-    one that the launcher saw fail first a little before the others."""
+    """Split the end of a launcher into those of its workers, which share its log; each
+    gets the rank that the log names. The worker that the launcher saw fail first is
+    dated slightly before the others."""
     apart = streams(end.tail)
     if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
         return [end]
@@ -111,8 +113,8 @@ def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
 
 
 def _was_stopped(one: RankReading, first_at: float) -> bool:
-    """Return whether the rank was stopped because of another's failure: with TERM, and
-    with KILL only after its grace period."""
+    """Return whether the rank was stopped because another rank failed: by TERM, or by
+    KILL after its grace period."""
     if one.kind != FailureKind.KILLED or one.end.exit is None:
         return False
     killed = signal_of(one.end.exit) == KILL
@@ -122,8 +124,9 @@ def _was_stopped(one: RankReading, first_at: float) -> bool:
 def _waited_for(
     own: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> RankReading | None:
-    """Return, of ranks that had to be killed after another gave up waiting, the one
-    that had raised an error and did not leave, else one that no longer did anything."""
+    """Return the rank for which the others waited, among ranks that had to be killed
+    after another one gave up: preferably one that had raised an error and did not exit,
+    else one that had stopped doing anything."""
     raised = [rank_reading for rank_reading in own if _was_frozen(rank_reading)]
     frozen = [
         replace(rank_reading, kind=FailureKind.HANG)
@@ -134,9 +137,9 @@ def _waited_for(
 
 
 def _was_frozen(one: RankReading) -> bool:
-    """Whether the rank ignored the request to leave.
+    """Return whether the rank ignored the request to exit, so that it had to be killed.
 
-    A rank that did leave was not blocking the others.
+    A rank that did exit was not blocking the others.
     """
     return one.end.exit is not None and signal_of(one.end.exit) == KILL
 
@@ -144,8 +147,8 @@ def _was_frozen(one: RankReading) -> bool:
 def _of_the_gang(
     ends: Sequence[RankEnd], told: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> Failure:
-    """Return the failure of a gang where no rank has a cause of its own: the rank that
-    did not come, or the network between them."""
+    """Return the failure of a gang in which no rank has a cause of its own: a missing
+    rank, or the network between the ranks."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (
         wire := next(
@@ -202,8 +205,8 @@ def _place_suffix(one: RankReading) -> str:
 def _find_missing_rank(
     ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
-    """Return the rank that the others name; else the one that was silent to the end;
-    else the one that is behind in its work."""
+    """Return the rank that the other ranks name as missing; else the one that was
+    silent to the end; else the one that is behind in its work."""
     of = {rank_end.rank: rank_end for rank_end in ends}
     awaited_ranks = [
         rank

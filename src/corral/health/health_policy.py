@@ -12,15 +12,15 @@ class HealthRules:
 
     `observe`: nothing is cordoned, drained or ended; such actions are only listed.
     `users`: number of users that must see a program fault on one GPU within
-    `users_seconds` before the GPU is to blame. `breaker_share`: share of all nodes, and
+    `users_seconds` before the GPU is to blame. `breaker_share`: share of all nodes, but
     at least one node, that may be cordoned automatically within `breaker_seconds`.
     `repeat_seconds`: a fault that recurs within this time gets the next remedy.
     `outbreak_seconds`: signals closer together belong to one outbreak.
 
     `check_every_seconds`: interval between checks of a node with GPUs while it is idle;
     0: never. A suspected node is checked at once, and again after `retest_seconds`. A
-    gang of `gang_gpus` or more (0: none) starts once its nodes were checked within
-    `gang_fresh_seconds`. It waits for `gang_seconds` at most.
+    gang with at least `gang_gpus` GPUs (0: no gang) starts only when its nodes were
+    checked within `gang_fresh_seconds`. It waits for `gang_seconds` at most.
     """
 
     mode: Mode = "enforce"

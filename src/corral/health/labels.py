@@ -1,7 +1,7 @@
 """Labels that a launcher writes before each line of a process, as `srun -l` does.
 
-A label is any text that stands before the head of a traceback and before a frame of
-one: launchers and their options have many forms of it.
+A label is any text that stands both before the first line of a traceback and before a
+frame line. Launchers and their options have many forms of labels.
 """
 
 import re
@@ -15,8 +15,9 @@ _FRAME: Final = re.compile(r'^([^\n]{1,60}?)  File "[^"\n]{1,500}", line \d')
 
 
 def without_labels(rows: Sequence[str]) -> list[str]:
-    """Return the rows without labels; those of a process stand together where rows of
-    several are mixed, and the process comes last that printed last."""
+    """Return the rows without labels. Where the rows of several processes are mixed,
+    the rows of each process are put together, and the process that printed last comes
+    last."""
     labels = _labels_of(rows)
     if not labels:
         return list(rows)
@@ -38,7 +39,8 @@ def without_labels(rows: Sequence[str]) -> list[str]:
 
 
 def _labels_of(rows: Sequence[str]) -> list[str]:
-    """Return the labels, the longest first: one may begin with another."""
+    """Return the labels in the rows, the longest first, since one label may begin with
+    another."""
     heads = {
         label_match[1]
         for row in rows

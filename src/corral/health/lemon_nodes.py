@@ -30,8 +30,9 @@ PRIOR_RATE_TRIES: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """`chance`: of `failures` or more where the node is like the others, which have
-    `expected`."""
+    """Suspicion against a node. `chance`: the probability of at least `failures`
+    failures on a node that is like the others. `expected`: the number of failures that
+    such a node would have."""
 
     failures: int
     tries: int
@@ -60,7 +61,8 @@ class UserFailureRates:
                 self._failures[user.user] += user.failures
 
     def without(self, record: NodeRecord) -> tuple["UserRate", ...]:
-        """For each user of the node, what the other nodes know of them."""
+        """Return, for each user of the node, the failure rate by the records of all
+        other nodes."""
         tries = self._tries.total() - sum(user.tries for user in record.users)
         failures = self._failures.total() - record.failures
         usual = (failures + PRIOR_RATE * PRIOR_RATE_TRIES) / (tries + PRIOR_RATE_TRIES)
@@ -78,8 +80,8 @@ class UserFailureRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRate:
-    """A user's record on the node, and the beta distribution of their rate
-    elsewhere."""
+    """A user's record on the node, and the beta distribution of the user's failure rate
+    on other nodes."""
 
     own: UserRecord
     failed: float
@@ -91,7 +93,8 @@ class UserRate:
 
 
 def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | None:
-    """None where it may be chance, or one user's doing."""
+    """Return the suspicion against a node; None if its failures may be chance, or may
+    come from a single user."""
     failing = sum(user.failures > 0 for user in record.users)
     if record.failures < FEWEST_FAILURES or failing < FEWEST_USERS:
         return None
@@ -112,7 +115,8 @@ def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | Non
 
 
 def tail(rates: Sequence[UserRate]) -> float:
-    """The chance of as many failures or more, of all users together."""
+    """Return the probability that all users together have at least the observed number
+    of failures."""
     failure_count = sum(rate.own.failures for rate in rates)
     below = [1.0] + [0.0] * (failure_count - 1) if failure_count else []
     for rate in rates:
@@ -126,8 +130,8 @@ def tail(rates: Sequence[UserRate]) -> float:
 def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[float]:
     """Return the probabilities of 0, 1, ... failures in `tries` tries.
 
-    Only those of fewer than `below` failures are returned. They are computed by the
-    ratio of neighbours, from P(0) = B(alpha, beta + n) / B(alpha, beta).
+    Only the probabilities of fewer than `below` failures are returned. Each is computed
+    from the previous one, starting with P(0) = B(alpha, beta + n) / B(alpha, beta).
     """
     chance = 1.0
     for number in range(tries):
@@ -146,7 +150,7 @@ def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[flo
 
 
 def _convolve(first: Iterable[float], second: Sequence[float]) -> list[float]:
-    """The sum of two counts, as far as the first goes."""
+    """Return the distribution of the sum of two counts, up to the length of `first`."""
     first = list(first)
     sums = [0.0] * len(first)
     for first_count, chance in enumerate(first):

@@ -1,5 +1,5 @@
-"""Alive, silent or dead: silence is counted, and never taken for death without a
-bound."""
+"""Verdict whether a node is alive, silent or dead. The time of silence is counted, and
+counts as death only after a bound."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -42,10 +42,10 @@ def judge(
 ) -> dict[NodeId, Verdict]:
     """Return a verdict for each node.
 
-    Times are by the head's serving clock, which stops while the head is down. The
-    silence of a node without a heartbeat since this head began to serve counts from
-    that moment. The seconds in `facts.excused`, when too many nodes were silent
-    together, are not counted.
+    Times are by the head's serving clock, which stops while the head is down. If a node
+    has sent no heartbeat since this head began to serve, its silence counts from that
+    moment. The seconds in `facts.excused`, when too many nodes were silent together,
+    are not counted.
     """
     silent_for = {
         node: serving_seconds
@@ -69,12 +69,13 @@ def judge(
 def next_deadline_seconds(
     facts: Facts, serving_seconds: float, frozen: Collection[NodeId] = ()
 ) -> float:
-    """Seconds until silence could next change a verdict; infinite when it cannot.
+    """Return the seconds until silence could next change a verdict; infinite when it
+    cannot.
 
-    The bound of a frozen node moves on with the clock, so that no moment is the one to
-    wait for. Never less than LEAST_WAIT_SECONDS: a wait that rounding has made as good
-    as nothing would pass without the clock having moved, and so would the next one, for
-    ever.
+    The bound of a frozen node moves on with the clock, so there is no moment to wait
+    for. The result is never less than LEAST_WAIT_SECONDS: a wait that rounding has
+    reduced to almost nothing would end before the clock has moved, and would repeat
+    forever.
     """
     waits: list[float] = []
     for heard in facts.nodes.values():
@@ -110,7 +111,8 @@ def _judge_liveness(
 
 
 def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[NodeId]:
-    """Nodes whose silence began within a few seconds of that of too many others."""
+    """Return the nodes whose silence began within a few seconds of that of too many
+    others."""
     silent = {node: s for node, s in silent_for.items() if s >= SILENT_AFTER_SECONDS}
     fewest = max(FEWEST_TOGETHER, int(nodes * SHARE_TOGETHER) + 1)
     if len(silent) < fewest:

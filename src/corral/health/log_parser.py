@@ -1,4 +1,4 @@
-"""Parser of the end of a rank's log: raised errors, and other lines.
+"""Parser of the end of a rank's log, which separates raised errors from other lines.
 
 Programs print one error in many forms. It can follow the name of a rank, an actor or a
 logger, or stand in a box. It can span several lines, or be a cause within a chain. The
@@ -124,11 +124,11 @@ class Printed:
     """The end of a log.
 
     Args:
-        raised: its errors, the oldest first.
-        last: its last lines, the newest last.
-        warnings: those of the last lines that warn.
-        chatter: those of the last lines that programs print which go on.
-        levelled: lines before which a logger had put the level of an error.
+        raised: the raised errors, the oldest first.
+        last: the last lines, the newest last.
+        warnings: those of the last lines that are warnings.
+        chatter: those of the last lines that programs print while they continue.
+        levelled: lines that a logger had prefixed with the level of an error.
     """
 
     text: str
@@ -146,8 +146,8 @@ class Printed:
 
     @property
     def ends_caught(self) -> bool:
-        """Whether a runtime caught the error that is the last output: it aborts nothing
-        itself."""
+        """Return whether the last output is an error that a language runtime caught;
+        such an error does not itself abort the process."""
         return self.ends_raising and self._own[-1].step not in (
             NextStep.CPP,
             NextStep.ABORTED,
@@ -164,7 +164,8 @@ class Printed:
 
     @property
     def newest(self) -> str:
-        """The errors of the newest chain; where none was raised, the last lines."""
+        """The lines of the errors in the newest chain; if no error was raised, the last
+        lines."""
         chain = [
             raised for raised in self.raised if raised.chain == self.raised[-1].chain
         ]
@@ -198,13 +199,14 @@ class Printed:
 
     @property
     def is_stated(self) -> bool:
-        """Whether the last line that has the shape of an error has its level, too."""
+        """Return whether the last line that looks like an error also names the level of
+        an error."""
         return _STATED.search(self.complaint) is not None
 
     @property
     def parting(self) -> str:
-        """The last line where it reads as a reason: a sentence, not of a shape that
-        came before; "" where it is of the program's work."""
+        """The last line if it reads as a reason for the end: a sentence, in a form that
+        no earlier line has; "" if it only reports the program's work."""
         last_line = self.last[-1] if self.last else ""
         shapes = Counter(
             _NUMBERS.sub("0", _strip_and_shorten(row)) for row in self.text.split("\n")
@@ -217,15 +219,15 @@ class Printed:
 
     @property
     def crashed_at(self) -> str:
-        """Return where Python was when it crashed, as its faulthandler prints it; "" if
-        that is off."""
+        """The place in Python where the program crashed, as printed by faulthandler; ""
+        if faulthandler is off."""
         begin = self.text.rfind(_CURRENT)
         return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
 
     @property
     def listed_cause(self) -> str:
         """The last of the causes that are listed below an error, as Rust's anyhow
-        prints them; "" for none."""
+        prints them; "" if there are none."""
         match = _CAUSES.search(self.text)
         rows = match[1].rstrip().split("\n") if match is not None else [""]
         return _strip_and_shorten(_ORDINAL.sub("", rows[-1].strip()))
@@ -260,7 +262,8 @@ class Printed:
 
     @property
     def ending(self) -> str:
-        """The last lines, where none of them is an error; "" for an empty log."""
+        """The last lines joined, for a log in which no line is an error; "" for an
+        empty log."""
         lines = self.last or self.warnings or self.chatter
         return " / ".join(lines[-ENDING_LINES:])
 
@@ -317,8 +320,8 @@ def printed(tail: str) -> Printed:
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the last lines that are no chatter, those of them that warn, and
-    chatter."""
+    """Return the last lines without chatter, those of them that are warnings, and the
+    chatter: the lines that programs print while they continue."""
     rows = [
         _strip_and_shorten(row)
         for row in outside_tracebacks(text.split("\n"))
@@ -337,7 +340,8 @@ def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def parted(tail: str) -> tuple[str, str]:
-    """Return the last error of a long log, and its end; "" where they are not apart."""
+    """Split a long log where lines were left out. Return its last error and its end;
+    ("", tail) if no lines were left out."""
     earlier, gap, log_end = tail.rpartition(GAP)
     return (earlier, log_end) if gap else ("", tail)
 
@@ -351,7 +355,7 @@ def _rows_of(tail: str) -> list[str]:
 
 
 def _out_of_json(found: "re.Match[str]") -> str:
-    """The rows of a traceback that a logger wrote as one string of JSON."""
+    """Return the rows of a traceback that a logger wrote as a single JSON string."""
     return "\n" + found[0].replace("\\n", "\n").replace('\\"', '"') + "\n"
 
 

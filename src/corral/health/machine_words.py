@@ -1,4 +1,5 @@
-"""Words for GPUs, memory, disks and limits: the specific before the general."""
+"""Patterns of error messages about GPUs, memory, disks and limits, with specific ones
+before general ones."""
 
 from typing import Final
 

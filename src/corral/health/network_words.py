@@ -1,4 +1,5 @@
-"""Words for the network, peers and access: the specific before the general."""
+"""Patterns of error messages about the network, peers and access, with specific ones
+before general ones."""
 
 from typing import Final
 

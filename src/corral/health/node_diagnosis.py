@@ -1,5 +1,5 @@
-"""Meaning of a node's signals over time: faults, their repair, and how they pass.
-Pure."""
+"""Interpretation of a node's signals over time: which faults it has, how they are
+repaired, and when they clear. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ FamilyOf = Callable[[int | None], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """A signal, and the users of the jobs that were on its device."""
+    """A signal, and the users of the jobs that used its device."""
 
     signal: Signal
     users: tuple[UserName, ...] = ()
@@ -50,7 +50,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """Jobs that a fault ends: those on its GPU, or all of the node's for
+    """The jobs that a fault ends: those on its GPU, or all jobs of the node if
     `whole_node`."""
 
     condition: NodeCondition
@@ -64,12 +64,12 @@ def judge_conditions(
     rules: HealthRules,
     family: FamilyOf,
 ) -> tuple[tuple[NodeCondition, ...], tuple[Struck, ...]]:
-    """The conditions as they are now, and whose jobs are to end for them.
+    """Return the current faults, and those whose jobs must be ended.
 
     Args:
-        new: in the order in which they were noticed.
-        now: the head's wall clock, which is what all moments of conditions are of.
-        family: of a GPU by its index, "" where that is not known.
+        new: the new signals, in the order in which they were noticed.
+        now: the head's wall clock, in which all times of conditions are given.
+        family: returns the family of a GPU by its index; "" if it is not known.
     """
     conditions_by_key = {condition.key: condition for condition in conditions}
     for noticed in new:
@@ -96,16 +96,16 @@ def judge_conditions(
 def mended(
     conditions: Iterable[NodeCondition], now: float
 ) -> tuple[NodeCondition, ...]:
-    """All of them, by a person's word. They are kept, so that a fault that comes again
-    climbs."""
+    """Return all faults as repaired, because a person has reported so. They are kept,
+    so that a fault that recurs gets the next remedy."""
     return tuple(_mend_ailment(condition, now) for condition in conditions)
 
 
 def booted(
     conditions: Iterable[NodeCondition], now: float
 ) -> tuple[NodeCondition, ...]:
-    """Return the faults after a boot, without those that a reset or a reboot
-    repairs."""
+    """Return the faults after a boot; those that a reset or a reboot repairs are marked
+    as repaired."""
     return tuple(
         _mend_ailment(condition, now) if condition.remedy in BY_BOOT else condition
         for condition in conditions
@@ -113,7 +113,8 @@ def booted(
 
 
 def excused(conditions: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
-    """A person lets the node work with what it has, until that comes again."""
+    """Return the faults with all present ones excused: a person lets the node work
+    despite them, until they recur."""
     return tuple(
         replace(condition, excused=condition.excused or condition.is_live)
         for condition in conditions
@@ -160,7 +161,7 @@ def _apply_signal(
 
 
 def _is_mended_by(one: NodeCondition, passed: Signal) -> bool:
-    """Whether this check shows that it is mended."""
+    """Return whether this passed check shows that the fault is repaired."""
     if one.kind == SignalKind.CHECK:
         return one.device == passed.device and one.gpu == passed.gpu
     proof = passed.device in (CheckKind.MATMUL, OVER)
@@ -170,8 +171,8 @@ def _is_mended_by(one: NodeCondition, passed: Signal) -> bool:
 def _confirmed(
     old: NodeCondition | None, signal: Signal, now: float
 ) -> NodeCondition | None:
-    """Return what the driver has confirmed meanwhile; None for a signal that is a new
-    one."""
+    """Return the fault as confirmed, if the signal is the driver's confirmation of the
+    same occurrence; None if the signal is a new occurrence."""
     is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
     if old is None or not is_same or not signal.confirmed:
         return None
@@ -229,7 +230,8 @@ def _record_occurrence(
 def _merge_attempts(
     old: NodeCondition, signal: Signal, now: float
 ) -> tuple[tuple[JobId, AttemptNumber], ...]:
-    """While it settles those of its first signal stay on it."""
+    """Return the attempts that belong to the fault. Until the fault has settled, the
+    attempts of its earlier signals are kept."""
     kept_attempts = old.attempts if not _is_settled(old, now) else ()
     return tuple(dict.fromkeys((*kept_attempts, *signal.attempts)))
 
@@ -240,8 +242,8 @@ def _merge_attempts(
 def _age_ailment(
     condition: NodeCondition, now: float, rules: HealthRules, family: FamilyOf
 ) -> NodeCondition | None:
-    """Return the fault as time has left it: some clear by themselves, old ones are
-    dropped."""
+    """Return the fault after the time that has passed: some faults clear by themselves.
+    None if the fault is so old that it is dropped."""
     if condition.is_live:
         clears = rule_of(
             condition.kind, condition.code, family(condition.gpu)
@@ -325,7 +327,7 @@ def _choose_remedy(
     rules: HealthRules,
     rule: FaultCode,
 ) -> tuple[Remedy, Restriction]:
-    """Return the remedy and the restriction of the table.
+    """Return the remedy and the restriction that the table gives for the fault.
 
     Time, related faults and the driver can change both.
     """
@@ -448,7 +450,8 @@ def _dealt_with(one: NodeCondition, now: float) -> NodeCondition:
 
 
 def _trim_ailments(conditions: Sequence[NodeCondition]) -> tuple[NodeCondition, ...]:
-    """At most MOST_CONDITIONS: those that restrict nothing and are old go first."""
+    """Return at most MOST_CONDITIONS faults; the first to be dropped are those that
+    restrict the node least, and among these the oldest."""
     if len(conditions) <= MOST_CONDITIONS:
         return tuple(conditions)
     kept_conditions = sorted(

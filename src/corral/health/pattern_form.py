@@ -1,10 +1,10 @@
-"""Form of the words by which programs tell of what they failed.
+"""Patterns by which messages of programs show why they failed.
 
-Numbers before words where there are any: errno and HTTP statuses are the same in every
-language and library, and the text of a CUDA or HIP status is the same behind every
-prefix. Sources: PyTorch 2.4 to 2.13 (torch.cuda, c10d, gloo), NCCL 2.18 to 2.27, CUDA
-Runtime API ("Error codes"), HIP ("Error codes"), glibc strerror, Python, XLA, vLLM,
-Hugging Face hub; read in their sources or seen.
+Patterns use numbers rather than words where possible: errno values and HTTP statuses
+are the same in every language and library, and the text of a CUDA or HIP status is the
+same after every prefix. Sources: PyTorch 2.4 to 2.13 (torch.cuda, c10d, gloo), NCCL
+2.18 to 2.27, CUDA Runtime API ("Error codes"), HIP ("Error codes"), glibc strerror,
+Python, XLA, vLLM, Hugging Face hub; read in their sources or seen.
 """
 
 import re
@@ -17,11 +17,12 @@ from corral.domain.failure_class import FailureKind
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Words of a class.
+    """A pattern whose match shows a failure class.
 
     Args:
-        of_peers: the rank has lost others, which may be another rank's doing.
-        step: advice that is more specific than that of the class.
+        of_peers: the message says that the rank has lost other ranks, which another
+            rank may have caused.
+        step: advice that is more specific than the advice for the class.
     """
 
     kind: FailureKind
@@ -44,23 +45,23 @@ def of(
 
 
 def shortened(line: str, most: int = LINE_CHARACTERS) -> str:
-    """Return the line; of one longer than `most` its first `most` characters and its
-    end, with a mark between them."""
+    """Return the line; if it is longer than `most`, its first `most` characters, a
+    mark, and its end."""
     if len(line) <= most:
         return line
     return f"{line[:most]}{_LEFT_OUT}{line[-END_CHARACTERS:]}"
 
 
 def errno(*numbers: int) -> str:
-    """Return the words as Python, Rust, Go's syscall and C++'s system_error write
-    them."""
+    """Return a pattern for these errno values, as Python, Rust, Go's syscall and C++'s
+    system_error write them."""
     any_of = "|".join(str(number) for number in numbers)
     return rf"(?:\[Errno |os error |\berrno[ :=]+|\bOs {{ code: )(?:{any_of})\b"
 
 
 def http(*statuses: int) -> str:
-    """Return the words as requests, httpx, aiohttp, curl, boto and gRPC gateways write
-    them."""
+    """Return a pattern for these HTTP statuses, as requests, httpx, aiohttp, curl, boto
+    and gRPC gateways write them."""
     any_of = "|".join(str(status) for status in statuses)
     return (
         rf"\b(?:{any_of}) (?:Client|Server) Error\b|\(\W?(?:{any_of})\W?\) when calling|"

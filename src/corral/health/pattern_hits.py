@@ -1,5 +1,5 @@
-"""Lines of a log that have the words of a class of failures, and which of them
-counts."""
+"""Recognition of log lines that match the patterns of a class of failures, and the
+choice of the line that counts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -31,10 +31,13 @@ Hit = tuple[Pattern, str]  # and the line that has its words, with what continue
 
 
 def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
-    """Errors that were raised come before what else was printed, the newest first that
-    is no consequence. Of that else, only what is wrong with the machine where an error
-    was raised, and nothing where that is the program's own mistake: programs warn of
-    much that ends them not."""
+    """Return the best match of the log. Raised errors come before other output; of
+    these, the newest counts that is no consequence of another rank's failure.
+
+    Where an error was raised, other output counts only if it reports a fault of the
+    machine, and not at all if the error is the program's own mistake: programs print
+    many warnings that do not end them.
+    """
     raised = [
         raised_error for raised_error in log.raised if not raised_error.is_wrapper
     ]
@@ -76,9 +79,9 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
 
 
 def without_losses(log: Printed) -> Printed:
-    """Return the log of a launcher, which its workers share, without the errors by
-    which workers lost each other, where another error is left; that of a pool whose
-    workers could not begin without the loss of the pool."""
+    """Return the log of a launcher, which its workers share, without the errors that
+    report a lost worker, if other errors remain. For a process pool whose workers could
+    not start, drop the error about the broken pool in the same way."""
     if INITIALIZER in log.text:
         raiseds = [
             raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]
@@ -93,8 +96,9 @@ def without_losses(log: Printed) -> Printed:
 
 
 def without_outlived(log: Printed) -> Printed:
-    """Return the log without commands that were not found where another error follows:
-    the script went on without them. The last failing command ended it."""
+    """Return the log without "command not found" messages that another error follows,
+    because the script continued after them. The last failing command is the one that
+    ended it."""
     ending = log.last_error
     kept_lines = tuple(
         line
@@ -105,8 +109,8 @@ def without_outlived(log: Printed) -> Printed:
 
 
 def by_retries(log: Printed, error: str) -> Hit | None:
-    """Return the class of what a program tried again until it gave up, as its error
-    says."""
+    """Return the class of the failure that a program retried until it gave up, if
+    `error` says that it gave up."""
     if GAVE_UP.search(error) is None:
         return None
     return _select_best_hit(
@@ -115,8 +119,8 @@ def by_retries(log: Printed, error: str) -> Hit | None:
 
 
 def hit_of(one: Raised) -> Hit | None:
-    """Return the class of an error by its message; of the program's own by the first
-    line."""
+    """Return the class of an error by its message. For the program's own mistakes only
+    the first line counts."""
     hit = _select_best_hit(_find_hits(one.lines[:1] if one.is_own else one.lines))
     if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
         return hit[0], sentence(one.lines)  # a later line only repeats how it ended
@@ -136,7 +140,8 @@ def _find_hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]
 
 
 def _select_best_hit(hits: Iterable[Hit]) -> Hit | None:
-    """The most specific that is no consequence; else the most specific."""
+    """Return the most specific match that is no consequence of another rank's failure;
+    if all are, the most specific one."""
     return min(hits, key=_rank_of_hit, default=None)
 
 

@@ -29,8 +29,8 @@ PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
-    """Return the first that the line has the words of; of a long line its end is
-    searched where its beginning has none."""
+    """Return the first pattern that matches the line; None if none does. If the
+    beginning of a long line matches no pattern, its end is searched."""
     eligible_patterns = [
         pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE
     ]

@@ -1,5 +1,5 @@
-"""Messages of ranks and launchers about other processes: which one they waited for, how
-a worker ended."""
+"""Messages of ranks and launchers about other processes: which rank they waited for,
+and how a worker ended."""
 
 import re
 from collections import Counter
@@ -71,23 +71,23 @@ _BY_WORD: Final[Mapping[str, Signals]] = {
 
 
 def awaited(tail: str) -> Iterator[int]:
-    """The ranks that it names as those who did not come."""
+    """Yield the ranks that the log names as missing."""
     for hint, await_pattern in _AWAITED.items():
         for match in await_pattern.finditer(tail) if hint in tail else ():
             yield from (int(rank) for rank in match[1].split(","))
 
 
 def stopped_by_launcher(text: str) -> list[int]:
-    """Return the ranks that torchrun stopped after the first had failed: they still
-    ran."""
+    """Return the ranks that still ran when torchrun stopped them after the first
+    failure."""
     begin = text.rfind(_FAILURES)
     report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
     return [int(match[1]) for match in _STOPPED.finditer(report.partition(_ROOT)[0])]
 
 
 def behind(tails: Mapping[int, str]) -> int | None:
-    """Return the rank that had begun the fewest collectives of the group that most
-    ranks report, if all gave up waiting; None if none is behind."""
+    """Return the rank that has started the fewest collectives in the group that most
+    ranks report, if all ranks timed out; None if no rank is behind."""
     for count_pattern in (_ENQUEUED, _TIMED_OUT):
         matches = {
             rank: match
@@ -109,8 +109,8 @@ def behind(tails: Mapping[int, str]) -> int | None:
 
 
 def streams(text: str) -> dict[int, str]:
-    """Return the output of each rank in a log that several share, by the prefix of
-    their lines."""
+    """Split a log that several ranks share by the rank prefix of its lines, and return
+    the output of each rank."""
     stream_lines: dict[int, list[str]] = {}
     for row in text.replace("\r", "\n").split("\n"):
         if (rank_match := _NAMED.match(row)) is not None:
@@ -120,8 +120,8 @@ def streams(text: str) -> dict[int, str]:
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
     """Return the rank (None: unknown) and exit of the worker that the launcher reports
-    as first to fail; `exit` itself if there is no report. `last`: its newest report;
-    earlier failures were survived."""
+    as first to fail; `exit` itself if there is no report. `last` is the launcher's
+    newest report; the attempt survived any earlier failures."""
     if (root := _root_cause(text)) is not None:
         rank, code = root
         return rank, exit if code >= 0 and exit.code is None else _exit_with_code(
@@ -142,7 +142,8 @@ def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
 
 
 def _root_cause(text: str) -> tuple[int, int] | None:
-    """Return the rank that torchrun saw fail first, and its exit code."""
+    """Return the rank that torchrun reports as first to fail, and its exit code; None
+    without a report."""
     begin = text.find(_ROOT)
     report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
     rank = _ROOT_RANK.search(report)
@@ -151,8 +152,8 @@ def _root_cause(text: str) -> tuple[int, int] | None:
 
 
 def _exit_with_code(exit: Exit, code: int) -> Exit:
-    """Return the exit. A negative `code` is a signal, as in Python's subprocess
-    module."""
+    """Return the exit with this code. A negative `code` is a signal, as in Python's
+    subprocess module."""
     if code < 0:
         return replace(exit, code=None, signal=-code)
     return replace(exit, code=code or 1)

@@ -1,5 +1,5 @@
-"""Words for what a program loads and computes, and for itself: the specific before the
-general."""
+"""Patterns for what a program loads and computes, and for the program itself, the
+specific patterns before the general ones."""
 
 from typing import Final
 

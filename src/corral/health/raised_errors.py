@@ -1,5 +1,5 @@
-"""Errors in the end of a log: below tracebacks of Python, and as other languages print
-them."""
+"""Errors in the end of a log: those below Python tracebacks, and those in the formats
+of other languages."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,16 +82,16 @@ class Raised:
     """One error, its message first.
 
     Args:
-        lines: of its message.
-        chain: errors that were raised of each other share a number.
-        frame: file and function in which it was raised, as a traceback of Python shows
+        lines: the lines of its message.
+        chain: errors of one exception chain share this number.
+        frame: file and function in which it was raised, as a Python traceback shows
             them; "" for one that was raised while a file was written.
         place: file and line of the newest frame that is not of an installed library.
         library: file, line and function of the library's frame in which it was raised,
-            where that is not `place`.
-        is_handled: it was raised while the error before it in its chain was handled.
-        step: advice by its language.
-        is_of_thread: it ended a thread of Python, and not the program.
+            if that is not `place`.
+        is_handled: it was raised while the previous error in its chain was handled.
+        step: advice that depends on its language.
+        is_of_thread: it ended a Python thread, and not the program.
     """
 
     lines: tuple[str, ...]
@@ -113,18 +113,20 @@ class Raised:
 
     @property
     def is_own(self) -> bool:
-        """The program's own mistake, whatever was printed before."""
+        """Return whether the error is the program's own mistake, regardless of earlier
+        output."""
         return bool(_OWN.match(self.lines[0]))
 
     @property
     def is_of_cleaning(self) -> bool:
-        """It was raised while something was closed."""
+        """Return whether the error was raised during cleanup, while a resource was
+        closed."""
         return _CLEANING.search(self.frame) is not None
 
 
 def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
-    """Return the errors without those of threads behind the error that ended the
-    program: a thread that goes on meanwhile finds its queue or pipe gone."""
+    """Return the errors without those that threads raised after the error that ended
+    the program: a thread that still runs then finds its queue or pipe closed."""
     ending_index = max(
         (
             error_index
@@ -184,8 +186,8 @@ def raised_in(text: str) -> Iterator[Raised]:
 
 @dataclass(slots=True)
 class _Reading:
-    """The state between two rows: the error that is read, and the traceback that leads
-    to it."""
+    """State of the parser between two rows: the current error, and the traceback above
+    it."""
 
     error: list[str] = field(default_factory=list)
     step: NextStep | None = None

@@ -1,5 +1,5 @@
-"""End of one rank: its class, the lines of its log that show it, their place, and
-advice."""
+"""The end of one rank: its class of failure, the log lines that show it, their
+location, and advice."""
 
 import re
 from collections.abc import Sequence
@@ -81,8 +81,8 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReading:
-    """Evidence of one rank's end. `of_peers`: it may be a consequence of another's end;
-    `at`: its time."""
+    """Evidence of how one rank ended. `of_peers`: it may be a consequence of another
+    rank's end. `at`: when the rank ended."""
 
     end: RankEnd
     kind: FailureKind
@@ -94,7 +94,8 @@ class RankReading:
 
 
 def read(end: RankEnd, exit: Exit) -> RankReading:
-    """Return how it reads; by the last error of a long log where its end shows none."""
+    """Classify the end of a rank. If the end of a long log shows no error, its last
+    earlier error is used."""
     earlier, tail = parted(end.tail)
     end = replace(end, tail=tail)
     if earlier and signal_of(exit) in (None, _ABORT):
@@ -110,8 +111,8 @@ def read(end: RankEnd, exit: Exit) -> RankReading:
 
 
 def last_error(end: RankEnd) -> RankReading | None:
-    """Return the error that is the last output of a rank; None where it is not an
-    error."""
+    """Return the error that is the last output of a rank; None if the last output is
+    not an error."""
     log = printed(parted(end.tail)[1])
     newest_error = _newest_error(log.raised)
     # more lines may be output
@@ -210,8 +211,8 @@ def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
 def _of_errors(
     read: RankReading, log: Printed, newest: Raised, said: Hit | None
 ) -> RankReading:
-    """Return how the newest error of a program reads, with the one that it began
-    with."""
+    """Classify by the newest error of the program, together with the first error of its
+    chain."""
     if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
         quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
         return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
@@ -258,8 +259,8 @@ def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
 
 
 def _of_parser(read: RankReading, log: Printed) -> RankReading:
-    """Return how an error of Python's parser reads: with its place, and with the line
-    where that is written in the words of a newer Python."""
+    """Classify an error of Python's parser. The result has the error's location, and
+    the source line if that uses syntax of a newer Python."""
     source_location, source = log.unread
     if not source_location:
         return read
@@ -270,8 +271,8 @@ def _of_parser(read: RankReading, log: Printed) -> RankReading:
 
 
 def _with_earlier(read: RankReading, log: Printed) -> RankReading:
-    """Return it with an earlier command that failed, where what it failed of is its
-    consequence."""
+    """Return the classification, replaced by that of an earlier command that failed if
+    the final failure is a consequence of it."""
     if read.kind == FailureKind.SYNTAX and read.step is None:
         return _of_parser(read, log)
     earlier = (
@@ -301,8 +302,8 @@ def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     """Return the line that explains the end by a signal.
 
-    It is the line about a crash or a kill; if the program aborted itself, any error.
-    Return "" if the last lines are part of its work.
+    It is the line about a crash or a kill; if the program aborted itself, any error
+    counts. Return "" if the last lines are ordinary output of the program.
     """
     newest_error, aborts = _newest_error(log.raised), signal_of(exit) in _BY_ITSELF
     if (
@@ -325,8 +326,8 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
 
 
 def _newest_error(raised: Sequence[Raised]) -> Raised | None:
-    """Return the newest error that is no wrapper of another; else the newest
-    wrapper."""
+    """Return the newest error that does not wrap another one; if all do, the newest of
+    them."""
     raiseds = [
         raised_error for raised_error in raised if not raised_error.is_wrapper
     ] or list(raised)
@@ -334,18 +335,21 @@ def _newest_error(raised: Sequence[Raised]) -> Raised | None:
 
 
 def _by_place(newest: Raised) -> FailureKind | None:
-    """Return the class by what a library did when it raised the newest error."""
+    """Return the class of failure by what a library was doing when it raised the newest
+    error."""
     kind = kind_of_place(newest.frame)
     return kind if kind == FailureKind.VARIABLE or not newest.is_own else None
 
 
 def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
-    """Whether to trust the log of a process that a signal ended.
+    """Return whether the log of a process that a signal ended explains more than the
+    signal.
 
     A process that aborts itself prints why. A process that was asked to stop may have
     lost its peers. No process can report that it was killed, but a process that had
     just failed may have been killed because it did not exit. If another process reports
-    the end, the words may concern other ranks. Ranks that lost it then report that.
+    the end, the log may concern other ranks. Ranks that lost the process then report
+    that.
     """
     signal = signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):

@@ -1,5 +1,5 @@
-"""Commands that repair the condition of a node, for an operator to type: nothing runs them.
-Pure."""
+"""Commands that repair the condition of a node, for an operator to type; Corral does
+not run them. The functions are pure."""
 
 from ipaddress import ip_address
 from typing import Final
@@ -11,11 +11,12 @@ AMD: Final = "amd-"  # GPUs of AMD's are called so, by their index
 
 
 def mending(condition: NodeCondition, node: Node) -> str:
-    """One line of a shell; "" where no command mends it, or nothing is to be mended.
+    """Return a shell command line that repairs the condition; "" if no command does, or
+    if nothing needs repair.
 
-    A driver refuses to reset a GPU that is in use: the drain comes first, and the reset
-    may be typed again. A boot mends what asks for one by itself. Source: nvidia-smi(1),
-    --gpu-reset; AMD SMI, amd-smi reset.
+    A driver refuses to reset a GPU that is in use, so the drain comes first; the reset
+    may be repeated. A condition that needs a reboot ends with the reboot. Source:
+    nvidia-smi(1), --gpu-reset; AMD SMI, amd-smi reset.
     """
     if not condition.is_live or condition.remedy not in (Remedy.RESET, Remedy.REBOOT):
         return ""
@@ -30,7 +31,8 @@ def mending(condition: NodeCondition, node: Node) -> str:
 
 
 def _ssh_prefix(node: Node) -> str:
-    """Return the prefix of a command that runs there; "" for the head's own machine."""
+    """Return the prefix that makes a command run on the node; "" for the head's own
+    machine."""
     try:
         is_here = ip_address(node.address).is_loopback
     except ValueError:  # a name
@@ -39,8 +41,8 @@ def _ssh_prefix(node: Node) -> str:
 
 
 def _gpu_reset_command(condition: NodeCondition, node: Node) -> str:
-    """Return the reset command of one GPU by the driver's name for it; of all if the
-    fault names none."""
+    """Return the command that resets the condition's GPU, by the driver's name for the
+    GPU; it resets all GPUs if the condition names none."""
     gpu = next(
         (
             node_gpu

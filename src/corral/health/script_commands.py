@@ -1,5 +1,5 @@
-"""Commands of a script that failed while it went on: what fails later may be their
-consequence."""
+"""Commands of a script that failed while the script continued: later failures may be a
+consequence of them."""
 
 import re
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ _AFTER_SOURCES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A command or another step that failed before, and its class."""
+    """A command or other step that failed earlier, and its class of failure."""
 
     line: str
     kind: FailureKind
@@ -68,12 +68,12 @@ class Earlier:
 
 
 def earlier_command(kind: FailureKind, text: str, quote: str) -> Earlier | None:
-    """Return the first command whose failure explains a later end of this class; None
-    for none.
+    """Return the first failed command that explains a later failure of this class; None
+    without one.
 
     Args:
-        text: of the log.
-        quote: the lines by which it ended.
+        text: the text of the log.
+        quote: the lines that show the later failure.
     """
     if _NO_TABLE.search(quote) is not None:
         return _earlier_database(text)
@@ -102,8 +102,8 @@ def is_missing_command(line: str) -> bool:
 
 
 def _earlier_database(text: str) -> Earlier | None:
-    """Return the line that a database was not opened: an empty one was made in its
-    place."""
+    """Return the line which says that a database could not be opened, so that an empty
+    one was created instead; None without one."""
     for row in text.split("\n")[-ROWS:]:
         line = shortened(row.strip())
         if _NOT_OPENED.search(line) is not None:
@@ -112,8 +112,8 @@ def _earlier_database(text: str) -> Earlier | None:
 
 
 def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
-    """Return the import that failed where the program goes on with None in place of the
-    module; None where what it uses may be of another value."""
+    """Return the import that failed, if the program continued with None in place of the
+    module; None if the value that it used may be something else."""
     lines = (shortened(row.strip()) for row in text.split("\n")[-ROWS:])
     failed = [line for line in lines if _NOT_IMPORTED.search(line) is not None]
     name = used["name"] or ""

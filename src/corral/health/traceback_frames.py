@@ -1,7 +1,7 @@
 """Frames of a traceback, which show what the program did if the message does not.
 
-A file that is cut off makes its reader stumble in many ways (a seek before the start, a
-shape that does not fit), and the reader is a library whose files keep their names.
+A truncated file makes its reader fail in many ways (a seek before the start, a shape
+that does not fit). The reader is a library whose file names stay the same.
 """
 
 import re
@@ -32,13 +32,14 @@ _SAVES: Final = re.compile(r"^_?(?:save|dump|write|export)\w*$|\wsave\w*$")
 
 
 def is_saving(function: str) -> bool:
-    """Return whether a function of this name writes files: what it calls reads none."""
+    """Return whether a function of this name writes files; code that it calls then
+    reads none."""
     return _SAVES.match(function) is not None
 
 
 def kind_of_place(frame: str) -> FailureKind | None:
-    """Return the class of failure for the place in a library; `frame`: "FILE:FUNCTION",
-    "" if unknown."""
+    """Return the class of failure for a location in a library; None if it shows none.
+    `frame` is "FILE:FUNCTION", or "" if unknown."""
     if _ENVIRONMENT.search(frame):
         return FailureKind.VARIABLE
     if not frame or _WRITES.search(frame):

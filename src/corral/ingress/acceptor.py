@@ -1,4 +1,4 @@
-"""Accepting connections of a listening socket, a bounded number at a time."""
+"""Accepting connections of a listening socket, with a bound on their number."""
 
 import asyncio
 import errno
@@ -24,12 +24,12 @@ Factory = Callable[[Connection], asyncio.Protocol]
 
 
 class Acceptor:
-    """Accepts connections, and closes at once what the table does not admit.
+    """Accepts connections, and closes at once those that the table does not admit.
 
-    A connection is opened (TLS, a protocol) once its first bytes are here, so that
-    those that are held open in silence cost a file and little else. An acceptor has the
+    A connection is opened (TLS, a protocol) only after its first bytes have arrived, so
+    that idle connections cost a file descriptor and little else. An acceptor has the
     methods of asyncio's servers that uvicorn calls. The protocol that `factory` makes
-    sets `end` of its connection and calls `leave` when it is lost.
+    sets `end` of its connection, and calls `leave` when the connection is lost.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Acceptor:
         self._sweeping = self._loop.create_task(self._sweep_periodically())
 
     def close(self) -> None:
-        """Accept no more. Connections that are open stay."""
+        """Stop accepting connections. Open connections stay open."""
         if self._sweeping is None:
             return
         self._sweeping.cancel()
@@ -93,8 +93,8 @@ class Acceptor:
             self._table.sweep()
 
     def _accept_pending(self) -> None:
-        """Empty the queue of the listening socket, so that who comes last is seen at
-        once."""
+        """Accept all queued connections of the listening socket, so that the newest one
+        is handled at once."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 accepted, peer = self._listening.accept()
@@ -117,7 +117,8 @@ class Acceptor:
         self._silent.register(accepted, selectors.EVENT_READ, connection)
 
     def _queue_readable(self) -> None:
-        """Queue the connections over which the first bytes came, or the end."""
+        """Queue the connections that have received their first bytes or were closed by
+        the client."""
         for key, _ in self._silent.select(0):
             accepted, connection = key.fileobj, key.data
             assert isinstance(accepted, socket.socket)
@@ -146,7 +147,7 @@ class Acceptor:
             self._loop.call_soon(self._open_some)
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
-        """Do the TLS handshake, and give the connection to its protocol."""
+        """Do the TLS handshake, and pass the connection to its protocol."""
         if self._tls is None:
             await self._loop.connect_accepted_socket(
                 lambda: self._factory(connection), accepted
@@ -162,7 +163,7 @@ class Acceptor:
     def _opened(
         self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
     ) -> None:
-        """Let go of a connection that was not opened: it is closed, or was evicted."""
+        """Release a connection that failed to open, because it was closed or evicted."""
         self._opening.discard(task)
         if not task.cancelled() and task.exception() is None:
             return
@@ -172,7 +173,8 @@ class Acceptor:
         accepted.close()
 
     def _pause_accepting(self) -> None:
-        """Give a file free, and accept again in a moment."""
+        """Free a file descriptor by closing a connection, and accept again after a
+        short pause."""
         self._table.make_room()
         self._loop.remove_reader(self._listening)
         self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume_accepting)
@@ -183,7 +185,7 @@ class Acceptor:
 
 
 class Silent:
-    """A connection over which nothing came yet."""
+    """A connection that has received no bytes yet."""
 
     __slots__ = ("_accepted", "_selector")
 

@@ -1,5 +1,5 @@
-"""Addresses of peers: the network that counts as one, and proxies that speak for
-others."""
+"""Addresses of peers: networks that count as one address, and proxies that report the
+address of their clients."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -34,10 +34,13 @@ def network_of(address: str) -> str:
 
 
 class TrustedProxies:
-    """Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are believed."""
+    """Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
-        """Raises: ValueError on text that is not an address or a network."""
+        """Take the addresses or networks of trusted proxies.
+
+        Raises: ValueError on text that is not an address or a network.
+        """
         self._networks: list[Network] = [
             ip_network(text, strict=False) for text in networks
         ]
@@ -56,10 +59,11 @@ class TrustedProxies:
         return any((mapped or parsed) in network for network in self._networks)
 
     def client_of(self, peer: str, headers: Headers) -> str:
-        """Return the address of the client: the last one that no trusted proxy has.
+        """Return the address of the client: the last address that is not a trusted
+        proxy's.
 
-        Each proxy appends the address that it was called from, so addresses before that
-        one may be forged.
+        Each proxy appends the address from which it was called, so earlier addresses
+        may be forged.
         """
         if peer not in self:
             return peer

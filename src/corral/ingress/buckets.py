@@ -10,8 +10,8 @@ KEYS: Final = 10_000
 class TokenBuckets:
     """One token bucket for each key.
 
-    A bucket that is full again is the same as none, so the keys used least recently are
-    dropped first where there are too many.
+    A full bucket needs no record, so the least recently used keys are dropped first if
+    there are too many.
     """
 
     __slots__ = ("_buckets", "_clock", "_keys", "burst", "rate")
@@ -20,9 +20,8 @@ class TokenBuckets:
         self, *, rate: float, burst: float, clock: Callable[[], float], keys: int = KEYS
     ) -> None:
         """Args:
-        rate: tokens that come back each second.
-        burst: tokens of a full bucket.
-        """
+        rate: tokens that are added each second.
+        burst: tokens of a full bucket."""
         self.rate = rate
         self.burst = burst
         self._clock = clock
@@ -33,10 +32,10 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: Hashable, cost: float = 1.0) -> float:
-        """Take tokens and return 0; where there are too few, return the seconds until
-        there are.
+        """Take `cost` tokens and return 0; if there are too few, return the seconds
+        until there are enough.
 
-        A refused request takes nothing.
+        A refused request takes no tokens.
         """
         now = self._clock()
         tokens_left = self._left(key, now) - cost
@@ -46,7 +45,7 @@ class TokenBuckets:
         return 0.0
 
     def charge(self, key: Hashable, cost: float) -> None:
-        """Take tokens for work that is done, also where that leaves a debt."""
+        """Take tokens for work that is already done, even if that leaves a debt."""
         now = self._clock()
         self._store_bucket(key, max(self._left(key, now) - cost, -self.burst), now)
 

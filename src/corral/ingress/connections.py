@@ -1,10 +1,10 @@
 """Connections of one server: their number, and the time for which each may delay it.
 
-A connection is proven once a valid token arrived over it. Only unproven connections
-count against the limits here. Connections of agents and users with a token stay open,
-regardless of other traffic. If unproven connections reach a limit, the oldest one that
-has sent no complete request is closed for the next. A client with a token sends its
-request at once; an attacker that holds connections open does not.
+A connection is proven once a valid token has arrived over it. Only unproven connections
+count against the limits in this module. Connections of agents and users with a token
+stay open, regardless of other traffic. If unproven connections reach a limit, the
+oldest one that has sent no complete request is closed to admit the next. A client with
+a token sends its request at once; an attacker that holds connections open does not.
 """
 
 from collections import Counter
@@ -19,15 +19,16 @@ class ConnectionLimits:
     """Limits of a server.
 
     Args:
-        total: unproven connections at once.
-        per_address: of these, from one address (IPv6: one /64).
-        per_holder: connections that one user, or one node, proves with all of its
-            tokens; more of them count as unproven.
+        total: maximum number of unproven connections.
+        per_address: maximum number of unproven connections from one address (IPv6: one
+            /64).
+        per_holder: connections that one user, or one node, can prove with all of its
+            tokens; further ones count as unproven.
         head_bytes: bytes of a request before its body, and of what follows a chunked
             body.
         headers: headers of a request.
         head_seconds: seconds in which the TLS handshake, and then a request's head,
-            must come.
+            must arrive.
         serve_seconds: seconds for which an unproven connection may have a request in
             progress.
         pipelined: requests that may be sent before the first of them is answered.
@@ -58,7 +59,7 @@ class ClosedReason(Enum):
 
 
 class Closable(Protocol):
-    """A transport, or whatever ends a connection at once."""
+    """A transport, or another object that can close a connection at once."""
 
     def abort(self) -> None: ...
 
@@ -96,16 +97,16 @@ class Connection:
         return self._table.limits
 
     def wait(self) -> None:
-        """Begin to wait for a request."""
+        """Record that the connection waits for a request."""
         self._table.move(self, _Phase.WAITING)
 
     def serve(self) -> None:
-        """Note that a request is complete up to its body."""
+        """Record that a request is complete up to its body."""
         self._table.move(self, _Phase.SERVING)
 
     def prove(self, holder: str) -> None:
-        """Note that a valid token came. One holder proves a bounded number of
-        connections."""
+        """Record that a valid token of `holder` has arrived. One holder can prove a
+        limited number of connections."""
         self._table.prove(self, holder)
 
     def refuse(self, why: ClosedReason) -> None:
@@ -114,13 +115,13 @@ class Connection:
         self._table.move(self, _Phase.CLOSING)
 
     def leave(self) -> None:
-        """Forget the connection: it is closed."""
+        """Remove the connection from the table, because it is closed."""
         self._table.remove(self)
 
 
 class _Share:
-    """Unproven connections of one address, and those of them that wait, the oldest
-    first."""
+    """The unproven connections of one address: their number, and those that wait for a
+    request, oldest first."""
 
     __slots__ = ("count", "waiting")
 
@@ -130,13 +131,14 @@ class _Share:
 
 
 def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
-    """Return the connection of an ASGI scope; None under a server without a table."""
+    """Return the connection of an ASGI scope; None under a server without a connection
+    table."""
     connection: Connection | None = scope.get("state", {}).get(CONNECTION)
     return connection
 
 
 class ConnectionTable:
-    """All connections of a server, and what was refused."""
+    """All connections of a server, and counts of the refused ones."""
 
     def __init__(self, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
         self.limits = limits
@@ -159,11 +161,12 @@ class ConnectionTable:
         return self._unproven
 
     def admit(self, address: str, *, shared: bool = False) -> Connection | None:
-        """Take a new connection in; None where it must be closed at once.
+        """Admit a new connection; return None if it must be closed at once.
 
         Args:
             address: the network that counts as one address.
-            shared: a proxy connects from there for many, so only the total counts.
+            shared: the address is a proxy's, which connects for many clients, so only
+                the total limit applies.
         """
         limits, share = self.limits, self._by_address.get(address)
         if share is not None and not shared and share.count >= limits.per_address:
@@ -219,10 +222,10 @@ class ConnectionTable:
             transport.abort()
 
     def move(self, connection: Connection, phase: _Phase) -> None:
-        """Put the connection into a phase, from now on.
+        """Move the connection to a phase, which begins now.
 
-        A proven connection that serves has no deadline here: its streams and WebSockets
-        are bounded by what they do.
+        A proven connection in the serving phase has no deadline here: the code that
+        serves its streams and WebSockets limits them.
         """
         if connection.phase is _Phase.GONE:
             return

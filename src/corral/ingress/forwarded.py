@@ -6,7 +6,7 @@ from corral.ingress.addresses import TrustedProxies
 
 
 class Forwarded:
-    """Sets `client` and `scheme` of a request that a trusted proxy hands on."""
+    """Sets `client` and `scheme` of a request that a trusted proxy forwards."""
 
     def __init__(self, app: ASGIApp, proxies: TrustedProxies) -> None:
         self._app = app

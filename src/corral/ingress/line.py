@@ -1,4 +1,5 @@
-"""Lines of requests: a few are served at once, those that follow in their turn."""
+"""Request queues: a few requests are served at once, and later ones wait for their
+turn."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -8,11 +9,11 @@ from corral.ingress.buckets import TokenBuckets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePace:
-    """Pace of one line.
+    """Pace of one queue.
 
     Args:
-        a_second: requests on average.
-        at_once: requests that do not wait.
+        a_second: average number of requests in a second.
+        at_once: requests that are served without a wait.
         in_line: requests that may wait for their turn.
     """
 
@@ -22,7 +23,7 @@ class LinePace:
 
 
 class RequestLines:
-    """One line for each key, such as a network."""
+    """One queue for each key, such as a network."""
 
     def __init__(self, pace: LinePace, clock: Callable[[], float]) -> None:
         self.pace = pace
@@ -30,8 +31,8 @@ class RequestLines:
         self._buckets = TokenBuckets(rate=pace.a_second, burst=burst, clock=clock)
 
     def take(self, key: Hashable) -> float:
-        """Take a place, and return the seconds until its turn; infinity where the line
-        is full."""
+        """Take a place in the queue, and return the seconds until its turn; infinity if
+        the queue is full."""
         if self._buckets.take(key) > 0:
             return float("inf")
         return max(

@@ -1,5 +1,5 @@
-"""Meter of one connection's requests: what a parser is fed before it delivers
-anything."""
+"""Meter of one connection's requests: it counts the bytes that a parser receives before
+the parser delivers anything."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,10 +10,10 @@ PIECE_BYTES: Final = 16 * 1024
 
 
 class RequestMeter:
-    """Counts bytes and headers, so that no parser has to keep what never ends.
+    """Counts bytes and headers, so that no parser has to buffer an endless message.
 
-    `unread_bytes` are those since the parser last delivered a complete head, a part of
-    a body or the end of a message: within them lies at most one head, or what follows a
+    `unread_bytes` are the bytes since the parser last delivered a complete head, a part
+    of a body or the end of a message. They contain at most one head, or what follows a
     chunked body.
     """
 
@@ -25,7 +25,7 @@ class RequestMeter:
         self.unread_bytes = 0
 
     def pieces(self, data: bytes) -> Iterator[memoryview]:
-        """Yield the data in pieces that are counted before they are parsed."""
+        """Yield the data in pieces, each counted before it is parsed."""
         view = memoryview(data)
         for begin in range(0, len(view), PIECE_BYTES):
             piece = view[begin : begin + PIECE_BYTES]
@@ -38,14 +38,15 @@ class RequestMeter:
         return self.unread_bytes > self._limits.head_bytes
 
     def begin(self) -> None:
-        """Note that a message begins."""
+        """Record that a message begins."""
         self._headers = 0
 
     def header(self) -> bool:
-        """Count a header or a trailer. False: there are too many."""
+        """Count a header or a trailer. Return False if there are too many."""
         self._headers += 1
         return self._headers <= self._limits.headers
 
     def delivered(self) -> None:
-        """Note that a head is complete, or that a part of a body or its end came."""
+        """Record that the parser has delivered a head, a part of a body or the end of a
+        message."""
         self.unread_bytes = 0

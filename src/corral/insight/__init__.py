@@ -1,1 +1,2 @@
-"""Usage and its outcome: the ledger, its reports, and what slows a job. Pure."""
+"""Usage and its results: the ledger, its reports, and what slows a job. The functions
+are pure."""

@@ -1,4 +1,4 @@
-"""Alerts: conditions that hold, and moments that have passed."""
+"""Alerts: conditions that still hold, and events that have passed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -61,9 +61,9 @@ SEVERITY: Final[Mapping[AlertKind, Severity]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One thing to tell. `key` is the same while it is the same thing; `next` is the
-    command that shows more. `moment`: it was, and does not stand; `since`: when it
-    began (wall clock)."""
+    """One alert. `key` identifies it for as long as its condition holds. `next` is the
+    command that shows more. `moment`: it is an event, not a condition that still holds.
+    `since`: when it began (wall clock)."""
 
     key: str
     kind: AlertKind
@@ -79,7 +79,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """Thresholds of the alerts; None: never."""
+    """Thresholds of the alerts; None disables an alert."""
 
     job_failed: bool = True
     job_stuck_seconds: float | None = 1800.0
@@ -93,10 +93,11 @@ class AlertRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSnapshot:
-    """Everything at one moment, on the wall clock and on the head's own.
+    """The state of the cluster at one moment, on the wall clock and on the head's own
+    clock.
 
-    `budgets`: what is left of each queue's, as a share of it. `disks`: free and whole
-    bytes of the head's directory, by its path.
+    `budgets`: the share of each queue's budget that is left. `disks`: free and total
+    bytes of the disk of the head's directory, by its path.
     """
 
     world: World
@@ -109,7 +110,7 @@ class AlertSnapshot:
 
 
 def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
-    """All that is so now."""
+    """Return all alerts whose condition holds now."""
     return [
         *_stuck_job_alerts(look, rules.job_stuck_seconds),
         *(_nan_loss_alerts(look) if rules.loss_nan else ()),
@@ -121,8 +122,8 @@ def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
 
 
 def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list[Alert]:
-    """Return the alerts with the moment at which each began to stand. `known`: those of
-    the last look, by key."""
+    """Return the alerts with the time at which each began. `known` has these times for
+    the alerts of the previous check, by key."""
     return [
         replace(alert, since=min(alert.since, known.get(alert.key, alert.since)))
         for alert in alerts
@@ -146,8 +147,8 @@ def failed(event: Event, job: Job | None) -> Alert | None:
 def _stuck_job_alerts(
     look: AlertSnapshot, after_seconds: float | None
 ) -> Iterator[Alert]:
-    """A job whose loop has made steps and makes none any more; one that does not come
-    up or go."""
+    """Yield alerts for jobs whose training loop has stopped making steps, and for jobs
+    that start or stop for too long."""
     if after_seconds is None:
         return
     for job in look.world.in_state(JobState.RUNNING).values():
@@ -171,7 +172,7 @@ def _stuck_job_alerts(
 
 
 def _nan_loss_alerts(look: AlertSnapshot) -> Iterator[Alert]:
-    """A job whose training loop computes a loss that is not a number."""
+    """Yield alerts for jobs whose training loop computes a loss that is not a number."""
     for job in look.world.in_state(JobState.RUNNING).values():
         attempt = look.world.attempts.get(job.id)
         if attempt is not None and attempt.nan_step is not None:

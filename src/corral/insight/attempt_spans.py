@@ -1,4 +1,4 @@
-"""An attempt's life as the spans that the ledger distinguishes (0055)."""
+"""The time of an attempt, divided into the spans that the ledger distinguishes (0055)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's rec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpan:
-    """A part of a life: `amount` says what of it, and `share` how much of each
-    second."""
+    """A part of an attempt's time. `amount` names the ledger's amount that it counts
+    towards, and `share` how much of each second counts."""
 
     amount: str
     since: float
@@ -36,8 +36,12 @@ class AttemptSpan:
 def gpus_of(
     seat: Seat, types: tuple[str, ...], otherwise: str = ""
 ) -> dict[str, float]:
-    """GPUs of the seat by type. `types`: of the node's GPUs by index; a GPU that is not
-    there any more counts as `otherwise`."""
+    """Return the GPUs of the seat by type.
+
+    Args:
+        types: types of the node's GPUs by index; a GPU that the node no longer has
+            counts as `otherwise`.
+    """
     gpu_seconds: dict[str, float] = {}
     if not seat.gpus:
         return gpu_seconds
@@ -55,13 +59,13 @@ def spans(
     until: float,
     receipt: Receipt | None = None,
 ) -> Iterator[AttemptSpan]:
-    """Yield the spans from placement to the end (wall clock). `receipt`: the cost of
-    its end, if any.
+    """Yield the spans from placement to the end (wall clock). `receipt` is the cost of
+    the attempt's end, if any.
 
-    What steps were kept is known of an attempt with saves; of another all of it was of
-    use, unless a receipt says that it is lost. Seconds that its saves took are taken
-    evenly from what was kept. Steps since its loss is not a number are of no use: they
-    count as failed.
+    For an attempt with saves it is known which steps were kept. For any other, all time
+    was useful unless a receipt reports a loss. The seconds that saves took are
+    subtracted evenly from the kept time. Steps after the loss became not a number are
+    useless and count as failed.
     """
     ended_at = min(until, attempt.ended_at if attempt.ended_at is not None else until)
     begun = (
@@ -100,7 +104,8 @@ def spans(
 def of_life(
     job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[AttemptSpan]
 ) -> Iterator[UsageRecord]:
-    """The rows of these spans. `gpus`: of the whole gang by type."""
+    """Yield the ledger's rows for these spans. `gpus` has the GPUs of the whole gang by
+    type."""
     for attempt_span in parts:
         for day, seconds in by_day(attempt_span.since, attempt_span.until):
             for kind, count in gpus.items():

@@ -30,9 +30,10 @@ class BottleneckKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Seconds of a job's training loop in the last while, in the middle of its ranks.
-    `wait` lies within `compute`. Utilisation and memory of its GPUs are shares, `link`
-    what their links carry; None: not measured."""
+    """Recent seconds of a job's training loop, as the median over its ranks.
+    `wait_seconds` are included in `compute_seconds`. `utilisation` and `memory_share`
+    of its GPUs are shares, and `link` is the traffic of their links; None means not
+    measured."""
 
     steps: int = 0
     data_seconds: float = 0.0
@@ -46,7 +47,8 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
-    """`text`: what bounds it, with the number that shows it. `advice`: what to try."""
+    """A bottleneck of a job. `text` names it, with the number that shows it. `advice`
+    is what to try."""
 
     bound: BottleneckKind
     text: str
@@ -60,8 +62,13 @@ def bottleneck_of(
     *,
     job: str,
 ) -> Bottleneck | None:
-    """The first that applies; None where nothing stands out, or too little is known.
-    `node`: of the straggler; `job`: its id, for a line to type."""
+    """Return the first bottleneck that applies; None if nothing stands out, or too
+    little is known.
+
+    Args:
+        node: node of the straggler.
+        job: the job's id, for a command in the advice.
+    """
     if straggler is not None:
         return _straggling(straggler, node)
     total_seconds = spent.data_seconds + spent.compute_seconds + spent.save_seconds
@@ -145,7 +152,7 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
 
 
 def _bound_by(link: LinkUse) -> Bottleneck:
-    """Kernels that wait for a link count as busy."""
+    """Return the bottleneck by a link. Kernels that wait for a link count as busy."""
     is_pcie = link.name.startswith("PCIe")
     return Bottleneck(
         bound=BottleneckKind.COMMUNICATION,

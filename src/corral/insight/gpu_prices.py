@@ -1,5 +1,5 @@
-"""Price of a GPU-hour: by the label of its node, by the budget of its queue, by the
-catalog."""
+"""Price of a GPU-hour: from the label of its node, else from the budget of its queue,
+else from the catalog."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of a GPU-hour. `is_list`: what clouds ask, in USD; else the cluster's own,
-    in its currency."""
+    """Price of a GPU-hour. `is_list`: it is the list price of clouds, in USD; otherwise
+    it is the cluster's own price, in the cluster's currency."""
 
     amount: float
     is_list: bool = False
@@ -39,12 +39,12 @@ def hourly(
     *,
     pretend: bool = False,
 ) -> Price | None:
-    """Return the price of a GPU-hour; None where none is known.
+    """Return the price of a GPU-hour; None if none is known.
 
     Args:
-        path: the queue and those above it, from the top down; of those with rates the
-            nearest counts.
-        pretend: the catalog has no price for it.
+        path: the queue and its parents, from the top down; the rates of the nearest
+            queue with rates count.
+        pretend: the GPU is a pretend GPU, for which the catalog has no price.
     """
     labelled = _parse_price(labels.get(PRICE_LABEL, ""))
     if labelled is not None:
@@ -66,7 +66,8 @@ def _parse_price(text: str) -> float | None:
 
 @cache
 def _of_catalog(gpu_type: str) -> float | None:
-    """USD: the median of what clouds ask on demand."""
+    """Return the median of the clouds' prices on demand, in USD; None if the catalog
+    has none."""
     try:
         return prices().typical(device(gpu_type).name)
     except NotFound:

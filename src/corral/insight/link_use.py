@@ -1,4 +1,4 @@
-"""Use of their links by the GPUs of a job, from their counters and the catalog."""
+"""How much the GPUs of a job use their links, from their counters and the catalog."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ LANES: Final = 16  # of the links in the catalog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """Use of one kind of link, as the median over the GPUs: bytes a second in the
-    busier direction, and the rate in the catalog."""
+    """Use of one kind of link, as the median over the GPUs. `bytes_per_s` is the
+    traffic in the busier direction, and `most_bytes_per_s` the rate in the catalog."""
 
     name: str
     bytes_per_s: float
@@ -28,8 +28,8 @@ class LinkUse:
 
 
 def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
-    """Return the use of NVLinks or PCIe, whichever is closer to its rate; None without
-    a counter or a known rate."""
+    """Return the use of NVLinks or PCIe, whichever is closer to its maximum rate; None
+    without a counter or a known rate."""
     gpu_samples = list(gpus)
     kinds = [
         _median_link_use("NVLinks", [_of_nvlinks(gpu) for gpu in gpu_samples]),

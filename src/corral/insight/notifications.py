@@ -1,5 +1,5 @@
-"""Notifications of alerts: each once, grouped, repeated while it stands, and at its
-end; at night only critical ones."""
+"""Notifications of alerts: each alert is sent once, grouped with others, repeated while
+it holds, and reported when it ends. At night only critical alerts are sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ ALIKE: Final = 5  # more of a kind at once are reported as a number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """Hours in which only what is critical is reported, as seconds of the local day;
-    they may span midnight. What begins meanwhile and stands is reported when they
-    end."""
+    """Hours in which only critical alerts are reported, as seconds of the local day;
+    they may span midnight. Alerts that begin in these hours and still hold are reported
+    afterwards."""
 
     from_seconds: float
     until_seconds: float
@@ -30,7 +30,8 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taste:
-    """Filter of one receiver: the lowest severity, and the kinds (all: none named)."""
+    """Filter of one receiver: the lowest severity, and the kinds of alerts (empty: all
+    kinds)."""
 
     least: Severity = Severity.INFO
     kinds: frozenset[AlertKind] = frozenset()
@@ -45,7 +46,8 @@ class Taste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAlert:
-    """An alert that one receiver knows of. `over_at`: since when it stands no more."""
+    """An alert that one receiver has received. `over_at`: since when its condition no
+    longer holds."""
 
     alert: Alert
     at: float
@@ -54,7 +56,7 @@ class SentAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One message. `over`: an alert that was sent before and is over."""
+    """One message. `over` has alerts that were sent before and have ended."""
 
     alerts: tuple[Alert, ...] = ()
     over: tuple[Alert, ...] = ()
@@ -69,7 +71,8 @@ class Notification:
 
     @property
     def lines(self) -> list[str]:
-        """For people: at most ALIKE of each kind by themselves."""
+        """Return the message as lines of text: at most ALIKE alerts of each kind are
+        listed separately."""
         return [
             *_group_alert_texts(self.alerts, ""),
             *_group_alert_texts(self.over, "over: "),
@@ -78,7 +81,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredAlerts:
-    """Alerts that one receiver has received, by key; kept over restarts of the head."""
+    """Alerts that one receiver has received, by key. They are kept across restarts of
+    the head."""
 
     sent: Mapping[str, SentAlert] = field(default_factory=dict)
 
@@ -90,9 +94,9 @@ def due(
     day_seconds: float,
     taste: Taste,
 ) -> tuple[Notification | None, DeliveredAlerts]:
-    """Return the notification for one receiver, and the receiver's new state. None:
-    nothing; the state may change all the same, when an alert has begun to end.
-    `day_seconds`: the receiver's local time of day."""
+    """Return the notification for one receiver (None if there is nothing to send), and
+    the receiver's new state. The state may change without a notification, when an alert
+    has begun to end. `day_seconds` is the receiver's local time of day."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
     sent_alerts = dict(_update_sent_alerts(told.sent, current_alerts, now))
@@ -148,7 +152,8 @@ def _is_repeat_due(one: SentAlert, now: float, taste: Taste) -> bool:
 
 
 def _is_past(one: SentAlert, now: float) -> bool:
-    """A moment is remembered for a day: it is neither sent twice nor kept for ever."""
+    """Return whether the event is older than a day. Events are remembered for a day, so
+    that they are neither sent twice nor kept for ever."""
     return one.alert.moment and now - one.at > DAY_SECONDS
 
 

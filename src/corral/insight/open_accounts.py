@@ -1,4 +1,4 @@
-"""Current allocations and their usage so far, which is in no row yet."""
+"""Current allocations and their usage so far, which no row of the ledger has yet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from corral.insight.gpu_prices import hourly
 def of_allocation(
     job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
 ) -> Iterator[UsageRecord]:
-    """Yield the usage of one allocation from placement until then (wall clock), and its
-    price."""
+    """Yield the usage of one allocation from its placement to `until` (wall clock),
+    with its price."""
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
     pretend = node is not None and node.inventory.pretend
@@ -41,7 +41,7 @@ def of_allocation(
 def gang_gpus(
     job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]
 ) -> dict[str, float]:
-    """GPUs of all seats by type."""
+    """Return the GPUs of all seats of the gang, by type."""
     gpu_seconds: dict[str, float] = {}
     for seat in attempt.seats:
         node = nodes.get(seat.node)
@@ -57,8 +57,8 @@ def _requested_gpu_type(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAllocations:
-    """All that is held at a moment (wall clock), to be summed while the world goes on:
-    its rows are never changed, its tables are."""
+    """All allocations at one moment (wall clock). They can be summed while the world
+    changes, because rows are never changed, only tables."""
 
     now: float
     jobs: Mapping[JobId, Job]
@@ -82,8 +82,7 @@ class OpenAllocations:
 
 
 def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
-    """Yield the usage that no commit has written yet, as if all allocations ended
-    now."""
+    """Yield the usage that is not in the ledger yet, as if all allocations ended now."""
     for allocation in held.allocations:
         job = held.jobs.get(allocation.job)
         if job is not None and not allocation.charged:
@@ -99,8 +98,9 @@ def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
 
 @dataclass(frozen=True, slots=True)
 class HourlyMoney:
-    """Cost of an hour of all that is held: by own prices in the cluster's currency, by
-    list prices in USD; and the GPUs that are held at no known price."""
+    """Cost of all current allocations for one hour: `own` by the cluster's own prices,
+    in its currency, and `listed` by list prices, in USD. `unpriced_gpus` counts the
+    allocated GPUs without a known price."""
 
     own: float = 0.0
     listed: float = 0.0

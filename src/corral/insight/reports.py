@@ -1,4 +1,4 @@
-"""Reports over a period: the ledger's rows by the requested key."""
+"""Reports over a period: the ledger's rows, grouped by the requested key."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UsageColumn:
-    """Column of a report. `of`: None if unknown. `unit` "share" is from 0 to 1;
-    OWN_MONEY stands for the cluster's currency."""
+    """Column of a report. `of` returns its value, or None if unknown. `unit` "share"
+    means a number from 0 to 1; OWN_MONEY stands for the cluster's currency."""
 
     name: str
     unit: str
@@ -31,7 +31,8 @@ class UsageColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow:
-    """`name`: of a job, a user, a queue, a type of GPU. `more`: of a job its name."""
+    """A row of a report. `name` is that of a job, a user, a queue or a type of GPU. For
+    a job `name` is its id, and `more` its name."""
 
     name: str
     amounts: UsageAmounts
@@ -40,8 +41,9 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """Rows by what was allocated, the most first, and how many more there are (`rest`);
-    `total` of all of them; `days` by day since 1970."""
+    """A report. `rows` are sorted by allocated time, highest first, and `rest` counts
+    the rows that were left out. `total` sums all rows, including those left out; `days`
+    has the amounts by day since 1970."""
 
     kind: str
     by: str
@@ -74,14 +76,15 @@ def _hours_column(name: str, part: str = "") -> UsageColumn:
 
 
 def other_gpu_seconds(one: UsageAmounts) -> float:
-    """Held and of none of the named parts: the time between a rank's end and its node's
-    word of it, and what clocks disagree by."""
+    """Return the allocated time that is in none of the named parts: the time from a
+    rank's end to the node's report of it, and differences between clocks."""
     known_gpu_seconds = one.useful_gpu_seconds + lost_gpu_seconds(one)
     return max(0.0, one.allocated_gpu_seconds - known_gpu_seconds)
 
 
 def lost_gpu_seconds(one: UsageAmounts) -> float:
-    """All that was held and brought no step."""
+    """Return the allocated time that produced no useful step: what attempts lost at
+    their end, starts and saves."""
     aborted_gpu_seconds = (
         one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
     )
@@ -89,8 +92,8 @@ def lost_gpu_seconds(one: UsageAmounts) -> float:
 
 
 def _wasted_gpu_seconds(one: UsageAmounts) -> float:
-    """Return the GPU-seconds lost by attempts, or idle ones, whichever is more: whether
-    both cover the same seconds is unknown."""
+    """Return the GPU-seconds lost by attempts or the idle GPU-seconds, whichever is
+    more, because it is unknown whether both cover the same seconds."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 
@@ -104,8 +107,8 @@ def _wasted_money(one: UsageAmounts, money: float) -> Value:
 
 
 def not_used_gpu_seconds(one: UsageAmounts) -> float:
-    """Measured time less the integral of utilisation: an evenly 40 % busy GPU is 60 %
-    not used."""
+    """Return the measured time minus the integral of utilisation. For example, a GPU
+    that is evenly 40 % busy is 60 % unused."""
     return max(0.0, one.measured_gpu_seconds - one.used_gpu_seconds)
 
 
@@ -115,8 +118,8 @@ def _not_used_share(one: UsageAmounts) -> Value:
 
 
 def _not_used_money(one: UsageAmounts, money: float) -> Value:
-    """Return the money of the measured part only: what was not measured counts neither
-    as used nor as unused."""
+    """Return the cost of unused time, for the measured part only: time that was not
+    measured counts neither as used nor as unused."""
     allocated = one.allocated_gpu_seconds
     if allocated <= 0 or one.measured_gpu_seconds <= 0:
         return None
@@ -182,9 +185,14 @@ BY: Final[Mapping[str, Callable[[UsageRecord], str]]] = {
 def report(
     kind: str, by: str, accounts: Iterable[UsageRecord], limit: int = sys.maxsize
 ) -> UsageReport:
-    """The accounts summed. `kind` and `by` are of KINDS and BY, `limit` of rows.
+    """Sum the ledger's rows into a report.
 
-    Raises: KeyError for others.
+    Args:
+        kind: one of KINDS.
+        by: the key to group by, one of BY.
+        limit: maximum number of rows.
+
+    Raises: KeyError for another `kind` or `by`.
     """
     name_of = BY[by]
     sums: dict[str, UsageAmounts] = {}
@@ -213,7 +221,7 @@ def report(
 
 
 def drained(rows: list[T]) -> Iterator[T]:
-    """All of them, the last first; the list is empty then."""
+    """Yield all rows, the last first, and remove each from the list."""
     while rows:
         yield rows.pop()
 
@@ -227,7 +235,8 @@ def _build_usage_rows(
 
 
 def _most_first(rows: Iterator[UsageRow], limit: int) -> tuple[list[UsageRow], int]:
-    """So many rows by what was allocated, and how many more there are."""
+    """Return the `limit` rows with the most allocated time, and the number of remaining
+    rows."""
 
     def place(row: UsageRow) -> tuple[float, str]:
         return -row.amounts.allocated_gpu_seconds, row.name

@@ -1,8 +1,8 @@
-"""Straggler detection by how long each rank was busy itself, over several passes
+"""Straggler detection by how long each rank itself was busy, over several measurements
 (0055).
 
-In a gang that goes in step all steps are equally long. A rank that is slow waits for no
-other, so of each step the time that it did not wait is longer than that of the others,
+In a synchronous gang all steps take equally long. A slow rank does not wait for the
+others, so in each step its time without waiting is longer than that of the other ranks,
 again and again.
 """
 
@@ -28,8 +28,9 @@ MOST_SLOW: Final = 1 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """`seconds`: it is busy this long in a step; the others, in the middle, for
-    `others_seconds`. `in_data`: most of what it takes longer it waits for data."""
+    """A rank that slows its gang. `seconds` is how long it is busy in a step; the
+    median of the other ranks is `others_seconds`. `in_data`: most of the difference is
+    time in which it waits for data."""
 
     rank: int
     seconds: float
@@ -47,9 +48,9 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """Difference between two passes: for each rank its busy seconds a step, and their
-    logarithm over the median of the others. Arrays, since a head keeps some for every
-    rank."""
+    """Difference between two measurements: for each rank its busy seconds a step, and
+    the logarithm of the ratio to the median of the other ranks. They are arrays, since
+    a head keeps some for every rank."""
 
     ranks: tuple[int, ...]
     busy: "array[float]"
@@ -57,10 +58,9 @@ class StepSpan:
 
 
 class Looks:
-    """The newest looks at one loop, at most this many, all in one array: of each the
-    seconds that saves took until then, and four numbers of each rank. With other ranks
-    it starts again.
-    """
+    """The newest measurements of one training loop, up to a maximum number, all in one
+    array. Each has the seconds that saves took so far, and four numbers for each rank.
+    When the ranks change, it starts again."""
 
     __slots__ = ("_most", "_numbers", "_ranks")
 
@@ -94,7 +94,7 @@ class Looks:
 
     @property
     def first(self) -> Look:
-        """The oldest that is kept; an empty look if none is kept."""
+        """Return the oldest measurement that is kept; an empty one if none is kept."""
         firsts = {}
         for rank_index, rank in enumerate(self._ranks):
             step, *seconds = self._numbers[1 + 4 * rank_index : 5 + 4 * rank_index]
@@ -108,7 +108,7 @@ class Looks:
 
 
 def span_of(before: Look, after: Look) -> StepSpan | None:
-    """None where the two looks say too little."""
+    """Return the difference between two measurements; None if they show too little."""
     ranks = tuple(rank for rank in after if rank in before)
     busy = array("d")
     for rank in ranks:
@@ -131,7 +131,7 @@ def span_of(before: Look, after: Look) -> StepSpan | None:
 
 
 def _median_of_others(ordered: Sequence[float], own: float) -> float:
-    """The median of these without one that is `own`."""
+    """Return the median of the ordered values without one that equals `own`."""
     own_index, last_index = bisect_left(ordered, own), len(ordered) - 1
     lower_index, upper_index = (last_index - 1) // 2, last_index // 2
     return (
@@ -143,11 +143,11 @@ def _median_of_others(ordered: Sequence[float], own: float) -> float:
 def straggler_of(
     spans: Sequence[StepSpan], first: Look, last: Look
 ) -> Straggler | None:
-    """The slowest rank that is slow beyond doubt. `spans`: what passed from look to
-    look, some seconds apart, between the first of them and the last.
+    """Return the slowest rank that is slow beyond doubt; None without one.
 
-    Over the spans, the median of a rank's ratios must be above LEAST_SLOWER, and above
-    SURE_SLOWER by SURE of its standard errors.
+    `spans` are the differences between successive measurements, some seconds apart,
+    from `first` to `last`. Over the spans, the median of a rank's ratios must be above
+    LEAST_SLOWER, and above SURE_SLOWER by SURE of its standard errors.
     """
     if len(spans) < LEAST_LOOKS:
         return None
@@ -193,9 +193,9 @@ def _build_straggler(
 
 
 def _trimmed_deviation(ratios: Sequence[float], middle: float) -> float:
-    """The standard deviation about the middle, without the look that is farthest off:
-    one hiccup says nothing, and of few looks the median deviation is too often near
-    nothing."""
+    """Return the standard deviation about `middle`, without the ratio that is farthest
+    from it: a single outlier means nothing, and the median deviation of a few ratios is
+    too often close to zero."""
     off = sorted((ratio - middle) ** 2 for ratio in ratios)[:-1]
     return sqrt(sum(off) / max(1, len(off) - 1))
 

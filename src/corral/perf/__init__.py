@@ -1,1 +1,2 @@
-"""Seconds, bytes and FLOPs of a step, a request and a collective. Pure."""
+"""Seconds, bytes and FLOPs of a training step, a request and a collective. The
+functions are pure."""

@@ -1,9 +1,9 @@
 """Activations that the forward pass keeps for the backward pass, layer by layer.
 
-Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, redone for what
-Megatron-LM and Transformer Engine keep: both norms' inputs and outputs, inputs of each
-product, masks of dropout; with grouped queries the queries are cut out of the joint
-product by a copy.
+Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, adapted to what
+Megatron-LM and Transformer Engine keep: the inputs and outputs of both norms, the
+inputs of each matrix product, and dropout masks. With grouped queries, a copy separates
+the queries from the joint product.
 """
 
 from math import ceil
@@ -19,29 +19,30 @@ SCORE_BYTES: Final = 4.0  # the router's scores are kept in fp32
 
 
 def micro_tokens(step: TrainStep, layout: TrainLayout) -> int:
-    """Tokens of one micro batch on one GPU: context parallelism cuts the sequence."""
+    """Return the tokens of one micro batch on one GPU; context parallelism divides the
+    sequence."""
     return layout.micro_batch * ceil(step.sequence / layout.context)
 
 
 def cut(layout: TrainLayout) -> int:
-    """Over how many GPUs what lies between the products is cut: sequence
-    parallelism."""
+    """Return over how many GPUs sequence parallelism divides the activations between
+    the matrix products."""
     return layout.tensor if layout.sequence_parallel else 1
 
 
 def element(step: TrainStep) -> float:
-    """Bytes of one activation."""
+    """Return the bytes of one number of an activation."""
     return 4.0 if step.precision in (Precision.FP32, Precision.TF32) else 2.0
 
 
 def operand(step: TrainStep) -> float:
-    """Bytes of one activation that is kept as an operand of a product: in fp8 a
-    byte."""
+    """Return the bytes of one number that is kept as an operand of a matrix product;
+    one byte in fp8."""
     return 1.0 if step.precision in (Precision.FP8, Precision.FP4) else element(step)
 
 
 def layer_input(step: TrainStep, layout: TrainLayout) -> float:
-    """Bytes of one layer's input of one micro batch."""
+    """Return the bytes of one layer's input for one micro batch."""
     return element(step) * micro_tokens(step, layout) * step.model.hidden / cut(layout)
 
 
@@ -52,8 +53,8 @@ def kept_by_layer(
     has_experts: bool,
     recompute: Recompute | None = None,
 ) -> float:
-    """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the
-    layout's, if not given."""
+    """Return the bytes that one layer keeps of one micro batch, on one GPU. `recompute`
+    replaces the recomputation of the layout, if given."""
     chosen = layout.recompute if recompute is None else recompute
     if chosen is Recompute.FULL:
         return layer_input(step, layout)
@@ -79,8 +80,9 @@ def kept_by_layer(
 
 
 def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """The layer's input, what attention gives, and of the seven products those at odd
-    places: queries, values, the MLP's first and its last. Source: torchtitan,
+    """Return the bytes kept with alternate recomputation: the layer's input, the output
+    of attention, and of the seven matrix products every second one: queries, values,
+    and the first and last product of the MLP. Source: torchtitan,
     activation_checkpoint.py."""
     model, width = step.model, element(step) * micro_tokens(step, layout)
     query, values = model.heads * model.head_dim, model.kv_heads * model.head_dim
@@ -91,8 +93,8 @@ def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> fl
 
 
 def _attention(step: TrainStep, layout: TrainLayout) -> float:
-    """Queries, keys, values, and what attention gives, which is the last product's
-    operand."""
+    """Return the bytes that attention keeps: queries, keys, values, and its output,
+    which is the operand of the last product."""
     model = step.model
     width = element(step) * micro_tokens(step, layout) / layout.tensor
     if model.latent is not None:
@@ -112,8 +114,8 @@ def _attention(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
-    """The compressed vectors are whole on each GPU that shares a layer, before and
-    after norm."""
+    """Return the bytes that latent attention keeps. Each GPU that shares a layer holds
+    the compressed vectors in full, before and after their norm."""
     model, latent = step.model, step.model.latent
     assert latent is not None
     tokens = element(step) * micro_tokens(step, layout)
@@ -128,8 +130,9 @@ def _latent_attention(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def scores(step: TrainStep, layout: TrainLayout) -> float:
-    """The square of the sequence that attention keeps where no flash kernel computes
-    it: after the softmax; with dropout its mask, and what it leaves."""
+    """Return the bytes of the attention scores, quadratic in the sequence, that are
+    kept without a flash kernel: after the softmax, and with dropout also its mask and
+    its output."""
     if step.has_flash:
         return 0.0
     element_bytes = element(step) + (
@@ -140,9 +143,9 @@ def scores(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _mlp_element_bytes(step: TrainStep) -> float:
-    """Bytes of one number inside of an MLP: before the nonlinearity (two where it is
-    gated), the product's operand after it, and between gate and nonlinearity where
-    these are not fused."""
+    """Return the bytes kept for each inner number of an MLP: before the nonlinearity
+    (two if it is gated), the operand of the product after it, and between gate and
+    nonlinearity if these are not fused."""
     kept_widths = (2 if step.model.is_gated else 1) + (
         step.model.is_gated and not step.fused
     )
@@ -150,15 +153,16 @@ def _mlp_element_bytes(step: TrainStep) -> float:
 
 
 def _dense_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
-    """Before the nonlinearity (twice as wide where it is gated), and after."""
+    """Return the bytes that a dense MLP keeps, before the nonlinearity (twice as wide
+    if it is gated) and after it."""
     tokens = micro_tokens(step, layout) / layout.tensor
     return tokens * step.model.ffn * _mlp_element_bytes(step)
 
 
 def _expert_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
-    """Scores of the router; tokens sent to experts, their inside, and what comes back;
-    shared experts alongside them. The fullest GPU gets more than its share of
-    tokens."""
+    """Return the bytes that a layer of experts keeps: scores of the router; tokens sent
+    to experts, their inner activations, and the results; and the shared experts. The
+    fullest GPU gets more than its share of tokens."""
     model, experts = step.model, step.model.experts
     assert experts is not None
     tokens = micro_tokens(step, layout) / cut(layout)
@@ -179,9 +183,9 @@ def _expert_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """Bytes that come and go while one layer is computed backwards: the gradients
-    inside its MLP, those of its input, the gathered input of sequence parallelism; and
-    the layer itself where it is computed again."""
+    """Return the temporary bytes of the backward pass of one layer: the gradients
+    inside its MLP, those of its input, the gathered input of sequence parallelism, and
+    the layer's own activations if they are recomputed."""
     model = step.model
     tokens = micro_tokens(step, layout)
     recompute_bytes = 0.0
@@ -202,7 +206,7 @@ def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float
 def _mlp_gradient_elements(
     step: TrainStep, layout: TrainLayout, *, has_experts: bool
 ) -> float:
-    """Elements of the gradients inside the MLP."""
+    """Return the number of elements of the gradients inside the MLP."""
     model, tokens = step.model, micro_tokens(step, layout)
     wide = 3 if model.is_gated else 2
     if not has_experts or model.experts is None:

@@ -1,5 +1,4 @@
-"""Fine-tuning of small matrices alongside frozen weights (LoRA): parameters and
-memory."""
+"""Fine-tuning of small matrices added to frozen weights (LoRA): parameters and memory."""
 
 from dataclasses import replace
 from typing import Final
@@ -15,12 +14,12 @@ ADAPTER: Final = BytesPerParameter(
 
 
 def adapter_parameters(model: Model, rank: int) -> int:
-    """Return the parameters of adapters of that rank alongside every matrix of
-    attention and of dense MLPs; experts get none. A matrix of n by m has rank x (n + m)
-    of them.
+    """Return the parameters of adapters of that rank for every matrix of attention and
+    of dense MLPs; experts get none. The adapter of a matrix of n by m has rank x (n +
+    m) parameters.
 
-    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError on no
-    rank.
+    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError if `rank`
+    is below 1.
     """
     if rank < 1:
         raise ValueError(f"a rank of {rank}: need 1 or more")
@@ -30,7 +29,7 @@ def adapter_parameters(model: Model, rank: int) -> int:
 
 
 def _attention_sides(model: Model) -> int:
-    """Rows plus columns of each matrix of attention."""
+    """Return the sum of rows and columns over all matrices of attention."""
     hidden, query = model.hidden, model.heads * model.head_dim
     if model.latent is None:
         return 2 * (hidden + query) + 2 * (hidden + model.kv_heads * model.head_dim)
@@ -47,10 +46,10 @@ def _attention_sides(model: Model) -> int:
 def adapter_memory(
     step: TrainStep, layout: TrainLayout, *, rank: int, architecture: str = ""
 ) -> TrainMemory:
-    """Memory of LoRA on the fullest GPU: weights as `step.state.weight` says, without
-    gradients and optimizer; those only of the adapters.
+    """Return the memory of LoRA on the fullest GPU: weights in the precision of
+    `step.state.weight`, and gradients and optimizer only for the adapters.
 
-    Raises: ValueError on no rank, or where the layout is impossible.
+    Raises: ValueError if `rank` is below 1, or the layout is impossible.
     """
     frozen = replace(
         step,

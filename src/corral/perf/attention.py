@@ -1,5 +1,5 @@
-"""Seconds of attention: over a prompt, and of new tokens over what is kept of the old
-ones."""
+"""Seconds of attention: over a prompt, and of new tokens over the cached keys and
+values."""
 
 from typing import Final
 
@@ -15,12 +15,12 @@ _FLASH: Final = 0.65
 def prompt_attention_seconds(
     model: Model, device: Device, *, tokens: float, context: float, tensor: int = 1
 ) -> float:
-    """One layer's attention of `tokens` new tokens that see `context` tokens each on
-    average (half of a prompt that is computed whole). Unit: seconds.
+    """Return the seconds of one layer's attention for `tokens` new tokens that attend
+    to `context` tokens each on average (half of a prompt that is computed whole).
 
-    Both products of a fused kernel, 4 FLOPs for each pair and each number of a head.
-    Source: FlashAttention-2, arXiv:2307.08691, section 4; the share: of its figure 4,
-    forward.
+    It covers both products of a fused kernel, with 4 FLOPs for each pair of tokens and
+    each number of a head. Source: FlashAttention-2, arXiv:2307.08691, section 4; the
+    share of the peak is from its figure 4, forward.
     """
     heads = -(-model.heads // tensor)
     flops = 2.0 * tokens * seen(model, context) * heads * pair_numbers(model)
@@ -40,10 +40,14 @@ def cache_attention_seconds(
     share: float = 1.0,
     reread: float = 0.0,
 ) -> float:
-    """One layer's attention of one new token of each of `sequences` over the `context`
-    tokens that are kept of it: the cache is read once. `share`: of the memory's rate
-    that the kernel reaches. `reread`: how much of a kept head each further query head
-    that shares it reads again. Unit: seconds."""
+    """Return the seconds of one layer's attention for one new token of each of
+    `sequences`, over `context` cached tokens each; the cache is read once.
+
+    Args:
+        share: share of the memory's rate that the kernel reaches.
+        reread: how much of a cached head each further query head that shares it reads
+            again.
+    """
     own_kernels = kernels(device.architecture)
     numbers: float = kv_numbers(model, tensor=tensor)
     if model.latent is None:
@@ -56,8 +60,8 @@ def cache_attention_seconds(
 
 
 def seen(model: Model, context: float) -> float:
-    """Tokens of `context` that a new one looks at, on average over the layers: some may
-    look back a window only."""
+    """Return how many of `context` tokens a new token attends to, on average over the
+    layers: some layers may attend to a window only."""
     if not model.window or not model.window_layers:
         return context
     window_share = model.window_layers / model.layers
@@ -65,16 +69,16 @@ def seen(model: Model, context: float) -> float:
 
 
 def kv_numbers(model: Model, *, tensor: int = 1) -> int:
-    """Numbers that one layer keeps of one token on one of `tensor` GPUs. A key-value
-    head is kept whole, and a latent vector on each GPU."""
+    """Return how many numbers one layer caches for one token on one of `tensor` GPUs. A
+    key-value head is not divided, and each GPU holds the latent vector in full."""
     if model.latent is not None:
         return model.latent.kv_rank + model.latent.rope_dim
     return 2 * model.head_dim * -(-model.kv_heads // tensor)
 
 
 def pair_numbers(model: Model) -> int:
-    """Numbers of one head that a query and a token that it looks at are multiplied in:
-    of a key, and of a value."""
+    """Return the length of one head's key and value together: a query and a token that
+    it attends to are multiplied over these numbers."""
     if model.latent is not None:
         return model.head_dim + model.latent.rope_dim + model.latent.value_dim
     return 2 * model.head_dim

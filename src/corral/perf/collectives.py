@@ -1,8 +1,8 @@
-"""Time of a collective by algorithm and protocol; the library takes the fastest.
+"""Time of a collective by algorithm and protocol; the library uses the fastest.
 
-Sizes are those of the whole buffer, as NCCL counts them: of an all-gather what was
-gathered, of a reduce-scatter what is scattered. A ring of n GPUs moves (n-1)/n of it
-over each link, an all-reduce twice that (Patarasuk and Yuan 2009,
+Sizes are those of the whole buffer, as NCCL counts them: for an all-gather the gathered
+result, for a reduce-scatter the input. A ring of n GPUs moves (n-1)/n of it over each
+link, an all-reduce twice that (Patarasuk and Yuan 2009,
 doi:10.1016/j.jpdc.2008.09.002).
 """
 
@@ -34,7 +34,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveChoice:
-    """One way to do it, and its seconds."""
+    """An algorithm for a collective, and its seconds."""
 
     algorithm: Algorithm
     seconds: float
@@ -43,7 +43,7 @@ class CollectiveChoice:
 def collective_seconds(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> float:
-    """Seconds from call to end on all GPUs, by the quickest algorithm. See
+    """Return the seconds from call to end on all GPUs, with the fastest algorithm. See
     `collective_ways`."""
     return min(
         choice.seconds
@@ -54,11 +54,12 @@ def collective_seconds(
 def collective_ways(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> tuple[CollectiveChoice, ...]:
-    """Each algorithm that a library would consider, and what it takes.
+    """Return each algorithm that a library would consider, with its time.
 
-    Unit: `size_bytes` of the whole buffer. A group of one takes no time. Raises:
-    ValueError where more GPUs lie in a domain than it has, or the size is negative.
-    Source: fits of catalog/data/transports.csv, error in validation/README.md.
+    `size_bytes` is the size of the whole buffer. A group of one GPU takes no time.
+    Raises: ValueError if a domain would hold more GPUs than it has, or the size is
+    negative. Source: fits of catalog/data/transports.csv, error in
+    validation/README.md.
     """
     if size_bytes < 0 or group.per_domain > wires.domain_gpus:
         raise ValueError(
@@ -86,8 +87,8 @@ def _ring_step_count(collective: Collective, gpus: int) -> int:
 
 
 def _ring_link_bytes(collective: Collective, size_bytes: float, gpus: int) -> float:
-    """Bytes over each link of a ring. What goes to or from one GPU passes each link
-    whole."""
+    """Return the bytes over each link of a ring. Data that goes to or from a single GPU
+    passes each link in full."""
     if collective in (Collective.BROADCAST, Collective.REDUCE, Collective.SEND_RECV):
         return size_bytes
     return _ring_step_count(collective, gpus) / gpus * size_bytes
@@ -101,8 +102,9 @@ def _inside_rate(
     *,
     among: int | None = None,
 ) -> float:
-    """Bytes a second of one GPU towards the others of its domain, protocol aside.
-    `among`: this many of the group speak with each other."""
+    """Return the rate of one GPU towards the others of its domain, in bytes a second,
+    before protocol overhead. `among`: only this many GPUs of the group exchange data.
+    """
     busy = group.per_domain * group.beside
     rate = link.bytes_per_s * carries.rings.get(among or group.per_domain, 1.0)
     rate *= min(1.0, wires.domain_gpus / busy)
@@ -112,9 +114,9 @@ def _inside_rate(
 
 
 def _across_rate(group: GpuGroup, wires: Wires) -> float:
-    """Bytes a second of all of the group's GPUs of one domain towards other domains: of
-    their own adapters, or of one that GPUs share, and no more than a fair share of the
-    domain's."""
+    """Return the rate of all GPUs of the group in one domain towards other domains, in
+    bytes a second. They use their own adapters, or one that GPUs share, and get at most
+    a fair share of the domain's rate."""
     own_rate = max(
         group.per_domain * wires.fabric.bytes_per_s,
         transport(wires.fabric.name).adapter_bytes_per_s,
@@ -133,8 +135,9 @@ def _inside_efficiency(
 def _ring_transfer_seconds(
     protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float
 ) -> float:
-    """A ring: each step takes the longer of its latency and its share of `bytes_s`,
-    where both vary; chunks fill a pipeline; the own share is passed on once."""
+    """Return the seconds of a ring. Each step takes the longer of its latency and its
+    share of `bytes_s`, where both vary. The chunks must fill a pipeline, and the GPU's
+    own share is passed on once."""
     step_seconds = math.hypot(hop_s, bytes_s / steps)
     return (
         protocol.launch_s
@@ -180,10 +183,9 @@ def _ring_with(
 
 
 def _tree_choice(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
-    """Each domain reduces along a chain, and the domains along two trees of which each
-    carries half: a domain sends the whole once where there are two, and twice (up and
-    down) in general.
-    """
+    """Return the tree algorithm's time. Each domain reduces along a chain, and the
+    domains along two trees, each of which carries half. A domain sends the whole buffer
+    once if there are two domains, and otherwise twice (up and down)."""
     up = transport(wires.scale_up.name)
     inside_s = 0.0
     if group.per_domain > 1:
@@ -234,8 +236,8 @@ def _in_switch(
 def _direct_choice(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> CollectiveChoice:
-    """Each GPU to each other by itself: what stays in its domain and what leaves it at
-    once."""
+    """Return the time if each GPU sends directly to each other GPU. Traffic inside the
+    domain and traffic that leaves it run at the same time."""
     up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
     is_pair = collective is Collective.SEND_RECV
@@ -280,9 +282,10 @@ def handed_on_seconds(
     inside_share: float,
     across_share: float,
 ) -> float:
-    """Each GPU sends so much to others of its domain and so much to other domains, at
-    once, with these shares of the links' rates. Unit: seconds. No GPU to send to takes
-    no time."""
+    """Return the seconds in which each GPU sends `inside_bytes` to others of its domain
+    and `across_bytes` to other domains, at the same time. `inside_share` and
+    `across_share` are the shares of the links' rates that it reaches. A single GPU
+    takes no time."""
     if group.size == 1:
         return 0.0
     up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
@@ -298,9 +301,9 @@ def handed_on_seconds(
 
 
 def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
-    """An all-reduce as engines of inference do it inside of a domain: one kernel, in
-    which each GPU reads its peers' memory, in one shot (all of each peer) or two (a
-    share of each, then the sums). Two GPUs take one shot.
+    """Return the seconds of an all-reduce as inference engines do it inside a domain.
+    One kernel, in which each GPU reads its peers' memory, works in one shot (all data
+    of each peer) or two (a share of each, then the sums). Two GPUs use one shot.
 
     Raises: ValueError across domains. Source: vLLM's custom all-reduce; fits of
     catalog/data/transports.csv.
@@ -323,10 +326,9 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
 
 
 def small_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
-    """An all-reduce as engines of inference choose it: `peer_all_reduce_seconds` inside
-    of a domain and below a size, for more than two GPUs only where it is quicker; else
-    `collective_seconds`.
-    """
+    """Return the seconds of an all-reduce as inference engines choose it:
+    `peer_all_reduce_seconds` inside a domain and below a size, for more than two GPUs
+    only if it is faster; otherwise `collective_seconds`."""
     below = transport(wires.scale_up.name).small.below_bytes
     if group.domains == 1 and group.size <= 2 and size_bytes < below:
         return peer_all_reduce_seconds(size_bytes, group, wires)

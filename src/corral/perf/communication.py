@@ -14,10 +14,11 @@ _WEIGHT_BYTES: Final = 2.0
 
 
 def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
-    """`size` GPUs, each `stride` after the one before, as Megatron counts ranks:
-    tensor, context, data, pipeline; the nearest of them share a domain.
+    """Return the group of `size` GPUs whose ranks are `stride` apart, in Megatron's
+    order of ranks: tensor, context, data, pipeline. The nearest of these GPUs share a
+    domain.
 
-    Raises: ValueError where size or stride is below 1.
+    Raises: ValueError if size or stride is below 1.
     """
     domain = min(wires.domain_gpus, gpus)
     near = max(min(domain // stride, size), 1)
@@ -28,8 +29,8 @@ def group(size: int, stride: int, gpus: int, wires: Wires) -> GpuGroup:
 
 def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
     """Return the time of one layer in one direction: two all-reduces of a micro batch,
-    or with sequence parallelism two all-gathers and two reduce-scatters, which move as
-    much.
+    or with sequence parallelism two all-gathers and two reduce-scatters, which move the
+    same number of bytes.
 
     Source: arXiv:1909.08053, section 3; arXiv:2205.05198, section 4.2.
     """
@@ -47,10 +48,11 @@ def tensor_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
 
 
 def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float:
-    """Return the time of one layer forward: keys and values go round the ring of
-    context-parallel GPUs.
+    """Return the time of one layer forward: keys and values are passed around the ring
+    of context-parallel GPUs.
 
-    Source: arXiv:2310.01889, section 3. Backward their gradients go round as well.
+    Source: arXiv:2310.01889, section 3. In the backward pass their gradients are passed
+    around too.
     """
     if layout.context == 1:
         return 0.0
@@ -74,9 +76,9 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
 def expert_seconds(
     step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires
 ) -> float:
-    """Return the time of one layer of experts in one direction, as a library does it:
-    tokens go to their experts and back, alongside the computation of other micro
-    batches.
+    """Return the time of one layer of experts in one direction: tokens go to their
+    experts and back, while other micro batches are computed. `way` is how the library
+    dispatches tokens.
 
     Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section
     3.2.2: a token crosses to each node once.
@@ -128,8 +130,8 @@ def _micro_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients:
-    """Seconds, had nothing else to be done: `reduce` of gradients, `gather` of
-    weights."""
+    """Seconds of data-parallel communication if nothing else ran: `reduce` for
+    gradients, `gather` for weights."""
 
     reduce: float
     gather: float
@@ -142,8 +144,9 @@ def gradients_seconds(
     software: Software,
     wires: Wires,
 ) -> Gradients:
-    """Return the time to reduce `parameters` of one GPU among those that have the same
-    ones. What is sharded within each replica is then reduced over the replicas.
+    """Return the time to reduce the gradients of `parameters`, those of one GPU, over
+    the GPUs with the same parameters. Gradients that are sharded within each replica
+    are then reduced over the replicas.
 
     Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the
     replicas.

@@ -1,4 +1,5 @@
-"""Engines of inference, by what each adds to its kernels: catalog/data/engines.csv."""
+"""Inference engines, described by what each adds to its kernels:
+catalog/data/engines.csv."""
 
 import re
 from dataclasses import dataclass
@@ -14,25 +15,34 @@ DEFAULT: Final = "default"  # an engine without measurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceEngine:
-    """`layer_seconds`: that each layer takes alongside its products and its attention:
-    small kernels
-    and what the host needs to launch them. `step_seconds`: of each step, whatever its
-    batch. `sequence_seconds`: of each sequence of a step (sampling, book keeping).
-    `matmul`: share of the rate of perf.matmul that its products reach; `prompt_matmul`:
-    what is left of it in steps that have prompts in them. `attention`: share of the
-    memory's rate that its attention reads the cache at; `reread`: how much of a kept
-    head it reads again for each further query head that shares it. `sum_seconds`: of
-    each all-reduce, for each domain that it spans, alongside what perf.collectives
-    says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
-    `prompt_layer_seconds`: what the host needs to launch one layer of a step that has
-    prompts in it: no such layer is quicker. `sequence_layer_seconds`: of each sequence
-    in each layer. `processor_bytes_per_s`: what its kernels read on one processor at
-    the most; 0: what the memory gives. `request_seconds`: of each request outside of
-    its steps: to read it, cut it into tokens and place it, and to send the first token
-    back. `experts_seconds`: of each layer with experts, to choose them and to sort
-    tokens by them; `imbalance`: tokens of the expert that has most of them, against the
-    mean. `passes`: how often norms, residuals and what is not fused move a token's
-    hidden numbers. `vendors`: whose GPUs it runs on; none are named where it is any's.
+    """Constants of an inference engine; `*_seconds` are seconds.
+
+    Args:
+        layer_seconds: for each layer, in addition to its products and its attention:
+            small kernels and what the host needs to launch them.
+        step_seconds: for each step, independent of its batch.
+        sequence_seconds: for each sequence of a step (sampling, bookkeeping).
+        matmul: share of the rate of perf.matmul that its products reach.
+        prompt_matmul: factor on `matmul` in steps with prompts.
+        attention: share of the memory's rate at which its attention reads the cache.
+        reread: how much of a cached head it reads again for each further query head
+            that shares it.
+        sum_seconds: for each all-reduce and each domain that it spans, in addition to
+            perf.collectives.
+        sums_in_one: small all-reduces use the engine's own kernel, and not NCCL.
+        prompt_layer_seconds: what the host needs to launch one layer of a step with
+            prompts; no such layer is faster.
+        sequence_layer_seconds: for each sequence in each layer.
+        processor_bytes_per_s: the most that its kernels read on one processor; 0: the
+            memory's rate is the limit.
+        request_seconds: for each request outside its steps: to read it, tokenize it and
+            place it, and to send the first token back.
+        experts_seconds: for each layer with experts, to choose them and to sort tokens
+            by them.
+        imbalance: tokens of the busiest expert, relative to the mean.
+        passes: how often norms, residuals and unfused operations move a token's hidden
+            numbers.
+        vendors: makers of the GPUs that it runs on; empty means all.
     """
 
     name: str
@@ -57,9 +67,9 @@ class InferenceEngine:
 
 @cache
 def engine(name: str) -> InferenceEngine:
-    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. An
-    engine without measurements, and what a line of the table lacks, get the default's
-    values."""
+    """Return the engine of that name or version, for example "TensorRT-LLM 0.8.0" or
+    vllm. An engine without measurements gets the default's values, and so do values
+    that its row of the table lacks."""
     engine_rows = table("engines")
     own_name = _match_engine(name)
     facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
@@ -86,9 +96,10 @@ def engine(name: str) -> InferenceEngine:
 
 
 def engine_said(name: str) -> InferenceEngine:
-    """The same, for an explicit choice; of one without measurements: default.
+    """Return the engine that the user names explicitly; one without measurements gets
+    the default's values.
 
-    Raises: NotFound, with the nearest name.
+    Raises: NotFound, with the nearest name, if the name is unknown.
     """
     if plain(name) != DEFAULT and not _is_named(plain(name)):
         engine_names = [*table("engines"), *(alias for alias, _ in _engine_aliases())]
@@ -99,7 +110,8 @@ def engine_said(name: str) -> InferenceEngine:
 
 
 def _is_named(wanted: str) -> bool:
-    """Whether it is made of names and, behind these, a version."""
+    """Return whether the text consists of engine names, optionally followed by a
+    version."""
     aliases = [plain(alias) for alias, _ in _engine_aliases()]
     rest = wanted
     while begins := [alias for alias in aliases if rest.startswith(alias)]:
@@ -118,8 +130,8 @@ def _engine_aliases() -> list[tuple[str, str]]:
 
 
 def _match_engine(name: str) -> str:
-    """The line whose name begins what was asked for, or else is in it; the longest
-    such."""
+    """Return the engine whose name begins the requested text, or else is contained in
+    it; the longest such name counts."""
     plain_name = plain(name)
     aliases = [(plain(alias), own_name) for alias, own_name in _engine_aliases()]
     begins = [

@@ -1,4 +1,5 @@
-"""Tokens on their way to their experts and back: how many copies go how far."""
+"""Dispatch of tokens to their experts and back: how many copies of a token travel how
+far."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +14,11 @@ from corral.perf.topology import GpuGroup
 class Dispatch:
     """Expert dispatch of a library: catalog/data/dispatch.csv.
 
-    `once`: a token goes once to each GPU that has experts of it, and once to each
-    domain, where it is handed on; else a copy goes to each expert. `across`, `inside`:
-    shares that it reaches of the rate of adapters and of the links inside of a domain.
-    `hidden`: share of the time in which another micro batch is computed.
+    `once`: a token is sent once to each GPU that has experts of it, and once to each
+    domain, which then forwards it; otherwise a copy goes to each expert. `across`,
+    `inside`: shares of the rate that it reaches, of the adapters and of the links
+    inside a domain. `hidden`: share of the time in which another micro batch is
+    computed.
     """
 
     once: bool
@@ -27,7 +29,7 @@ class Dispatch:
 
 @cache
 def dispatch(library: str) -> Dispatch:
-    """Return the dispatch of the library; missing values are those of "any"."""
+    """Return the dispatch of the library; missing values are taken from the row "any"."""
     dispatch_rows = table("dispatch")
     facts = {**dispatch_rows["any"], **dispatch_rows.get(library, {})}
     return Dispatch(
@@ -40,8 +42,8 @@ def dispatch(library: str) -> Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Mean copies of one token: `inside`, to other GPUs of the domain that it is in or
-    came to; `across`, to other domains."""
+    """Mean number of copies of one token: `inside` to other GPUs of the same domain (or
+    of the domain where it arrived), and `across` to other domains."""
 
     inside: float
     across: float
@@ -49,11 +51,11 @@ class Copies:
 
 def copies(experts: Experts, group: GpuGroup) -> Copies:
     """Return the copies if each domain and each GPU gets a token once, with a router
-    that uses all experts alike.
+    that uses all experts equally.
 
-    k of n places, each drawn by itself, are n (1 - (1 - 1/n)^k) different ones. A token
-    that is held to some groups of experts reaches only the domains that these are in.
-    Source: arXiv:2412.19437, section 2.1.2 and 3.2.2 (at most 4 nodes a token).
+    k independent draws of n places give n (1 - (1 - 1/n)^k) different ones. A token
+    that is restricted to some groups of experts reaches only the domains with these
+    groups. Source: arXiv:2412.19437, section 2.1.2 and 3.2.2 (at most 4 nodes a token).
     """
     domains = _mean_domains_reached(experts, group.domains)
     gpus = domains * group.per_domain
@@ -68,8 +70,8 @@ def _different(places: float, drawn: int) -> float:
 
 
 def _mean_domains_reached(experts: Experts, domains: int) -> float:
-    """Domains that have experts of a token's groups, in the mean over the choices of
-    groups."""
+    """Return the mean number of domains with experts of a token's groups, over all
+    choices of groups."""
     groups, chosen_groups = experts.groups, experts.groups_per_token
     if groups == 1 or domains == 1:
         return float(domains)

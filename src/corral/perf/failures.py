@@ -1,9 +1,8 @@
-"""Failures that come by chance at a steady rate, and what they cost a run that saves
-now and then.
+"""Random failures at a constant rate, and what they cost a run that saves at intervals.
 
-The run fails when any of its nodes does, so that a run of N nodes fails N times as
-often as one. Between failures the time is exponential: what has lasted says nothing of
-what will.
+The run fails when any of its nodes fails, so a run of N nodes fails N times as often as
+one of a single node. The time between failures is exponential: it does not depend on
+how long the run has lasted.
 """
 
 from dataclasses import dataclass
@@ -19,10 +18,9 @@ STEPS: Final = 60  # of Newton's method at the most; five are usual
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """A run that fails every `mtbf_seconds` on the average and then loses
-    `restart_seconds`, to which belongs what was not on disk yet. A save stalls it for
-    `save_seconds`; it may fail while it saves and while it restarts too.
-    """
+    """A run that fails every `mtbf_seconds` on average. A failure costs
+    `restart_seconds`, including work that was not on disk yet. A save stalls the run
+    for `save_seconds`; it may fail during a save and during a restart too."""
 
     mtbf_seconds: float
     save_seconds: float
@@ -39,7 +37,7 @@ def chance_of_failure(seconds: float, mtbf_seconds: float) -> float:
 
 
 def young_seconds(saving: Saving) -> float:
-    """The interval that is best to first order: seconds of work between saves.
+    """Return the optimal interval to first order: seconds of work between saves.
 
     Source: Young 1974, A first order approximation to the optimum checkpoint interval.
     """
@@ -47,7 +45,7 @@ def young_seconds(saving: Saving) -> float:
 
 
 def daly_seconds(saving: Saving) -> float:
-    """The interval to higher order: seconds of work between saves.
+    """Return the optimal interval to higher order: seconds of work between saves.
 
     Source: Daly 2006, A higher order estimate of the optimum checkpoint interval,
     equation 37.
@@ -61,12 +59,13 @@ def daly_seconds(saving: Saving) -> float:
 
 
 def best_seconds(saving: Saving) -> float:
-    """The interval with the least expected time, of a run that is long against it.
+    """Return the interval with the least expected time, for a run that is long compared
+    with it.
 
-    Where the derivative of `expected_seconds` by the interval x (in units of the mean
-    time between failures, as the save a is) is nought: (1 - x) e^x = e^-a, which is 1 +
-    W(-e^(-1-a)) with Lambert's W. Newton's method comes to it from above, and so never
-    overshoots.
+    It is where the derivative of `expected_seconds` by the interval x is zero: (1 - x)
+    e^x = e^-a, so x = 1 + W(-e^(-1-a)) with Lambert's W. Both x and the save time a are
+    in units of the mean time between failures. Newton's method approaches the solution
+    from above, and so never overshoots.
     """
     save = saving.save_seconds / saving.mtbf_seconds
     first_estimate = sqrt(2 * save)
@@ -94,8 +93,8 @@ def expected_seconds(
     """Return the expected time from start to end of the work, with a save after each
     interval and at the end.
 
-    Raises: ValueError where there is no interval. Source: Daly 2006, equation 20, which
-    is exact.
+    Raises: ValueError if the interval is not above 0. Source: Daly 2006, equation 20,
+    which is exact.
     """
     if interval_seconds <= 0:
         raise ValueError(f"no work between two saves: {interval_seconds:g} s")
@@ -108,15 +107,16 @@ def expected_seconds(
 
 
 def goodput(interval_seconds: float, saving: Saving) -> float:
-    """The share of the time that makes progress which is kept: from 0 to 1."""
+    """Return the share of the time that makes lasting progress, from 0 to 1."""
     return 1.0 / expected_seconds(1.0, interval_seconds, saving)
 
 
 def best_parts(work_seconds: float, saving: Saving) -> int:
-    """In how many parts, with a save after each, a run of so much work ends soonest.
+    """Return into how many parts, with a save after each, the work must be divided for
+    the run to end soonest.
 
-    The expected time is convex in their number, so that it is one of two alongside the
-    ideal.
+    The expected time is convex in the number of parts, so the answer is one of the two
+    integers next to the ideal.
     """
     ideal = work_seconds / best_seconds(saving)
     fewer = max(1, int(ideal))
@@ -127,7 +127,8 @@ def best_parts(work_seconds: float, saving: Saving) -> int:
 
 
 def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
-    """Between which means the true one lies, where this many events were counted.
+    """Return the interval that contains the true mean with this confidence, if this
+    many events were counted.
 
     Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931:
     within 1 % of the exact ones from 5 events on.
@@ -152,11 +153,15 @@ def enough_nodes(
     repair_hours: float,
     crews: int | None = None,
 ) -> float:
-    """The share of the time in which at least `nodes` of `nodes + spares` are up.
+    """Return the share of the time in which at least `nodes` of `nodes + spares` are
+    up.
 
-    `mtbf_hours`: of one node; spares fail as often as those in use. `crews`: how many
-    are repaired at once; None: all, and then the nodes are independent and their number
-    up is binomial.
+    Args:
+        mtbf_hours: mean time between failures of one node; spares fail as often as
+            nodes in use.
+        crews: how many nodes are repaired at the same time; None: all, and then the
+            nodes are independent and the number that is up is binomial.
+
     Source: the birth-death chain of machine repair, Feller 1968, chapter XVII.7.
     """
     if min(nodes, spares + 1) < 1 or mtbf_hours <= 0 or repair_hours < 0:
@@ -188,9 +193,8 @@ def spares_for(
     repair_hours: float,
     crews: int | None = None,
 ) -> int | None:
-    """The fewest spares with which this many nodes are up for that share of the time;
-    None where as many spares as nodes do not do it.
-    """
+    """Return the fewest spares with which this many nodes are up for the share
+    `availability` of the time; None if even as many spares as nodes are not enough."""
     if not 0 < availability < 1:
         raise ValueError(f"an availability lies between 0 and 1: {availability:g}")
 

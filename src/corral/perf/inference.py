@@ -1,5 +1,5 @@
-"""Seconds of the steps that an engine of inference takes: prompts, and one new token at
-a time."""
+"""Seconds of the steps of an inference engine: for prompts, and for one new token at a
+time."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -29,9 +29,9 @@ class Replica:
     """One copy of a model, on `tensor` x `pipeline` x `data` GPUs.
 
     `data`: GPUs that each compute attention of their own sequences and share the
-    experts among each other. `expert`: GPUs that the experts are spread over; 1: each
-    expert is cut. `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of
-    one number that is kept.
+    experts. `expert`: GPUs over which the experts are distributed; 1: each expert is
+    divided. `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: bytes of
+    one stored number.
     """
 
     model: Model
@@ -63,7 +63,8 @@ class Replica:
 class StepWork:
     """Work of one step: `prompt` tokens that attend to `prompt_context` tokens each on
     average, and one new token of each of `decodes` sequences with `context` tokens on
-    average. `ends`: prompts that end in it, of which the first token is drawn."""
+    average. `ends`: prompts that end in the step, so that their first token is sampled.
+    """
 
     prompt: float = 0.0
     prompt_context: float = 0.0
@@ -76,7 +77,7 @@ class StepWork:
         return self.prompt + self.decodes
 
     def part(self, parts: int) -> "StepWork":
-        """One of `parts` equal parts."""
+        """Return one of `parts` equal parts of the step's work."""
         return replace(
             self,
             prompt=self.prompt / parts,
@@ -86,11 +87,11 @@ class StepWork:
 
 
 def step_seconds(replica: Replica, work: StepWork) -> float:
-    """One step of an engine, from its start to its tokens.
+    """Return the seconds of one step of an engine, from its start to its tokens.
 
-    Each GPU reads its weights once; what tensor-parallel GPUs hold apart is summed
-    twice a layer; the stages of a pipeline follow each other. Unit: seconds. Source of
-    what an engine adds: catalog/data/engines.csv.
+    Each GPU reads its weights once. The partial results of tensor-parallel GPUs are
+    summed twice a layer. The stages of a pipeline run one after another. Source of what
+    an engine adds: catalog/data/engines.csv.
     """
     if work.tokens <= 0:
         return 0.0
@@ -119,11 +120,10 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
 
 
 def pipelined_seconds(replica: Replica, work: StepWork) -> float:
-    """One step of a whole batch through the pipeline, from start to end: at once, or in
-    as many parts as is quickest. With more parts stages wait less for each other, but
-    each reads its weights for each part. Sequences are not divided, prompts are, at
-    `CHUNK` tokens. Unit: seconds.
-    """
+    """Return the seconds of one step of a whole batch through the pipeline, from start
+    to end: as a whole, or in as many parts as is fastest. With more parts the stages
+    wait less for each other, but each reads its weights for each part. Sequences are
+    not divided; prompts are, at `CHUNK` tokens."""
     best_seconds = step_seconds(replica, work)
     stages = replica.pipeline
     max_micro_batches = max(work.ends + work.decodes, work.prompt / CHUNK)
@@ -143,18 +143,19 @@ def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
 
 
 def decode_seconds(replica: Replica, *, batch: int, context: float) -> float:
-    """One new token of each of `batch` sequences that have `context` tokens. Unit:
-    seconds."""
+    """Return the seconds for one new token of each of `batch` sequences that have
+    `context` tokens."""
     return pipelined_seconds(replica, StepWork(decodes=batch, context=context))
 
 
 def static_batch_seconds(
     replica: Replica, *, batch: int, prompt: int, output: int
 ) -> float:
-    """`batch` requests that begin and end together: a prompt each, then token by token.
+    """Return the seconds of `batch` requests that begin and end together: a prompt
+    each, then one token after another.
 
-    The first token comes of the prompt. A step's time grows in line with its context,
-    so that the step in the middle stands for all. Unit: seconds.
+    The first token comes from the prompt. A step's time grows linearly with its
+    context, so the middle step stands for all.
     """
     seconds = prefill_seconds(replica, batch=batch, tokens=prompt)
     if output <= 1:
@@ -233,8 +234,9 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
 
 
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
-    """Return the time of multi-head latent attention, whose up-projections are folded
-    into queries and outputs: arXiv:2405.04434, section 2.1.2."""
+    """Return the time of the matrix products of multi-head latent attention, whose
+    up-projections are merged into queries and outputs: arXiv:2405.04434, section 2.1.2.
+    """
     model, tensor_shards = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
     queries = _ceil_divide(
@@ -300,7 +302,8 @@ def _build_gpu_group(replica: Replica, size: int) -> GpuGroup:
 
 
 def _sum_seconds(replica: Replica, tokens: int) -> float:
-    """The all-reduce of half a layer over the tensor-parallel GPUs."""
+    """Return the time of one of a layer's two all-reduces over the tensor-parallel
+    GPUs."""
     if replica.tensor == 1:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden
@@ -313,7 +316,8 @@ def _sum_seconds(replica: Replica, tokens: int) -> float:
 
 
 def _exchange_seconds(replica: Replica, tokens: float) -> float:
-    """Tokens of all GPUs to the experts that they chose, or back."""
+    """Return the time to send the tokens of all GPUs to the experts that they chose, or
+    back."""
     size = ACTIVATION_BYTES * tokens * replica.model.hidden
     group = _build_gpu_group(replica, replica.data)
     return collective_seconds(Collective.ALL_TO_ALL, size, group, replica.wires)
@@ -331,8 +335,8 @@ def _sends_seconds(replica: Replica, tokens: int) -> float:
 
 
 def _head_seconds(replica: Replica, drawn: float) -> float:
-    """The output matrix, kept in 16 bits, and what the engine does for each
-    sequence."""
+    """Return the time of the output matrix, which is stored in 16 bits, and of the
+    engine's work for each of the `drawn` sequences."""
     if drawn <= 0:
         return 0.0
     model = replica.model

@@ -12,9 +12,9 @@ DEFAULT: Final = "default"  # an architecture without measurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """`matmul`: share of the dense peak that a large product reaches, at 16 bits or
-    more; `narrow_matmul`: the same at 8 bits or less. `memory`: share of the bandwidth.
-    `seconds`: what a kernel takes that does nothing."""
+    """Efficiency of kernels. `matmul`: share of the dense peak that a large product
+    reaches, at 16 bits or more. `narrow_matmul`: the same at 8 bits or less. `memory`:
+    share of the bandwidth. `seconds`: time of an empty kernel."""
 
     matmul: float
     narrow_matmul: float

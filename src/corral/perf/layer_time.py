@@ -1,4 +1,4 @@
-"""Computation of one GPU for one layer, and for the output layer, of one micro
+"""Computation time of one GPU for one layer, and for the output layer, of one micro
 batch."""
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _KERNELS: Final = 6  # elementwise kernels of one pass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """Seconds of a GPU in one direction through one layer."""
+    """Seconds of one GPU for one layer in one direction."""
 
     matmul: float
     attention: float
@@ -48,7 +48,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Share of a micro batch and of a layer that one GPU has."""
+    """The part of a micro batch and of a layer that one GPU computes."""
 
     tokens: int  # of a micro batch, after context parallelism
     sequence: int  # that its queries come from
@@ -82,11 +82,12 @@ def layer_passes(
     *,
     has_experts: bool,
 ) -> tuple[Pass, Pass]:
-    """Forward and backward through one layer, on one of its tensor-parallel GPUs.
+    """Return the forward and backward time of one layer, on one of its tensor-parallel
+    GPUs.
 
     Unit: seconds of one micro batch. A frozen model (its gradients have no bytes, as in
-    LoRA) needs no gradients of its weights.
-    Source: arXiv:2205.05198, appendix A, for the products; constants: perf/software.py.
+    LoRA) needs no gradients of its weights. Source: arXiv:2205.05198, appendix A, for
+    the products; constants: perf/software.py.
     """
     own_share = share(step, layout)
     products = _layer_products(step.model, layout, own_share, has_experts=has_experts)
@@ -162,8 +163,8 @@ def _layer_products(
 def _inner_numbers(
     model: Model, layout: TrainLayout, own: Share, *, has_experts: bool
 ) -> float:
-    """Numbers a token between the products of a layer: what an activation reads, and
-    attention."""
+    """Return how many numbers a token has between the matrix products of a layer: the
+    inputs of the activation function and of attention."""
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
     if has_experts and model.experts is not None:
@@ -184,8 +185,8 @@ def _product_seconds(one: Product, step: TrainStep, device: Device) -> float:
 
 
 def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
-    """At the clock that the architecture holds, or slower where the power does not
-    suffice."""
+    """Return the seconds of a product at the clock that the architecture sustains, or
+    slower if the GPU's power does not allow it."""
     rows, columns, inner, groups = one
     sustained_rates = sustained(device.architecture)
     is_narrow = precision.bytes < 2
@@ -244,7 +245,7 @@ def _attention(
 
 
 def _looked_at(step: TrainStep) -> float:
-    """Tokens that a query looks at, mean over layers and positions."""
+    """Return how many tokens a query attends to, as the mean over layers and positions."""
     model = step.model
     full_tokens = step.sequence * _CAUSAL
     if not model.window or model.window >= step.sequence:
@@ -255,7 +256,8 @@ def _looked_at(step: TrainStep) -> float:
 
 
 def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> float:
-    """A product in 16 bits, whatever the layers' products have."""
+    """Return the seconds of a product in at least 16 bits, even if the layers' products
+    use fewer."""
     rows, columns, inner, groups = one
     wide = step.precision if step.precision.bytes >= 2 else Precision.BF16
     return _held_seconds(one, wide, device)
@@ -264,7 +266,8 @@ def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> floa
 def ends_seconds(
     step: TrainStep, layout: TrainLayout, device: Device, software: Software
 ) -> tuple[Pass, Pass]:
-    """Output layer with its loss, and input embedding, forward and backward together.
+    """Return the forward and backward time of the output layer with its loss and the
+    input embedding together.
 
     Unit: seconds of one micro batch. Both are split over the tensor-parallel GPUs.
     """

@@ -8,7 +8,7 @@ from corral.catalog.precisions import Precision
 
 
 class Shard(StrEnum):
-    """Sharding among data-parallel GPUs: ZeRO's stages, arXiv:1910.02054."""
+    """Sharding over data-parallel GPUs: the stages of ZeRO, arXiv:1910.02054."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"  # ZeRO-1, Megatron's distributed optimizer
@@ -28,14 +28,14 @@ class Recompute(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainLayout:
-    """`data` x `tensor` x `pipeline` x `context` GPUs. Experts are spread over `expert`
-    of the `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a
-    stage.
+    """Layout on `data` x `tensor` x `pipeline` x `context` GPUs. Experts are
+    distributed over `expert` of the `data` x `context` (x `tensor`, if `expert_tensor`
+    is 1) GPUs that share a stage.
 
-    `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one
-    pass. `first_layers`, `last_layers`: of the first and the last stage, 0 where they
-    are as the others. `replicas`: of what is shared out: HSDP, several instances of the
-    distributed optimizer.
+    `interleave`: pieces of the pipeline on a GPU. `micro_batch`: sequences in one pass.
+    `first_layers`, `last_layers`: layers of the first and the last stage, 0 if they are
+    as in the others. `replicas`: copies of the sharded state: HSDP, several instances
+    of the distributed optimizer.
     """
 
     data: int = 1
@@ -74,10 +74,9 @@ class TrainLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytesPerParameter:
-    """Bytes a parameter of what a run keeps. The default is mixed precision with Adam
-    as Megatron does it: 18 bytes a parameter, of which 12 are the optimizer's
-    (arXiv:2205.05198, section 5).
-    """
+    """Bytes that a run keeps for each parameter. The default is mixed precision with
+    Adam as in Megatron: 18 bytes a parameter, of which the optimizer has 12
+    (arXiv:2205.05198, section 5)."""
 
     weight: float = 2.0
     gradient: float = 4.0
@@ -88,16 +87,21 @@ class BytesPerParameter:
 class TrainStep:
     """One optimizer step: `global_batch` sequences of `sequence` tokens.
 
-    `precision`: of the matrix products; activations are kept in 2 bytes unless it is
-    fp32. `has_flash`: attention keeps no square of the sequence. `dropout`: its masks
-    are kept. `vocab_multiple`: the vocabulary is padded to this many rows for each
-    tensor-parallel GPU. `logit_bytes`: of one logit while the loss is computed: 2 as
-    they come, 4 in fp32. `ahead`: layers that predict a token further ahead, each with
-    its own logits (multi-token prediction: arXiv:2412.19437, section 2.2).
-    `fused`: norms and gates are one kernel each (Transformer Engine, torch.compile,
-    Liger); where they are not, each keeps what lies between its operations.
-    `grouped_experts`: a GPU's experts are multiplied side by side, not one after
-    another.
+    Args:
+        precision: of the matrix products; activations are kept in 2 bytes unless it is
+            fp32.
+        has_flash: attention keeps nothing quadratic in the sequence.
+        dropout: dropout masks are kept.
+        vocab_multiple: the vocabulary is padded to a multiple of this many rows for
+            each tensor-parallel GPU.
+        logit_bytes: bytes of one logit in the computation of the loss: 2 unconverted, 4
+            in fp32.
+        ahead: layers that predict a further token ahead, each with its own logits
+            (multi-token prediction: arXiv:2412.19437, section 2.2).
+        fused: norms and gates are one kernel each (Transformer Engine, torch.compile,
+            Liger); otherwise each keeps the values between its operations.
+        grouped_experts: a GPU's experts are multiplied in parallel, not one after
+            another.
     """
 
     model: Model
@@ -114,8 +118,10 @@ class TrainStep:
     grouped_experts: bool = True
 
     def micro_batches(self, layout: TrainLayout) -> int:
-        """Passes through the pipeline in one step. Raises: ValueError where they do not
-        come out even."""
+        """Return the passes through the pipeline in one step.
+
+        Raises: ValueError if the batch cannot be divided evenly.
+        """
         pass_sequences = layout.data * layout.micro_batch
         if self.global_batch % pass_sequences:
             raise ValueError(

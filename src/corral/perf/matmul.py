@@ -1,4 +1,4 @@
-"""Seconds of matrix products and of kernels that only move bytes."""
+"""Seconds of matrix products, and of kernels that only move bytes."""
 
 from functools import lru_cache
 from typing import Final
@@ -45,16 +45,21 @@ def matmul_seconds(
     weight_bytes: float = 0.0,
     most_bytes_per_s_processor: float = 0.0,
 ) -> float:
-    """One kernel that multiplies (m, k) by (k, n), `groups` times over, each with its
-    own weights.
+    """Return the seconds of one kernel that multiplies (m, k) by (k, n), `groups`
+    times, each with its own weights.
 
-    The larger of computing (in whole waves of tiles over the processors) and of reading
-    once and writing once, joined softly, and the time of an empty kernel. A precision
-    that the device lacks is stored as asked and computed in the next one it has.
-    `weight_bytes`: of one number of the (k, n) operand where it is stored in fewer
-    bytes than it is multiplied in; 0: as `precision`. `most_bytes_per_s_processor`:
-    what the kernel reads on one processor at the most; 0: no limit. Unit: seconds.
-    Raises: ValueError where a size is below 1.
+    It is a smooth maximum of the compute time (in whole waves of tiles over the
+    processors) and of the time to read and write once, plus the time of an empty
+    kernel. If the device lacks a precision, numbers are stored in it but multiplied in
+    the next wider one that it has.
+
+    Args:
+        weight_bytes: bytes of one stored number of the (k, n) operand, if it is stored
+            in fewer bytes than it is multiplied in; 0: as `precision`.
+        most_bytes_per_s_processor: the most that the kernel reads on one processor; 0:
+            no limit.
+
+    Raises: ValueError if a size is below 1.
     Source: the roofline, doi:10.1145/1498765.1498785; shares: catalog/data/kernels.csv.
     """
     if min(m, n, k, groups) < 1:
@@ -81,8 +86,8 @@ def matmul_seconds(
 
 
 def streamed_seconds(size_bytes: float, device: Device) -> float:
-    """One kernel that reads and writes `size_bytes` in all and computes next to
-    nothing: a norm, an activation, an optimizer's update. Unit: seconds."""
+    """Return the seconds of one kernel that reads and writes `size_bytes` in total and
+    computes almost nothing, such as a norm, an activation or an optimizer's update."""
     own_kernels = kernels(device.architecture)
     return (
         size_bytes / (device.memory_bytes_per_s * own_kernels.memory)
@@ -91,10 +96,10 @@ def streamed_seconds(size_bytes: float, device: Device) -> float:
 
 
 def computed_in(device: Device, precision: Precision) -> Precision:
-    """The precision that the device multiplies numbers of `precision` in: its own, or a
-    wider one.
+    """Return the precision in which the device multiplies numbers of `precision`: the
+    same, or a wider one.
 
-    Raises: ValueError where the device has none.
+    Raises: ValueError if the device has none.
     """
     if precision in device.flops:
         return precision
@@ -108,8 +113,8 @@ def computed_in(device: Device, precision: Precision) -> Precision:
 
 @lru_cache(maxsize=65536)
 def _wave_flops(m: int, n: int, groups: int, processors: int) -> float:
-    """FLOPs for each of k that the device is busy for, idle processors of the last wave
-    included, in the tiles that suit best."""
+    """Return the FLOPs, for each unit of k, during which the device is busy, including
+    idle processors in the last wave. The best tile size is used."""
     least_flops = 0.0
     for tile_rows, wide, share in _TILES:
         tiles = -(-m // tile_rows) * -(-n // wide) * groups

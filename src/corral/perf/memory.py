@@ -1,4 +1,4 @@
-"""Bytes that a training run takes on a GPU, by what they are for."""
+"""Memory of a training run on one GPU, by purpose."""
 
 from dataclasses import dataclass
 
@@ -25,9 +25,10 @@ from corral.perf.sharding import (
 class TrainMemory:
     """Bytes on one GPU of pipeline stage `stage`. The parts add up to `allocated_peak`.
 
-    `weights`, `gradients`, `optimizer` and `workspace` stay; `activations`, `logits`
-    (of the loss), `buffers` (of communication) and `passing` (gradients inside a layer)
-    come and go. `workspace`: of libraries, and what lies between pipeline stages.
+    `weights`, `gradients`, `optimizer` and `workspace` are permanent; `activations`,
+    `logits` (of the loss), `buffers` (of communication) and `passing` (gradients inside
+    a layer) are temporary. `workspace` is that of libraries, and the values passed
+    between pipeline stages.
     """
 
     stage: int
@@ -43,7 +44,7 @@ class TrainMemory:
 
     @property
     def states(self) -> float:
-        """Weights, gradients and optimizer."""
+        """Return the bytes of weights, gradients and optimizer."""
         return self.weights + self.gradients + self.optimizer
 
     @property
@@ -53,23 +54,23 @@ class TrainMemory:
 
     @property
     def allocated_steady(self) -> float:
-        """Between two steps: torch.cuda.memory_allocated."""
+        """Return the memory between two steps, as in torch.cuda.memory_allocated."""
         return self.states + self.workspace
 
     @property
     def allocated_peak(self) -> float:
-        """torch.cuda.max_memory_allocated."""
+        """Return the peak memory, as in torch.cuda.max_memory_allocated."""
         return self.allocated_steady + self.moving
 
     @property
     def reserved(self) -> float:
-        """torch.cuda.max_memory_reserved: with what the allocator holds and does not
-        use."""
+        """Return the reserved memory, as in torch.cuda.max_memory_reserved: it includes
+        what the allocator holds unused."""
         return self.allocated_peak + self.over.unused_share * self.moving
 
     @property
     def device(self) -> float:
-        """Return the memory that nvidia-smi shows: with the driver's context and
+        """Return the memory that nvidia-smi shows, including the driver's context and
         NCCL."""
         return self.reserved + self.over.context + self.over.collectives
 
@@ -95,14 +96,14 @@ def training_memory(
     stage: int | None = None,
     architecture: str = "",
 ) -> TrainMemory:
-    """Bytes on one GPU of a pipeline stage, or of the fullest one if no stage is given.
+    """Return the memory of one GPU of a pipeline stage, or of the fullest one if no
+    stage is given.
 
-    `architecture` of the GPU, for example hopper, chooses constants of its libraries.
-    Raises: ValueError where there is no such stage, or the batch does not come out
-    even.
+    `architecture` of the GPU, for example hopper, selects constants of its libraries.
+    Raises: ValueError if there is no such stage, or the batch cannot be divided evenly.
     Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding),
-    arXiv:2104.04473 (micro batches in flight); what Megatron-LM allocates beyond is
-    stated at each term.
+    arXiv:2104.04473 (micro batches in flight); each further allocation of Megatron-LM
+    is named at its term.
     """
     overheads = overhead(architecture)
     if stage is not None:
@@ -117,9 +118,9 @@ def training_memory(
 
 
 def _candidate_stages(step: TrainStep, layout: TrainLayout) -> set[int]:
-    """Stages one of which is the fullest: the first, with most micro batches in flight;
-    the last, with the logits; and those alongside them and between, where they may have
-    more or other layers."""
+    """Return the stages that may be the fullest: the first, with most micro batches in
+    flight; the last, with the logits; and those next to them and between, if they may
+    have more or other layers."""
     last_stage = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
     if last_stage < 2 or (is_even and step.model.experts is None):
@@ -163,7 +164,7 @@ def _on_stage(
 def _state_bytes(
     step: TrainStep, layout: TrainLayout, held: ShardedParameters
 ) -> tuple[float, float, float]:
-    """Weights, gradients and optimizer after sharing out."""
+    """Return the bytes of weights, gradients and optimizer after sharding."""
     copies = (shards(layout, of_experts=False), shards(layout, of_experts=True))
     state = step.state
     state_sizes = (state.weight, state.gradient, state.optimizer)
@@ -179,8 +180,9 @@ def _state_bytes(
 
 
 def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
-    """Micro batches of which a stage keeps all its layers, at the most, in 1F1B: one
-    for each stage from here to the last. Interleaved, pieces of the pipeline warm up.
+    """Return the maximum number of micro batches for which a stage keeps all its layers
+    in the 1F1B schedule: one for each stage from this one to the last. With
+    interleaving, pieces of the pipeline are counted.
 
     Source: arXiv:2104.04473, section 2.2; Megatron-LM forward_backward_pipelining.
     """
@@ -246,14 +248,16 @@ def _logits_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _libraries(step: TrainStep, over: Overhead) -> float:
-    """Experts are multiplied in several streams, each with its own workspace."""
+    """Return the workspace of libraries. Experts are multiplied in several streams,
+    each with its own workspace."""
     grouped = step.model.experts is not None and step.grouped_experts
     return over.workspace + (over.expert_workspace if grouped else 0.0)
 
 
 def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
-    """The last input and the last gradient that came from another stage, for each piece
-    of the pipeline: Megatron-LM's schedules hold them until the next step."""
+    """Return the bytes of the last input and the last gradient from another stage, for
+    each piece of the pipeline: Megatron-LM's schedules hold them until the next step.
+    """
     return (
         2 * layout.interleave * layer_input(step, layout)
         if layout.pipeline > 1

@@ -1,5 +1,5 @@
 """Memory of a replica of a model: its weights on each GPU, and how many sequences fit
-alongside them."""
+in addition."""
 
 from math import ceil, floor
 from typing import Final
@@ -16,8 +16,8 @@ SCALES: Final = {0.5: 0.5 + 1 / 16}
 
 def weight_bytes(replica: Replica) -> float:
     """Return the bytes of weights on one GPU. GPUs that compute attention of their own
-    sequences hold all of it; experts are sharded. Ends of the model are kept in 16
-    bits."""
+    sequences hold the whole of its weights; experts are sharded. The embedding and
+    output matrices are stored in 16 bits."""
     model = replica.model
     bytes_per_weight = SCALES.get(replica.weight_bytes, replica.weight_bytes)
     vocab = ceil(model.vocab / PAD) * PAD
@@ -44,10 +44,9 @@ def weight_bytes(replica: Replica) -> float:
 
 
 def most_sequences(replica: Replica, context: int) -> int:
-    """Return how many sequences of `context` tokens the whole replica holds at once; 0
-    if not even one, or if the weights alone are too large. The engine's own memory is
-    in perf.serving_memory.
-    """
+    """Return how many sequences of `context` tokens the whole replica can hold at once;
+    0 if not even one, or if the weights alone are too large. perf.serving_memory has
+    the engine's own memory."""
     serving = ServingReplica(
         model=replica.model,
         context=context,
@@ -69,5 +68,5 @@ def most_sequences(replica: Replica, context: int) -> int:
 
 
 def fits(replica: Replica, context: int) -> bool:
-    """Whether it holds at least one sequence of `context` tokens."""
+    """Return whether the replica can hold at least one sequence of `context` tokens."""
     return most_sequences(replica, context) >= 1

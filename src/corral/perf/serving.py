@@ -1,5 +1,5 @@
-"""Requests that come to one replica: how long each waits for its first token and for
-the next."""
+"""Requests to one replica: how long each waits for its first token and for the next
+tokens."""
 
 import math
 from collections.abc import Callable
@@ -16,8 +16,8 @@ HELD_STEPS: Final = 1.0  # running and scheduled ones, that a new request waits 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Requests a second of one replica, each of `prompt` tokens in and `output` tokens
-    out.
+    """Requests of one replica in a second, each with `prompt` input tokens and `output`
+    output tokens.
 
     `shared`: tokens of the prompt that are in the cache already. Arrivals are Poisson.
     """
@@ -29,14 +29,15 @@ class Load:
 
     @property
     def new(self) -> float:
-        """Tokens of a prompt that are computed."""
+        """Return the tokens of a prompt that must be computed."""
         return max(1.0, self.prompt - self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """`sequences` of a step at the most, and `tokens`: a longer prompt is taken in
-    parts between the others' tokens (chunked prefill, arXiv:2308.16369)."""
+    """The most `sequences` and `tokens` in one step. A prompt with more tokens is
+    computed in parts, together with the tokens of other requests (chunked prefill,
+    arXiv:2308.16369)."""
 
     sequences: int = 256
     tokens: int = 8192
@@ -45,12 +46,13 @@ class BatchLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """Performance of requests, in seconds. `busy`: share of the highest throughput;
-    from 1 on the queue only grows, and all times are infinite.
+    from 1 on the queue grows without bound, and all times are infinite.
 
-    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place
-    in it; `full_share`: of the requests that wait for one. `wait_seconds`: that and for
-    the prompts of others. `running_step`: of the others, in which a request comes, by
-    how likely one runs.
+    `running`: mean number of requests in the batch. `queue_seconds`: mean wait for a
+    place in the batch. `full_share`: share of the requests that wait for one.
+    `wait_seconds`: that wait plus the wait for other prompts. `running_step`: duration
+    of the step of other requests during which a request arrives, weighted by how likely
+    one runs.
     """
 
     load: Load
@@ -75,14 +77,14 @@ class Served:
 
     @property
     def output_rate(self) -> float:
-        """Tokens a second."""
+        """Return the output tokens in a second."""
         return self.load.rate * self.load.output
 
     def ttft_quantile(self, share: float) -> float:
-        """The time to the first token that `share` of all requests stay below.
+        """Return the time to the first token that `share` of all requests stay below.
 
-        What is left of the running step is uniform; the wait for a place and for
-        earlier prompts is zero for most and exponential for the rest.
+        The rest of the running step is uniform. The wait for a place and for earlier
+        prompts is zero for most requests and exponential for the others.
         """
         if math.isinf(self.ttft):
             return math.inf
@@ -110,8 +112,8 @@ class Served:
         return upper_bound
 
     def itl_quantile(self, share: float) -> float:
-        """The time between two tokens of a request that `share` of all stay below: of
-        steps with none and with one part of a prompt in them."""
+        """Return the time between two tokens of a request that `share` of all such
+        times stay below. Steps have either no part of a prompt or one."""
         if math.isinf(self.itl):
             return math.inf
         with_prompt = min(1.0, self.load.rate * self.parts * self.itl)
@@ -121,14 +123,14 @@ class Served:
 
 
 def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) -> Served:
-    """One replica under a load of independent requests.
+    """Return the performance of one replica under a load of independent requests.
 
-    A prompt's tokens ride in the steps of the others, and lengthen them; so a step
-    takes what its new tokens take, drawn out by the share of time that prompts take.
-    How many run together is the rate times how long each runs (Little's law), and how
-    long each runs depends on how many run: where both agree is found. The wait for a
-    place in the batch is that of a queue with as many servers as places (Sakasegawa
-    1977, doi:10.1007/BF02911636).
+    A prompt's tokens are computed in the steps of other requests, and lengthen them. So
+    a step takes the time of its new tokens, extended by the share of time that prompts
+    take. The number of running requests is the rate times how long each runs (Little's
+    law), and this duration depends on the number: the point where both agree is
+    computed. The wait for a place in the batch is that of a queue with one server for
+    each place (Sakasegawa 1977, doi:10.1007/BF02911636).
     """
     limit = float(limits.sequences)
 
@@ -148,8 +150,8 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
 
 
 def _find_crossing(running: Callable[[float], float], limit: float) -> float:
-    """Return where running(x) falls below x, between 0 and `limit`: regula falsi that
-    halves the weight of an end that stays (Dowell and Jarratt 1971,
+    """Return where running(x) falls below x, between 0 and `limit`, by regula falsi
+    that halves the weight of an end point that stays (Dowell and Jarratt 1971,
     doi:10.1007/BF01934364)."""
     lower_bound, upper_bound = 0.0, limit
     above, below = running(lower_bound), running(upper_bound) - upper_bound
@@ -173,9 +175,9 @@ def _find_crossing(running: Callable[[float], float], limit: float) -> float:
 def served_together(
     replica: Replica, load: Load, concurrency: int, limits: BatchLimits = BatchLimits()
 ) -> Served:
-    """Return the performance as `served` does, with a fixed number of requests: each
-    that ends is followed by the next. The rate of `load` is ignored; that of the answer
-    is the result."""
+    """Return the performance as `served` does, with a constant number of requests: each
+    request that ends is followed by the next. The rate of `load` is ignored; the result
+    has the computed rate."""
     other_requests = min(concurrency, limits.sequences) - 1.0
     lower_rate, upper_rate = 0.0, capacity(replica, load, limits)
     for _ in range(ROUNDS):
@@ -196,8 +198,8 @@ def served_together(
 def capacity(
     replica: Replica, load: Load, limits: BatchLimits = BatchLimits()
 ) -> float:
-    """The most requests a second that a replica serves for good, whatever they wait:
-    that of a full batch. Unit: requests/s."""
+    """Return the most requests in a second that a replica can sustain, regardless of
+    their wait: the rate with a full batch."""
     batch_limit = float(limits.sequences)
     decode = _decode_step(replica, load, batch_limit)
     # As many prompts begin as end: each step has a share of 1 / output of all.
@@ -215,7 +217,8 @@ def _load_at_rate(load: Load, rate: float) -> Load:
 
 
 def _pipeline_lanes(replica: Replica) -> int:
-    """Batches that are under way at once: one in each stage of a pipeline."""
+    """Return the number of batches in progress at the same time: one in each stage of a
+    pipeline."""
     return replica.pipeline
 
 
@@ -238,8 +241,8 @@ def _prompt_step(
     others: float,
     together: float = 1.0,
 ) -> float:
-    """Return what one prompt adds to its steps, with `together` prompts in one, as far
-    as its tokens reach."""
+    """Return the time that one prompt adds to its steps. Up to `together` prompts share
+    a step, as far as the step's token limit allows."""
     prefill_chunks = _prefill_chunks(load, limits)
     prompts_per_step = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _pipeline_lanes(replica))
@@ -269,7 +272,8 @@ def _prompt_step(
 def _inter_token_seconds(
     replica: Replica, load: Load, limits: BatchLimits, others: float
 ) -> float:
-    """Between two tokens of a request alongside `others` of them."""
+    """Return the time between two tokens of a request that runs together with `others`
+    other requests."""
     decode, lanes = _decode_step(replica, load, others + 1), _pipeline_lanes(replica)
     together = load.rate * decode / lanes
     prompts = load.rate * _prompt_step(replica, load, limits, others, together) / lanes
@@ -322,8 +326,8 @@ def _full_share(busy: float, places: int) -> float:
 
 
 def _queue_seconds(busy: float, places: int, service: float) -> float:
-    """The mean wait where each request holds one of `places` for about the same time:
-    half of what it is where the times are exponential."""
+    """Return the mean wait if each request holds one of `places` for about the same
+    time: half the wait with exponential times."""
     return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
@@ -349,8 +353,9 @@ def _overloaded_state(replica: Replica, load: Load, limits: BatchLimits) -> Serv
 def _exceed_probability(
     seconds: float, step: float, waiting: float, mean: float
 ) -> float:
-    """Return the probability that a uniform part of `step` plus a wait, which `waiting`
-    of all have with `mean` over all, exceeds `seconds`."""
+    """Return the probability that a delay exceeds `seconds`. The delay is a uniform
+    part of `step` plus a wait; the share `waiting` of all requests has a wait, and its
+    mean over all requests is `mean`."""
     if seconds < 0:
         return 1.0
     time_left = max(0.0, 1 - seconds / step) if step > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Bytes that serving a model takes on a GPU: weights, keys and values, and what a step
+"""Memory of serving a model on one GPU: weights, keys and values, and what a step
 needs."""
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class ServingReplica:
     """One copy of a model on `tensor` x `pipeline` GPUs, for `batch` sequences of
     `context` tokens.
 
-    `weight_bytes`: of one number in the layers; the ends of the model keep 2 where that
-    is less. `kv_bytes`: of one number in the cache. `chunk`: tokens of prompts in one
-    step.
+    `weight_bytes`: bytes of one weight in the layers; the embedding and output matrices
+    keep 2 if `weight_bytes` is less. `kv_bytes`: bytes of one number in the cache.
+    `chunk`: prompt tokens in one step.
     """
 
     model: Model
@@ -57,9 +57,9 @@ class ServingReplica:
 class ServingMemory:
     """Bytes on the fullest GPU. The parts add up to `device`.
 
-    `cache`: keys and values. `activations`: of the largest step, and the logits of its
-    sequences. `workspace`: of the libraries. `context`: of the driver, and
-    `collectives` next to it.
+    `cache`: keys and values. `activations`: those of the largest step, and the logits
+    of its sequences. `workspace`: that of the libraries. `context`: that of the driver.
+    `collectives`: that of the communication library.
     """
 
     weights: float
@@ -86,10 +86,10 @@ class ServingMemory:
 
 
 def serving_memory(serving: ServingReplica, *, architecture: str = "") -> ServingMemory:
-    """Bytes on the fullest GPU of a replica.
+    """Return the memory of the fullest GPU of a replica.
 
-    `architecture` of the GPU chooses constants of its libraries. Source: keys and
-    values as in arXiv:2309.06180, section 3; what an engine takes alongside them:
+    `architecture` of the GPU selects constants of its libraries. Source: keys and
+    values as in arXiv:2309.06180, section 3; what an engine needs in addition:
     catalog/data/overheads.csv.
     """
     overheads = overhead(architecture)
@@ -129,10 +129,10 @@ def _stage_weight_bytes(serving: ServingReplica, stage: int) -> float:
 
 
 def kv_token_bytes(model: Model, *, kv_bytes: float = 2.0, tensor: int = 1) -> float:
-    """Keys and values of one token in all layers, on one of `tensor` GPUs; no window is
-    counted.
+    """Return the bytes of keys and values of one token in all layers, on one of
+    `tensor` GPUs; windows are ignored.
 
-    Latent attention keeps its short vector whole on each of them.
+    With latent attention each GPU holds the short vector in full.
     """
     return model.layers * _kv_layer_bytes(model, kv_bytes, tensor)
 
@@ -144,8 +144,8 @@ def _kv_layer_bytes(model: Model, kv_bytes: float, tensor: int) -> float:
 
 
 def cache_bytes(serving: ServingReplica) -> float:
-    """Keys and values of all sequences on one GPU. Layers with a window keep no more
-    than that."""
+    """Return the bytes of keys and values of all sequences on one GPU. Layers with a
+    window keep at most the window's tokens."""
     model = serving.model
     layer_token_bytes = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
     windowed = model.window_layers if model.window else 0
@@ -156,9 +156,9 @@ def cache_bytes(serving: ServingReplica) -> float:
 
 
 def _activations(serving: ServingReplica) -> float:
-    """The residual stream and its norm, and the widest inside of a layer: queries, keys
-    and values or the MLP, of one step's tokens; experts get a copy of each token for
-    each expert it passes."""
+    """Return the activations of one step's tokens: the residual stream and its norm,
+    and the widest part inside a layer (queries, keys and values, or the MLP). Each
+    expert of a token gets a copy of it."""
     model = serving.model
     tokens = max(min(serving.chunk, serving.batch * serving.context), serving.batch)
     attention = (model.heads + 2 * model.kv_heads) * model.head_dim / serving.tensor

@@ -11,11 +11,11 @@ from corral.perf.layout import Shard, TrainLayout, TrainStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedParameters:
-    """Parameters of one GPU before data-parallel GPUs share them out.
+    """Parameters of one GPU before sharding over data-parallel GPUs.
 
-    `dense`: all but experts. `expert`: of its experts, which another group of GPUs
-    shares out. `layer`: of its largest layer. `ends`: embedding and output matrix, part
-    of `dense`.
+    `dense`: all but experts. `expert`: those of its experts, which are sharded over
+    another group of GPUs. `layer`: those of its largest layer. `ends`: embedding and
+    output matrix, which are part of `dense`.
     """
 
     dense: float
@@ -25,14 +25,14 @@ class ShardedParameters:
 
 
 def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, int]:
-    """Dense layers and layers with experts of a stage; the dense ones lie first in a
-    model.
+    """Return the number of dense layers and of layers with experts of a stage; the
+    dense ones come first in a model.
 
-    Where they do not come out even, embedding and output matrix count as a layer each,
-    and what is still over goes to the later stages in the middle. Source:
+    If the layers cannot be divided evenly, embedding and output matrix count as a layer
+    each, and the remaining layers go to the later stages in the middle. Source:
     arXiv:2407.21783, section 3.3.2; Megatron-LM,
     account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split.
-    Raises: ValueError where there is no such stage.
+    Raises: ValueError if there is no such stage.
     """
     if not 0 <= stage < layout.pipeline:
         raise ValueError(f"stage {stage} of {layout.pipeline}")
@@ -48,7 +48,7 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
 def _stage_layer_span(
     layers: int, stages: int, first_layers: int, last_layers: int, stage: int
 ) -> tuple[int, int]:
-    """The first layer of a stage, and how many it has."""
+    """Return the first layer of a stage, and how many layers it has."""
     if stages == 1:
         return 0, layers
     if layers % stages and not first_layers and not last_layers:
@@ -75,8 +75,8 @@ def _stage_layer_span(
 
 
 def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
-    """Return the layers of the first and the last stage, which also have the embedding
-    and the output matrix."""
+    """Return the numbers of layers of the first and the last stage, which also have the
+    embedding and the output matrix."""
     layers_per_stage, extra_layers = divmod(layers + 2, stages)
     return max(layers_per_stage - 1 + (extra_layers > stages - 2), 1), max(
         layers_per_stage - 1, 1
@@ -84,8 +84,8 @@ def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
 
 
 def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
-    """Layers of the first stage, the most that any has, and of the last. A pipeline in
-    pieces waits for its largest piece each time."""
+    """Return the layers of the first stage, of the stage with the most, and of the last
+    stage. An interleaved pipeline always waits for its largest piece."""
     stages, pieces = layout.pipeline, layout.interleave
     first_stage_layers, middle, last_stage_layers = (
         sum(stage_layers(model, layout, stage))
@@ -99,13 +99,14 @@ def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
 
 
 def padded_vocab(step: TrainStep, layout: TrainLayout) -> int:
-    """Rows of the embedding, this many that each tensor-parallel GPU has equal ones."""
+    """Return the rows of the embedding, padded so that all tensor-parallel GPUs have
+    the same number."""
     row_multiple = max(step.vocab_multiple, 1) * layout.tensor
     return ceil(step.model.vocab / row_multiple) * row_multiple
 
 
 def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParameters:
-    """The parameters of one GPU of a stage."""
+    """Return the parameters on one GPU of a stage."""
     model = step.model
     dense_layers, moe_layers = stage_layers(model, layout, stage)
     ahead = step.ahead if stage == layout.pipeline - 1 else 0
@@ -130,9 +131,9 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
 
 
 def _attention(model: Model, layout: TrainLayout) -> float:
-    """Return the attention parameters of one layer. Keys and values are divided into no
-    more pieces than they have heads; the compressing matrices of latent attention are
-    whole on each GPU."""
+    """Return the attention parameters of one layer. Keys and values are divided into at
+    most as many parts as they have heads; each GPU holds the compressing matrices of
+    latent attention in full."""
     tensor = layout.tensor
     if model.latent is None:
         query = 2 * model.hidden * model.heads * model.head_dim
@@ -155,7 +156,8 @@ def _extra_parameters(model: Model, layout: TrainLayout) -> float:
 
 
 def _moe_parameters(model: Model, layout: TrainLayout) -> tuple[float, float]:
-    """Router and shared experts, and a GPU's own experts, of one layer."""
+    """Return the parameters of one layer's router and shared experts, and those of a
+    GPU's own experts."""
     experts = model.experts
     if experts is None:
         return 0.0, 0.0
@@ -167,8 +169,8 @@ def _moe_parameters(model: Model, layout: TrainLayout) -> tuple[float, float]:
 
 
 def _embedding_parameters(step: TrainStep, layout: TrainLayout, stage: int) -> float:
-    """Embedding, positions and output matrix. The last stage of a tied model has its
-    own copy."""
+    """Return the parameters of embedding, positions and output matrix. The last stage
+    of a model with tied embeddings has its own copy."""
     model = step.model
     matrix = padded_vocab(step, layout) * model.hidden / layout.tensor
     is_first, is_last = stage == 0, stage == layout.pipeline - 1
@@ -183,8 +185,8 @@ def _embedding_parameters(step: TrainStep, layout: TrainLayout, stage: int) -> f
 
 
 def shards(layout: TrainLayout, *, of_experts: bool) -> int:
-    """GPUs that hold the same parameters, and so can share them out: data x context of
-    them; of experts, those of a stage that have the same expert."""
+    """Return the number of GPUs that hold the same parameters, and so can shard them:
+    data x context; for experts, the GPUs of a stage that have the same expert."""
     copies = layout.data * layout.context // layout.replicas
     if of_experts:
         copies = copies * layout.tensor // (layout.expert * layout.expert_tensor)

@@ -1,4 +1,4 @@
-"""Strengths and weaknesses of training libraries: catalog/data/software.csv."""
+"""Performance constants of training libraries: catalog/data/software.csv."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,24 +17,33 @@ DEFAULT: Final = "megatron-core"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """Constants of a library, each with its source in the table.
+    """Constants of a training library, each with its source in the table.
 
-    `elementwise`: bytes that its norms, activations and dropouts move, over those of
-    fused kernels. `square`: bytes that attention moves for its square where it is not a
-    flash kernel, over those of Megatron-LM of 2021 with dropout. `logit_bytes`: that
-    the loss moves for each logit. `attention`: of its attention kernel's rate over the
-    best of the architecture. `host_forward`, `host_backward`: seconds that Python and
-    the driver need to launch one layer. `host_tensor`: more of it where layers are
-    split, and `host_expert` where they have experts. `host_piece`: of each pass through
-    the pieces of a pipeline, alongside its layers. `loader`: for which each micro batch
-    waits for its data. `attention_flops`: the most that its attention kernel does on
-    any GPU, before what an architecture holds; 0: no such limit. `gradient_bytes`: of
-    one gradient on the wire. `selective`: share of a layer's forward pass that
-    selective recomputation does again alongside attention. `*_hidden`: shares of a
-    communication that run alongside computing; what runs next to it costs `slowdown` of
-    its time all the same. `interleaves`: it splits pipelines into pieces by itself.
-    `scatters`: tensor-parallel GPUs share what goes to the next stage. `step`: seconds
-    that each step takes besides.
+    Args:
+        elementwise: bytes that its norms, activations and dropouts move, relative to
+            fused kernels.
+        square: bytes that attention without a flash kernel moves for its scores,
+            relative to Megatron-LM of 2021 with dropout.
+        logit_bytes: bytes that the loss moves for each logit.
+        attention: rate of its attention kernel relative to the best of the
+            architecture.
+        host_forward, host_backward: seconds that Python and the driver need to launch
+            one layer.
+        host_tensor: further seconds if layers are split.
+        host_expert: further seconds if layers have experts.
+        host_piece: seconds of each pass through the pieces of a pipeline, in addition
+            to its layers.
+        loader: seconds for which each micro batch waits for its data.
+        attention_flops: the most that its attention kernel computes on any GPU, before
+            the limit of the architecture; 0: no such limit.
+        gradient_bytes: bytes of one gradient on the network.
+        selective: share of a layer's forward pass that selective recomputation repeats
+            in addition to attention.
+        *_hidden: shares of a communication that overlap with computation.
+        slowdown: share of its time that overlapped communication costs nevertheless.
+        interleaves: it splits pipelines into pieces by itself.
+        scatters: tensor-parallel GPUs divide the data for the next stage.
+        step: further seconds of each step.
     """
 
     name: str
@@ -62,7 +71,8 @@ class Software:
 
 @cache
 def software(name: str = DEFAULT) -> Software:
-    """The library of that name; what it has no own value for is that of "any".
+    """Return the library of that name; values that it lacks are taken from the row
+    "any".
 
     Raises: NotFound, with the nearest name.
     """
@@ -103,15 +113,20 @@ def software(name: str = DEFAULT) -> Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
-    """Speed that an architecture holds for hours, beyond the length of a benchmark.
+    """Speed that an architecture sustains for hours, beyond the length of a benchmark.
 
-    `matmul`: over the rate of single products: at its power limit a GPU lowers its
-    clock. `flops_per_watt`: the most that a GPU does for its rated power in 16 bits; 0:
-    not known. `narrow_matmul`: the same at 8 bits or less, of kernels of training
-    libraries. `flash_forward`, `flash_backward`: of fused attention kernels, over the
-    dense peak. `skew`: what the slowest GPU costs, for each doubling beyond one domain.
-    `host`: time that the processors alongside such GPUs need to launch what those of an
-    H100's node launch in 1.
+    Args:
+        matmul: sustained rate relative to single products: at its power limit a GPU
+            lowers its clock.
+        flops_per_watt: the most that a GPU computes for its rated power in 16 bits; 0:
+            not known.
+        narrow_matmul: as `matmul`, at 8 bits or less, for kernels of training
+            libraries.
+        flash_forward, flash_backward: rates of fused attention kernels relative to the
+            dense peak.
+        skew: what the slowest GPU costs, for each doubling beyond one domain.
+        host: time that the CPUs of a node with such GPUs need for launches, relative to
+            a node with H100s.
     """
 
     matmul: float
@@ -125,8 +140,8 @@ class Sustained:
 
 @cache
 def sustained(architecture: str) -> Sustained:
-    """Return the sustained speed of the architecture; missing values are those of
-    "any"."""
+    """Return the sustained speed of the architecture; missing values are taken from the
+    row "any"."""
     sustained_rows = table("sustained")
     facts = {**sustained_rows["any"], **sustained_rows.get(architecture, {})}
     return Sustained(

@@ -1,4 +1,4 @@
-"""Position of the members of a group, and the links between them."""
+"""Positions of the members of a group, and the links between them."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from corral.catalog.links import LinkKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wires:
-    """`scale_up` joins the GPUs of one domain (a node, or an NVL72 rack), `fabric` the
-    domains."""
+    """Links of a cluster: `scale_up` connects the GPUs of one domain (a node, or an
+    NVL72 rack), and `fabric` connects the domains."""
 
     scale_up: LinkKind
     domain_gpus: int
@@ -17,12 +17,12 @@ class Wires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGroup:
-    """GPUs that speak with each other: `size` of them, `per_domain` in each domain they
-    touch.
+    """GPUs that exchange data: `size` of them, with `per_domain` in each domain that
+    they use.
 
-    A tensor-parallel group of 8 in a node is (8, 8); the data-parallel group across 16
-    nodes of one GPU each is (16, 1), and then 8 such groups share a node's links at
-    once: `beside`.
+    A tensor-parallel group of 8 in a node is (8, 8). A data-parallel group across 16
+    nodes with one GPU of each is (16, 1); 8 such groups then share a node's links at
+    the same time: `beside`.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Seconds of one training step, by what they are for."""
+"""Seconds of one training step, by purpose."""
 
 from dataclasses import dataclass, fields
 from math import log2
@@ -28,12 +28,13 @@ _CONTEXT_BACKWARD: Final = 2.0  # keys and values, and their gradients
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """Seconds on the GPU that is busy the longest; the parts add up to `seconds`.
+    """Seconds on the GPU that is busy longest; the parts add up to `seconds`.
 
-    `matmul`, `attention`, `elementwise`: computing, forward and backward. `recompute`:
-    of forward passes done again. `host`: the GPU waits for Python, the driver and its
-    data. `tensor` to `data`: communication that nothing hides. `bubble`: the pipeline
-    fills and drains. `skew`: all wait for the slowest.
+    `matmul`, `attention`, `elementwise`: computation, forward and backward.
+    `recompute`: repeated forward passes. `host`: the GPU waits for Python, the driver
+    and its data. `tensor` to `data`: communication that does not overlap with
+    computation. `bubble`: the pipeline fills and drains. `skew`: all wait for the
+    slowest GPU.
     """
 
     matmul: float
@@ -61,7 +62,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Direction:
-    """One layer in one direction: what the GPU computes, and what it waits for."""
+    """Time of one layer in one direction: what the GPU computes, and what it waits for."""
 
     own: Pass
     tensor: float
@@ -83,11 +84,11 @@ def step_time(
     *,
     by: Software | None = None,
 ) -> StepTime:
-    """Seconds of one optimizer step of a 1F1B pipeline, plain or interleaved, with what
-    a library hides of its communication. `by`: that library, or the default one.
+    """Return the seconds of one optimizer step of a 1F1B pipeline, plain or
+    interleaved, with the overlap of communication of the library `by`, or of the
+    default one.
 
-    Unit: seconds. Raises: ValueError where the batch does not come out even over the
-    layout.
+    Raises: ValueError if the batch cannot be divided evenly over the layout.
     Source: arXiv:2104.04473, section 2.2 (bubble); arXiv:2205.05198 (layers);
     constants: catalog/data/software.csv and sustained.csv; error: validation/README.md.
     """
@@ -139,7 +140,7 @@ def step_time(
 def _busiest_stage_seconds(
     step: TrainStep, layout: TrainLayout, each: float, head: float, embedding: float
 ) -> float:
-    """Seconds of one micro batch on the busiest stage."""
+    """Return the seconds of one micro batch on the busiest stage."""
     first_layers, max_layers, last_layers = busiest_layers(step.model, layout)
     if layout.pipeline == 1:
         return last_layers * each + head + embedding
@@ -162,7 +163,8 @@ def _with_skew(
 def _mean_layer_time(
     step: TrainStep, layout: TrainLayout, device: Device, wires: Wires, by: Software
 ) -> tuple[_Direction, _Direction, float]:
-    """Forward, backward, and seconds of recomputation, of the mean layer."""
+    """Return the forward and backward time of the mean layer, and its seconds of
+    recomputation."""
     model = step.model
     dense = layer_passes(step, layout, device, by, has_experts=False)
     sparse = model.moe_layers / model.layers
@@ -206,8 +208,8 @@ def _mean_layer_time(
 def _context_merge_seconds(
     step: TrainStep, layout: TrainLayout, device: Device
 ) -> float:
-    """Seconds in which what attention found at each turn of the ring is added up,
-    forward."""
+    """Return the forward seconds in which the results of attention from each turn of
+    the ring are added up."""
     if layout.context == 1:
         return 0.0
     own_share = share(step, layout)
@@ -236,7 +238,7 @@ def _direction(
 def _stage_wait_seconds(
     step: TrainStep, layout: TrainLayout, by: Software, wires: Wires
 ) -> float:
-    """Seconds a micro batch that a stage waits for its neighbours."""
+    """Return for how many seconds a stage waits for its neighbours in each micro batch."""
     sent_seconds = 2 * pipeline_seconds(step, layout, by, wires)
     if layout.interleave == 1:
         return sent_seconds
@@ -253,8 +255,8 @@ def _update_seconds(
     backward: _Direction,
     again: float,
 ) -> tuple[float, float]:
-    """Seconds of data-parallel communication that is not hidden, and of the
-    optimizer."""
+    """Return the seconds of data-parallel communication that does not overlap with
+    computation, and those of the optimizer."""
     layers = step.model.layers / layout.pipeline
     inside, end_parameters = _parameters(step, layout)
     own_parameters = inside * layers + end_parameters
@@ -296,8 +298,8 @@ _ADAPTER_SHARE: Final = 0.002
 
 
 def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
-    """Return the parameters on one GPU: of the mean layer, and of the larger of the two
-    ends."""
+    """Return the parameters on one GPU: those of the mean layer, and those of the
+    larger end of the model (embedding, output matrix)."""
     model = step.model
     tensor = layout.tensor
     layer = (model.attention_parameters + model.layer_extras) / tensor

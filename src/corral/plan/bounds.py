@@ -14,15 +14,15 @@ _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """Bound from `least` to `most`, both included. `hint`: what to give, if these alone
-    say too little."""
+    """Bound from `least` to `most`, both included. `hint` says which values to give, if
+    the bounds alone do not make that clear."""
 
     least: float
     most: float
     hint: str = ""
 
     def holds(self, value: float) -> bool:
-        """Not a NaN."""
+        """Return whether the value is within the bounds; a NaN is not."""
         return self.least <= value <= self.most
 
     @property
@@ -76,12 +76,14 @@ def _bound_of_hint(hint: Any) -> NumberBound | None:
 
 
 def option(name: str) -> str:
-    """A field as it is typed, and as the planner's words have it."""
+    """Return a request's field as the command line option that the planner's messages
+    name."""
     return f"--{name.replace('_', '-')}"
 
 
 def as_fields(text: str, request: type) -> str:
-    """The planner's words for a program: --ttft-p90 is its field ttft_p90."""
+    """Replace the options in the planner's messages by names of fields, for a program
+    that calls the planner. For example: --ttft-p90 becomes ttft_p90."""
     names_by_option = {option(field.name): field.name for field in fields(request)}
     return _OPTION.sub(lambda found: names_by_option.get(found[0], found[0]), text)
 

@@ -1,4 +1,5 @@
-"""Cautions about models that are only partly covered, or used beyond their design."""
+"""Warnings about models that the planner covers only in part, or that are used beyond
+their design."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,8 +13,8 @@ WHOLE: Final = (
 
 
 def cautions(model: Model, context: int) -> Iterator[str]:
-    """One sentence each. `context`: tokens of the longest sequence that is planned
-    for."""
+    """Yield one sentence for each warning. `context`: tokens of the longest planned
+    sequence."""
     if model.context and context > model.context:
         yield (
             f"{model.name} was made for {model.context:,} tokens of context, not {context:,}: "

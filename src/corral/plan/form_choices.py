@@ -1,5 +1,4 @@
-"""The names that fields of requests are given, as the catalog has them: for forms to
-offer."""
+"""The catalog's names for fields of requests, which forms offer as choices."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Precisions in which a GPU can train and serve: requests against its abilities."""
+"""Precisions in which a GPU can train and serve, checked against requests."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ USUAL: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
 class Unsuited(SpecInvalid):
-    """A GPU has not what is asked of it. `why`: without its name."""
+    """A GPU lacks what a request needs. `why`: the reason without the GPU's name."""
 
     def __init__(self, used: Device, why: str, *, hint: str) -> None:
         super().__init__(f"{used.title} {why}", hint=hint)
@@ -30,15 +30,20 @@ def half(used: Device) -> Precision:
 
 
 def half_remarks(said: str, used: Device) -> tuple[str, ...]:
-    """Return a note that it is not bf16, if nothing was requested."""
+    """Return a note that the numbers are in fp16, not bf16, if the request names no
+    precision."""
     if said or half(used) is Precision.BF16:
         return ()
     return (f"numbers in fp16, as {used.title} has no bf16: --precision says others",)
 
 
 def trained_in(said: str, used: Device) -> Precision:
-    """Return the precision in which a run multiplies; "" is the usual one. Raises:
-    NotFound, Unsuited."""
+    """Return the precision of matrix products in a training run; "" selects the usual
+    one.
+
+    Raises: NotFound for an unknown precision, Unsuited for one that the GPU cannot
+    train in.
+    """
     precision = precision_said(said) if said else half(used)
     if precision in INTEGERS and not (
         precision is Precision.INT8 and used.vendor == TRAINS_INT8
@@ -85,7 +90,10 @@ def published_remarks(said: str, model: Model) -> tuple[str, ...]:
 
 
 def served_by(said: str, used: Device) -> InferenceEngine:
-    """Raises: NotFound, Unsuited."""
+    """Return the inference engine of that name for this GPU.
+
+    Raises: NotFound for an unknown engine, Unsuited if it does not run on the GPU.
+    """
     inference_engine = engine_said(said)
     if inference_engine.vendors and used.vendor not in inference_engine.vendors:
         reason = (

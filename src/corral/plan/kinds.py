@@ -1,4 +1,5 @@
-"""Every kind of plan that answers a request at once: what is asked, and who answers."""
+"""Every kind of plan that answers a request at once: its request and the function that
+answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ from corral.plan.train.request import answer as of_train
 
 @dataclass(frozen=True, slots=True)
 class PlanKind:
-    """`request`: a frozen dataclass of plain values. `answer` raises a Refusal where it
-    cannot."""
+    """A kind of plan. `request`: a frozen dataclass of plain values. `answer` returns
+    the report, and raises a Refusal if it cannot."""
 
     request: type
     answer: Callable[[Any], PlannerReport]

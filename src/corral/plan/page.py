@@ -1,4 +1,4 @@
-"""A report as a page that stands alone: no scripts, nothing from elsewhere."""
+"""A report as a self-contained HTML page, without scripts or external files."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -50,7 +50,7 @@ STYLE: Final = (
 
 
 def page(report: PlannerReport) -> str:
-    """The whole report in HTML."""
+    """Return the whole report as HTML."""
     title = escape(report.title)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
@@ -84,9 +84,9 @@ def _render_answers(answers: Sequence[ReportFigure]) -> str:
 
 
 def answer_text(one: ReportFigure) -> str:
-    """A value with its unit and the error that such a number has been measured to have:
-    of a share in its own hundredths, as 90 % with 9 % more or less could be read in two
-    ways."""
+    """Return a value with its unit and the measured error of such values. A share in
+    percent gets a range, because 90 % with an error of 9 % could be read in two ways.
+    """
     unit = f" {one.unit}" if one.unit else ""
     return f"{cell_text(one.value)}{unit}{_band_text(one)}"
 
@@ -137,7 +137,8 @@ def _is_words(table: ReportTable, at: int) -> bool:
 
 
 def _render_cell(value: Cell, is_word: bool, is_first: bool) -> str:
-    """The first column, where it is words, names its row."""
+    """Return a table cell as HTML. A cell of the first column that contains words is
+    the heading of its row."""
     text = escape(cell_text(value))
     if is_word and is_first:
         return f"<th>{text}</th>"
@@ -153,13 +154,13 @@ def _cell_css_class(text: str) -> str:
 
 
 def column_text(column: TableColumn) -> str:
-    """The head of a column: its name, and its unit in brackets."""
+    """Return the heading of a column: its name, and its unit in brackets."""
     return f"{column.name} ({column.unit})" if column.unit else column.name
 
 
 def cell_text(value: Cell) -> str:
-    """A cell for people: numbers with enough digits, yes and no, nothing where nothing
-    is."""
+    """Return a cell as text: numbers with enough digits, yes or no, and "" for an empty
+    value."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -16,14 +16,15 @@ NAMES: Final = 200  # of the width, for the names of bars
 
 
 def svg(figure: Figure) -> str:
-    """The drawing within a page that has the colours, and below it the names of its
-    series where there are several."""
+    """Return the figure as SVG for a page that defines the colours, followed by a
+    legend if the figure has several series."""
     drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_view_box(figure)}">'
     return f'<div class="wide">{drawn}{_draw_plot(figure)}</svg></div>{_render_legend(figure)}'
 
 
 def picture(figure: Figure) -> str:
-    """The drawing as a file of its own, on white."""
+    """Return the figure as an SVG file of its own, with a white background and its own
+    colours."""
     colours = "".join(
         f"--c{colour_index}:{line_colour};"
         for colour_index, line_colour in enumerate(LIGHT)
@@ -64,7 +65,7 @@ def _draw_plot(figure: Figure) -> str:
 
 
 def _horizontal_axis(xs: list[float], *, is_log: bool) -> Axis:
-    """Unlike heights, places need not begin at 0."""
+    """Return the horizontal axis. Unlike the vertical axis, it need not begin at 0."""
     axis = axis_of(xs, is_log=is_log)
     if is_log or not xs or min(xs) < 0.5 * max(xs):
         return axis
@@ -130,8 +131,8 @@ def _draw_series(
 
 
 def _draw_bars(figure: Figure) -> Iterator[str]:
-    """Draw one bar for each series, one below the other, with the names to their
-    left."""
+    """Draw one bar for each series, one below the other, with the names of the series
+    to their left."""
     bar_values = [[y for _, y in sery.points] for sery in figure.series]
     axis = axis_of(
         [y for series_values in bar_values for y in series_values], is_log=False
@@ -178,5 +179,5 @@ def _render_legend(figure: Figure) -> str:
 
 
 def colour(at: int) -> str:
-    """The page's colour of the series of that number, from 0."""
+    """Return the page's colour for a series by its number, from 0."""
     return f"var(--c{at % len(LIGHT)})"

@@ -1,4 +1,4 @@
-"""Predictor for each kind of table, and its predicted columns."""
+"""Predictors by kind of table, with the columns that they predict."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -73,15 +73,15 @@ _COUNTS: Final = (
 
 
 class Cells(dict[str, str]):
-    """A row, in which a column that the table has not is an empty cell."""
+    """A row in which a missing column reads as an empty cell."""
 
     def __missing__(self, column: str) -> str:
         return ""
 
 
 def predictor(kind: str) -> Predict:
-    """Return the predictor for that kind of table. Any row is predicted or refused;
-    none stops a table.
+    """Return the predictor for that kind of table. It predicts or refuses each row; no
+    row stops the whole table.
 
     Raises: NotFound, with the nearest kind.
     """

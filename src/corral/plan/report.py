@@ -1,5 +1,4 @@
-"""An answer of the planner, in the form that a terminal, a page and a program show
-alike."""
+"""A report of the planner, in a form for a terminal, a page and a program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -12,8 +11,8 @@ Cell = str | float | int | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """`unit` stands in the head of the column, not in its cells; "" where it has
-    none."""
+    """Column of a table. `unit` is shown in the column's head, not in its cells; "" if
+    the column has no unit."""
 
     name: str
     unit: str = ""
@@ -37,10 +36,10 @@ class FigureSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """`kind`: lines through points; points alone; bars, one a series: from 0 to its
-    point's y, or between those of two points.
-    `x_marks`: places on the x axis with a word each; without them, round numbers are
-    marked."""
+    """A figure of a report. `kind`: lines through points; points alone; or bars, one
+    per series, from 0 to the y of the series' point, or between the y of its two
+    points. `x_marks`: positions on the x axis, each with a label; without them, round
+    numbers are marked."""
 
     title: str
     x: TableColumn
@@ -54,11 +53,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFigure:
-    """One number of the answer. A number without a band is not shown: `band` is its
-    relative error either way, as measured (validation/README.md); None where it is
-    counted or looked up. `low`, `high`: what it may be instead, in its unit, where that
-    is not as far either way.
-    """
+    """One number of the answer. It is shown with its uncertainty. `band`: the relative
+    error in either direction, as measured (validation/README.md); None for a counted or
+    looked-up number. `low`, `high`: bounds in the number's unit, where the error
+    differs between the two directions."""
 
     name: str
     value: Cell
@@ -89,15 +87,16 @@ class PlannerReport:
     data: dict[str, Any] = field(default_factory=dict)  # whole, for programs
 
     def as_data(self) -> dict[str, Any]:
-        """All of it for programs, as JSON has it: what was computed under `data`, the
-        rest as it is shown. A number without end is None."""
+        """Return the whole report as JSON-compatible data for programs. `data` holds
+        the computed values, the other fields what is shown. An infinite number becomes
+        None."""
         return {
             field.name: _to_json_value(getattr(self, field.name))
             for field in fields(self)
         }
 
     def answer(self, name: str) -> ReportFigure:
-        """Raises: KeyError."""
+        """Return the figure with this name. Raises: KeyError."""
         for answer in self.answers:
             if answer.name == name:
                 return answer
@@ -105,7 +104,7 @@ class PlannerReport:
 
 
 def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
-    """Columns by name, or by (name, unit)."""
+    """Return columns, each given by its name or by (name, unit)."""
     return tuple(
         TableColumn(name=name)
         if isinstance(name, str)
@@ -115,13 +114,13 @@ def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
 
 
 def counted(count: float, one: str, many: str = "") -> str:
-    """So many things in words: 1 node, 2,048 nodes, 2.5 years. `many`: where an s at
-    the end will not do."""
+    """Return a count with its noun: 1 node, 2,048 nodes, 2.5 years. `many`: the plural,
+    where it is not formed with an s."""
     return f"{count:,.10g} {one if count == 1 else many or f'{one}s'}"
 
 
 def lasting(seconds: float) -> tuple[float, str]:
-    """A span of time in the unit that people would say it in: 0.4 h is 24 minutes."""
+    """Return a time span in a suitable unit: 0.4 h is 24 minutes."""
     for unit, size in (("days", DAY_SECONDS), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return seconds / size, unit

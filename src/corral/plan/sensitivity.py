@@ -1,4 +1,5 @@
-"""Sensitivity of an answer to each assumption, and its range if all of them vary."""
+"""Sensitivity of an answer to each assumption, and the answer's range if all
+assumptions vary."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """The answer with one assumption at its low and at its high."""
+    """The answer with one assumption at its low value and at its high value."""
 
     name: str
     low: float
@@ -28,7 +29,8 @@ class Swing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeBand:
-    """Range of an outcome: of ten draws, one lies below `low` and one above `high`."""
+    """Range of an outcome: one tenth of the draws lies below `low`, and one tenth above
+    `high`."""
 
     low: float
     middle: float
@@ -38,7 +40,7 @@ class OutcomeBand:
 def tornado(
     known: Mapping[str, Assumption], answer: Callable[[Values], float]
 ) -> list[Swing]:
-    """Each assumption that is not known for sure, the one that matters most first."""
+    """Return the swing of the answer for each uncertain assumption, the largest first."""
     base = {name: assumption.value for name, assumption in known.items()}
     swings = (
         Swing(
@@ -57,11 +59,12 @@ def tornado(
 def draws(
     known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0
 ) -> Iterator[Values]:
-    """All assumptions at once, each between its low and its high.
+    """Yield draws of all assumptions at once, each between its low and its high value.
 
-    A Latin hypercube: of each assumption every one of `count` equally likely slices is
-    drawn from once, which steadies the bands as far as the assumptions add up. The same
-    seed draws the same.
+    The draws form a Latin hypercube: each of `count` equally likely slices of an
+    assumption is drawn from once, which steadies the bands as far as the effects of the
+    assumptions add up. The same seed gives the same draws.
+
     Source: McKay, Beckman and Conover 1979.
     """
     dice = dice_of(seed)
@@ -80,16 +83,16 @@ def draws(
 
 
 def spread(one: Assumption, share: float) -> float:
-    """The value that so large a share of what it may be lies below: half of it below
-    the usual value and half above, rarer towards the low and the high in a straight
-    line."""
+    """Return the quantile of an assumption at `share`. Half of the distribution lies
+    below the usual value and half above; the density falls in a straight line towards
+    the low and the high value."""
     if share <= 0.5:
         return one.low + (one.value - one.low) * sqrt(2 * share)
     return one.high - (one.high - one.value) * sqrt(2 * (1 - share))
 
 
 def band(values: Sequence[float]) -> OutcomeBand:
-    """Raises: IndexError where there are none."""
+    """Return the range of the values. Raises: IndexError if there are no values."""
     ranked = sorted(values)
     return OutcomeBand(
         low=quantile(ranked, 0.1),

@@ -1,4 +1,4 @@
-"""Marks of an axis: round numbers, at equal steps or at powers of ten."""
+"""Tick marks of an axis: round numbers, at equal steps or at powers of ten."""
 
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -12,8 +12,8 @@ MOST_DECADES: Final = 8  # beyond, every second power or fewer is marked
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Axis from the least shown value to the greatest; on a logarithmic one both are
-    above 0."""
+    """Axis from its lowest to its highest value; on a logarithmic axis both are above
+    0."""
 
     low: float
     high: float
@@ -42,8 +42,8 @@ class Axis:
 
 
 def axis_of(values: list[float], *, is_log: bool) -> Axis:
-    """An axis that holds all values; an even one begins at 0 where nothing is below
-    it."""
+    """Return an axis that covers all values. A linear axis begins at 0 if no value is
+    negative."""
     if is_log:
         above = [value for value in values if value > 0] or [1.0]
         lower_bound, upper_bound = (
@@ -65,13 +65,13 @@ def axis_of(values: list[float], *, is_log: bool) -> Axis:
 
 
 def _round_step_up(about: float) -> float:
-    """The round number that is next above."""
+    """Return the next round number that is not below `about`."""
     power = 10.0 ** floor(log10(about))
     return next(step * power for step in _STEPS if step * power >= about * (1 - 1e-9))
 
 
 def mark_text(value: float) -> str:
-    """A mark in few letters: 0.25, 12, 4k, 1.5M."""
+    """Return a short label of a tick mark: 0.25, 12, 4k, 1.5M."""
     for size, letter in _SHORT:
         if abs(value) >= size * (10 if letter == "k" else 1):
             return f"{value / size:.4g}{letter}"
@@ -79,7 +79,7 @@ def mark_text(value: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number in a table: at least three digits of one that is not whole."""
+    """Return a number for a table, with at least three digits if it is not whole."""
     if (
         isinstance(value, int)
         or value == 0

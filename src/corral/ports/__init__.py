@@ -1,2 +1,2 @@
-"""The seams: what the head needs from outside, as Protocols. Fakes of each live in
+"""Interfaces (Protocols) of what the head needs from outside. Fakes of each are in
 simulate."""

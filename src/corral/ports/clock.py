@@ -1,16 +1,16 @@
-"""Time, chance and identity, all through one seam."""
+"""Interface of time, randomness and identity."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def wall(self) -> float:
-        """Seconds since 1970, for people and records; it may jump."""
+        """Return seconds since 1970, for users and records. The clock may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; it never goes back. All waiting is measured
-        by it."""
+        """Return seconds from an arbitrary start. The clock never goes back, and all
+        waiting is measured by it."""
         ...
 
     def fresh_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Interface of an engine, which lends nodes."""
+"""Interface of an engine, which provides the nodes."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, Protocol
@@ -14,8 +14,8 @@ NO_ANSWER: Final = "does not answer"
 
 
 class Engine(Protocol):
-    """The head's way to its nodes. Its limits are data, its methods may be repeated at
-    will."""
+    """The head's access to its nodes. The limits of an engine are data, and its methods
+    may be called repeatedly."""
 
     name: str
     # a spec field that it does not honour -> "why; what to do"
@@ -23,14 +23,14 @@ class Engine(Protocol):
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:
-        """Return the nodes that the engine could add: a gang that fits then waits and
-        is not refused."""
+        """Return the nodes that the engine could add: a gang that fits on them waits
+        instead of being refused."""
         ...
 
     @property
     def shown_by(self) -> str:
-        """Its own command that shows what its nodes have; "" where Corral makes
-        them."""
+        """Return the engine's own command that shows what its nodes have; "" where
+        Corral itself creates the nodes."""
         ...
 
     @property
@@ -40,25 +40,25 @@ class Engine(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return why the engine does not reach its nodes, or cannot use all that it
-        should, as a sentence; "" if it can. It begins with the engine's name and
-        NO_ANSWER if no node can be reached because a call has failed, and is not only
-        late."""
+        """Return a sentence with the reason why the engine does not reach its nodes, or
+        cannot use all nodes that it should; "" if there is no problem. It begins with
+        the engine's name and NO_ANSWER if no node can be reached because a call has
+        failed, not only because it is late."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:
-        """Nodes proven dead, with the proof. Anything less than proof is left to
-        silence."""
+        """Return the nodes that are proven dead, with the proof. A node without a proof
+        counts as silent only."""
         ...
 
     def gone(self) -> Set[NodeId]:
-        """Return those nodes that the engine has removed, for example by an autoscaler:
-        they are not broken, and not part of the cluster's capacity."""
+        """Return the known nodes that the engine has removed, for example by an
+        autoscaler. They are not broken, and not part of the cluster's capacity."""
         ...
 
     def apply(self, wanted: DesiredState) -> None:
-        """Let the node's agent have this word; agents refuse an older version than they
-        know."""
+        """Send the desired state to the node's agent. Agents refuse a version that is
+        older than the one they know."""
         ...
 
     def says(self, key: AttemptKey) -> str:
@@ -68,11 +68,11 @@ class Engine(Protocol):
 
 
 class LivingEngine(Engine, Protocol):
-    """An engine as a head brings it up, looks after it, and takes it down."""
+    """An engine as the head uses it over its life: start, periodic work and shutdown."""
 
     async def start(self) -> None:
-        """Adopt what lives of its nodes, and bring up the others. Raises: OSError,
-        Trouble."""
+        """Adopt those nodes of the engine that still live, and start the others.
+        Raises: OSError, Trouble."""
         ...
 
     def look_after(self) -> None:
@@ -84,21 +84,22 @@ class LivingEngine(Engine, Protocol):
         ...
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else; without, attempts run on and are
-        adopted."""
+        """End the agents, and with `kill` everything else. Without `kill`, attempts
+        continue to run and are adopted later."""
         ...
 
     def close(self) -> None:
-        """Look after nothing more; what runs, runs on."""
+        """Stop the periodic work. Agents and attempts continue to run."""
         ...
 
 
 class Placer(Protocol):
-    """An engine's own scheduler, where it places what waits by itself."""
+    """An engine's own scheduler, for an engine that places waiting jobs itself."""
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
-        """All that waits now, the first first. To be called when every node has its
-        newest word: what is no more in it, and runs nowhere, is taken back."""
+        """Offer all waiting jobs, in their order. Called when every node has its newest
+        desired state: an offer that is no longer in the list, and runs on no node, is
+        withdrawn."""
         ...
 
     def placing(self) -> ExternalPlacing:

@@ -9,6 +9,6 @@ class Foreteller(Protocol):
     async def forecast(self, question: Question) -> StartForecast | None:
         """Return the forecast; None for a job that does not wait.
 
-        Raises: Trouble if it is not ready in time.
+        Raises: Trouble if the forecast is not ready in time.
         """
         ...

@@ -1,8 +1,7 @@
-"""The log of the head and of what runs in it: an event's name and its fields, by
-`logging`.
+"""The log of the head: events with a name and fields, written through `logging`.
 
-Who writes the lines, and what is hidden in them, is set up by `boot.head_log`. Until
-then nothing is written."""
+`boot.head_log` sets up the handlers and what they hide. Nothing is written before that.
+"""
 
 import logging
 from typing import Any, Final
@@ -12,7 +11,8 @@ logging.getLogger("corral").addHandler(logging.NullHandler())
 
 
 class HeadLogger:
-    """One logger. Events are names in snake_case; fields are values that JSON has."""
+    """One logger. Events have names in snake_case; fields are values that JSON
+    supports."""
 
     __slots__ = ("_logger",)
 

@@ -1,5 +1,5 @@
-"""Interface of the reader of failed ranks' last lines, outside the head's event
-loop."""
+"""Interface of the reader that diagnoses the last lines of failed ranks, outside the
+head's event loop."""
 
 from typing import Protocol
 
@@ -9,8 +9,8 @@ from corral.domain.failure_class import Failure
 
 class LogReader(Protocol):
     async def failure(self, ends: RankEnds) -> Failure | None:
-        """Return what the ranks of a gang failed of; None where none of them failed.
+        """Return why the ranks of a gang failed; None if none of them failed.
 
-        Raises: Trouble when it was not read in time.
+        Raises: Trouble when the lines were not read in time.
         """
         ...

@@ -1,4 +1,4 @@
-"""The seam to people who do not look: messages that leave the cluster."""
+"""Interface for notifications, which reach users outside the cluster."""
 
 from typing import Protocol
 
@@ -19,5 +19,6 @@ class Receiver(Protocol):
         ...
 
     async def send(self, notice: Notification, cluster: str) -> None:
-        """Raises: Trouble when it could not be handed over; it is tried again."""
+        """Send the notification. Raises: Trouble when it could not be delivered; it is
+        tried again."""
         ...

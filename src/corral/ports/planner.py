@@ -1,4 +1,4 @@
-"""Seam of what makes plans, aside from the head's loop."""
+"""Interface of the planner, which runs outside the head's event loop."""
 
 from typing import Protocol
 
@@ -12,9 +12,10 @@ class Planner(Protocol):
         ...
 
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
-        """Return the report on a request of a kind of `plan.kinds`; both are JSON.
+        """Return the report on a request of a kind of `plan.kinds`; request and report
+        are JSON.
 
-        Raises: Refusal of the request, or where the user has had too many; Trouble when
-        there is no report in time.
+        Raises: Refusal if the request is invalid, or the user has made too many
+        requests; Trouble when the report is not ready in time.
         """
         ...

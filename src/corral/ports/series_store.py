@@ -1,5 +1,5 @@
-"""Curves of the last day and month, bounded in bytes: for pages and `corral top`, not
-for rules."""
+"""Time series of the last day and month, of bounded size: for pages and `corral top`,
+not for rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,11 +11,12 @@ class SeriesStore(Protocol):
     """Store of the time series of each key ("node:n1", "job:j7", "queue:research",
     "cluster").
 
-    Losing it loses pictures and nothing else: writing never raises for the disk's sake.
+    If the store is lost, only charts are lost. Writing never raises because of the
+    disk.
     """
 
     def put(self, key: str, at: float, values: Mapping[str, float | None]) -> None:
-        """One moment of one thing; moments of a key only rise."""
+        """Add the values of one key at one moment. The moments of a key must rise."""
         ...
 
     async def read(

@@ -1,4 +1,5 @@
-"""Durable memory. What a method has returned from has survived a power cut."""
+"""Interface of durable storage. When a method has returned, its changes survive a power
+cut."""
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
@@ -25,9 +26,9 @@ from corral.ports.user_store import UserStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """Filter of a job listing; what is left out holds for all. `text`: a part of the
-    name, in any case, or the whole id of a job, of its array or its submission.
-    `since`: a moment of the wall clock; jobs that ended before it are left out."""
+    """Filter of a job listing; a field that is not set matches all jobs. `text`: a part
+    of the name, ignoring case, or the whole id of a job, of its array or its
+    submission. `since`: a wall-clock time; jobs that ended before it are left out."""
 
     states: frozenset[JobState] = frozenset()
     owner: UserName | None = None
@@ -36,7 +37,7 @@ class Which:
     since: float | None = None
 
     def takes(self, job: Job) -> bool:
-        """Whether it is one of them."""
+        """Return whether the job matches the filter."""
         text = self.text.lower()
         return (
             (not self.states or job.state in self.states)
@@ -55,35 +56,39 @@ ALL: Final = Which()
 
 
 class Store(UserStore, Protocol):
-    """One contract, kept by SQLite, PostgreSQL and memory (tests/contracts/stores).
+    """The contract of all stores: SQLite, PostgreSQL and memory
+    (tests/contracts/stores).
 
     Every method raises StoreTrouble when the store cannot be read or written.
     """
 
     async def lead(self, *, known: int | None = None) -> World:
-        """Raise the term and load the world under it. A fresh store gets a cluster id.
+        """Begin a new, higher term and load the world under it. A new store gets a
+        cluster id.
 
-        `known` is the term that the caller led under: it leads again only while no
-        newer one does. None: it takes over. Raises: TermLost.
+        `known` is the term under which the caller led before: the caller leads again
+        only if there is no newer term. With None, the caller takes over. Raises:
+        TermLost.
         """
         ...
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
-        """Say that the head of this term lives, and where it serves: it is one of
-        `heads` too.
+        """Record that the head of this term lives, and its address. The head is also
+        listed in `heads`.
 
         Raises: TermLost.
         """
         ...
 
     async def step_down(self, term: int) -> None:
-        """Let another lead at once, unless one does already."""
+        """End this term, so that another head can lead at once; no effect if another
+        head leads already."""
         ...
 
     async def leader(self) -> Leader: ...
 
     async def be_there(self, *, name: str, url: str) -> None:
-        """Say that a head which does not lead lives, and where it serves."""
+        """Record that a standby head lives, and its address."""
         ...
 
     async def leave(self, *, name: str) -> None:
@@ -111,14 +116,14 @@ class Store(UserStore, Protocol):
         now: str | None,
         entry: AuditEntry | None = None,
     ) -> bool:
-        """Replace what is agreed (None: nothing) if it still is `was`, with the line of
-        it in the audit log. Whether it was."""
+        """Replace a cluster-wide value (None: remove it) if it is still `was`, together
+        with an entry in the audit log. Return whether it was."""
         ...
 
     async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Append a request, and its line of the audit log, durably.
+        """Append a request and its audit log entry durably.
 
         If this user has used the key of a Submit before, return the first request, and
         append nothing. An empty key counts as no key.
@@ -126,22 +131,26 @@ class Store(UserStore, Protocol):
         ...
 
     async def request_of_key(self, key: str, *, by: UserName) -> StoredRequest | None:
-        """The Submit that this user has sent with this key, while it is remembered."""
+        """Return the Submit that this user has sent with this key, as long as it is
+        remembered."""
         ...
 
     async def requests_after(self, after: int) -> Seq[StoredRequest]:
-        """Requests with a sequence above `after`, in order. Granted ones may be gone."""
+        """Return the requests with a sequence above `after`, in order. Granted requests
+        may be missing."""
         ...
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
-        """Write all of the changes or nothing, and answer with the events, numbered.
+        """Write all of the changes or none of them, and return the events with their
+        numbers.
 
         Rows replace those of the same key: jobs and nodes by id, attempts by (job,
         number), allocations by (job, attempt, node), saves by (job, attempt, step),
         receipts by (job, attempt, kind). Accounts are added to those recorded, and to
-        the sums of their days, which outlive jobs. What is forgotten goes with all that
-        belongs to it, but for the key of its submission. After StoreTrouble it may or
-        may not have been written: lead again.
+        the sums of their days, which outlive jobs. A forgotten job is removed with
+        everything that belongs to it, except the key of its submission. After
+        StoreTrouble, the changes may or may not have been written: the head must lead
+        again.
 
         Raises: TermLost when a newer term leads; InvariantBroken when a final state
         would change, a row belongs to no recorded job, a job is forgotten that is not
@@ -157,52 +166,53 @@ class Store(UserStore, Protocol):
         before: JobId | None = None,
         which: Which = ALL,
     ) -> Seq[ListedJob]:
-        """Return these jobs, newest first; with `final`, also ended ones. With `before`
-        those that follow this one; if it is no longer recorded, those of older
-        submissions."""
+        """Return these jobs, newest first; with `final`, also ended ones. With
+        `before`, return the jobs that follow that job in this order; if it is no longer
+        recorded, the jobs of older submissions."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
 
     async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
-        """The newest job of that name, of anybody's or of this user's."""
+        """Return the newest job of that name; with `by`, the newest of this user."""
         ...
 
     async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
-        """Jobs of the array with this id, else of the newest array of this name (of
-        this user's with `by`), by index."""
+        """Return the jobs of the array with this id, else of the newest array of this
+        name (with `by`, of this user), by index."""
         ...
 
     async def names(self) -> Seq[str]:
-        """Names of the newest 1,000 jobs, for suggestions."""
+        """Return the names of the newest 1,000 jobs, for suggestions."""
         ...
 
     async def workdirs(self) -> Set[str]:
-        """Digests of the snapshots that recorded jobs run in, over or not."""
+        """Return the digests of the snapshots in which recorded jobs run, including
+        ended jobs."""
         ...
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:
-        """Attempts of the job by number."""
+        """Return the attempts of the job, by number."""
         ...
 
     async def receipts(self, job: JobId) -> Seq[Receipt]:
-        """Receipts of the job, first written first."""
+        """Return the receipts of the job, in the order in which they were written."""
         ...
 
     async def accounts(
         self, *, first: int, last: int, job: JobId | None = None
     ) -> list[UsageRecord]:
-        """Return the usage of recorded jobs on these days (since 1970, UTC), or of this
-        one alone. The list belongs to the caller."""
+        """Return the usage of recorded jobs on these days (numbered since 1970, UTC),
+        or of `job` alone. The caller may change the list."""
         ...
 
     async def days(self, *, first: int, last: int) -> list[UsageRecord]:
-        """The sums of these days by queue, user and type of GPU, of forgotten jobs too.
-        The list is the caller's."""
+        """Return the sums of these days by queue, user and type of GPU, including those
+        of forgotten jobs. The caller may change the list."""
         ...
 
     async def saves(self, job: JobId) -> Seq[Save]:
-        """Saves of the job by step, the quarantined ones too."""
+        """Return the saves of the job by step, including quarantined ones."""
         ...
 
     async def events(
@@ -214,17 +224,18 @@ class Store(UserStore, Protocol):
         node: NodeId | None = None,
         newest: bool = False,
     ) -> Seq[Event]:
-        """Events with a number above `after`, of a job, of a node, oldest first; where
-        there are more than the limit the first ones, or the `newest`."""
+        """Return events with a number above `after`, of a job or of a node, oldest
+        first. If there are more than the limit, return the first ones, or with `newest`
+        the last ones."""
         ...
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
         """Return the run times of the newest ended jobs, newest first, up to `limit`,
-        without those that never ran. If there are fewer, imported ones follow."""
+        without jobs that never ran. If there are fewer, imported jobs follow."""
         ...
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
-        """Keep those whose id is not known yet; how many these were."""
+        """Store the imported jobs whose id is not known yet, and return their number."""
         ...
 
     async def known_imports(self, ids: Seq[str]) -> int:
@@ -232,22 +243,23 @@ class Store(UserStore, Protocol):
         ...
 
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
-        """The last to end first; with `before` those that follow the one of this id."""
+        """Return imported jobs, the last to end first; with `before`, those that follow
+        the job of this id."""
         ...
 
     async def tell(
         self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
     ) -> None:
-        """Record forecasts for waiting jobs, or their outcomes.
+        """Record forecasts for waiting jobs, or the outcomes of forecasts.
 
         Each job has one row, the newest. Rows of jobs that are no longer recorded are
-        skipped; those of `void` are removed.
+        skipped; the rows of the jobs in `void` are removed.
         """
         ...
 
     async def told(self, *, limit: int) -> Seq[StartForecastTold]:
-        """The newest of those rows, oldest first. A job that is forgotten takes its row
-        along."""
+        """Return the newest forecasts that were recorded, oldest first. The row of a
+        forgotten job is removed with the job."""
         ...
 
     async def holdings(self, owner: UserName) -> UserHoldings:
@@ -263,12 +275,12 @@ class Store(UserStore, Protocol):
         at: float,
         entry: AuditEntry,
     ) -> None:
-        """Count the snapshot for this user, unless it already counts for another
-        user."""
+        """Count the snapshot against this user's quota, unless it already counts for
+        another user."""
         ...
 
     async def drop_uploads(self, digests: Seq[str]) -> None:
-        """Remove these snapshots, so that they count against no quota."""
+        """Remove the records of these snapshots, so that they count against no quota."""
         ...
 
     async def put_secret(
@@ -281,22 +293,23 @@ class Store(UserStore, Protocol):
         for_everybody: bool | None = None,
         entry: AuditEntry | None = None,
     ) -> None:
-        """Keep it instead of the one of this name. `for_everybody`: it serves the jobs
-        of all users; None: as the one before it, or its owner's alone."""
+        """Store the secret in place of any secret of this name. `for_everybody`:
+        whether it serves the jobs of all users; None keeps the earlier setting, or
+        serves the owner's jobs only."""
         ...
 
     async def secret(self, name: str) -> bytes | None: ...
 
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
-        """(name, set by, when) of each secret; never a value."""
+        """Return (name, user who set it, time) of each secret; never a value."""
         ...
 
     async def secrets_for_everybody(self) -> Set[str]:
-        """Names of those that serve the jobs of all users."""
+        """Return the names of the secrets that serve the jobs of all users."""
         ...
 
     async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
-        """Replace a sealed value if it still is `was`. Whether it was."""
+        """Replace a sealed value if it is still `was`. Return whether it was."""
         ...
 
     async def drop_secret(

@@ -1,4 +1,4 @@
-"""Durable memory of who may ask, and of what was asked."""
+"""Interface of durable storage of users, tokens and the audit log."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
@@ -12,17 +12,19 @@ Identity = tuple[Token, User | None]
 
 
 class UserStore(Protocol):
-    """A part of the Store. What changes something is one transaction with its `entry`,
-    which is appended only when something has changed.
+    """The part of the Store for users and tokens. A method that changes something does
+    so in one transaction with its `entry`, which is appended only when something has
+    changed.
 
     Every method raises StoreTrouble when the store cannot be read or written.
     """
 
     async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
-        """False when there is a user of this name: that one stays as it is. Jobs that
-        were submitted before belong to an earlier user of the name (`User.jobs_after`).
+        """Add a user. Return False when there is a user of this name, who then stays
+        unchanged. Jobs that were submitted before belong to an earlier user of the name
+        (`User.jobs_after`).
 
-        Raises: Conflict when the user's identity logs in as another.
+        Raises: Conflict when another user logs in with the user's identity.
         """
         ...
 
@@ -52,7 +54,7 @@ class UserStore(Protocol):
 
         Return None if the name does not exist.
 
-        Raises: Conflict if another user logs in by the identity.
+        Raises: Conflict if another user logs in with the identity.
         """
         ...
 
@@ -73,7 +75,8 @@ class UserStore(Protocol):
         ...
 
     async def add_token(self, token: Token, *, entry: AuditEntry) -> bool:
-        """False when the token is known: it stays as it is, also revoked."""
+        """Add a token. Return False when the token is known: it then stays unchanged,
+        also if it is revoked."""
         ...
 
     async def revoke_token(
@@ -81,8 +84,8 @@ class UserStore(Protocol):
     ) -> Token | None:
         """Revoke a token and return the result; None if the id does not exist.
 
-        Repeated calls are harmless. Sessions and links opened by the token are revoked
-        with it.
+        Repeated calls are harmless. Sessions and links that were opened with the token
+        are revoked with it.
         """
         ...
 
@@ -96,7 +99,7 @@ class UserStore(Protocol):
     async def spend_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Take one use of a join token, and add the node's token that it was used for.
+        """Take one use of a join token, and add the node's token `made` for it.
 
         Return the join token afterwards; None if it is no longer valid.
 
@@ -112,16 +115,18 @@ class UserStore(Protocol):
         The old token ends within a day, and older tokens of the node are deleted.
         Return the replaced token; None if the id does not exist.
 
-        Raises: TokenRevoked if it was replaced before, by a token that is in use.
+        Raises: TokenRevoked if the token was replaced before, by a token that is in
+        use.
         """
         ...
 
     async def use_token(self, id: TokenId, *, at: float) -> None:
-        """Note that it was used then."""
+        """Record that the token was used at this time."""
         ...
 
     async def token(self, id: TokenId) -> Token | None:
-        """The token with this id, also one that is over."""
+        """Return the token with this id, even if it is no longer valid; None if it is
+        unknown."""
         ...
 
     async def tokens(self) -> Seq[Token]:
@@ -129,20 +134,20 @@ class UserStore(Protocol):
         ...
 
     async def token_digests(self) -> Collection[str]:
-        """The SHA-256 of each token, also of those that are over."""
+        """Return the SHA-256 of each token, including tokens that are no longer valid."""
         ...
 
     async def identity(self, sha256: str) -> Identity | None:
-        """The token with this hash, and its user."""
+        """Return the token with this hash, and its user; None if it is unknown."""
         ...
 
     async def identities(self, digests: Seq[str]) -> Seq[Identity | None]:
-        """The same for many, in their order."""
+        """Return the identity of each of these hashes, in their order."""
         ...
 
     async def record(self, entry: AuditEntry) -> None:
-        """Append to the audit log what changes no row of the store: a refusal, an
-        end."""
+        """Append an entry to the audit log for an event that changes no row of the
+        store, such as a refusal or the shutdown of the head."""
         ...
 
     async def audit(
@@ -154,6 +159,6 @@ class UserStore(Protocol):
         after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        """Entries at or after `since` with a number below `before`, the newest first;
-        or, with `after`, those with a number above it, the oldest first."""
+        """Return entries at or after `since` with a number below `before`, newest
+        first; or, with `after`, entries with a number above it, oldest first."""
         ...

@@ -1,4 +1,5 @@
-"""(world, facts, requests, now) -> changes: moves jobs through their life. Pure."""
+"""Decisions about jobs as a pure function: (world, facts, requests, now) -> changes.
+They move jobs through their states."""
 
 from corral.reconcile.changeset import Now
 from corral.reconcile.desired_state import grounds_of, wanted_of

@@ -1,5 +1,6 @@
-"""Into the ledger: each allocation in the commit that lets it go, each attempt in the
-one that concludes it. So nothing is counted twice or lost, whatever dies between."""
+"""Records of usage. An allocation is recorded in the commit that releases it, and an
+attempt in the commit that concludes it, so that nothing is counted twice or lost,
+whatever fails in between."""
 
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from corral.reconcile.changeset import Draft
 
 
 def write_down(draft: Draft) -> None:
-    """Write the usage of allocations that this draft releases and of attempts that it
+    """Record the usage of allocations that this draft releases and of attempts that it
     concludes."""
     _charge_allocations(draft)
     for attempt in _concluded(draft):
@@ -46,7 +47,8 @@ def _charge_allocations(draft: Draft) -> None:
 
 
 def _concluded(draft: Draft) -> Iterator[Attempt]:
-    """Attempts of jobs that were on nodes and are no more."""
+    """Yield the attempts of jobs that were on nodes before this draft and are not any
+    more."""
     for id, job in draft.jobs.items():
         previous_job = draft.world.jobs.get(id)
         if (

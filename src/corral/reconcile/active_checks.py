@@ -1,9 +1,9 @@
-"""Active checks: who is put to the proof and when, and what comes of it for nodes and
+"""Active checks: which nodes are checked and when, and what follows for nodes and
 gangs.
 
-A node is checked while nothing runs on it. Nobody who waits is kept from it for that:
-it offers all that it has, and its agent ends the check at once when something is to run
-(0060).
+A node is checked while no job runs on it. No waiting job is delayed by a check: the
+node still offers all its resources, and its agent ends the check at once when a job is
+to run (0060).
 """
 
 import hashlib
@@ -49,8 +49,8 @@ LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is giv
 
 
 def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
-    """Each node that can be checked gets its rounds; LINK goes round the ring of all of
-    them."""
+    """Add the requested checks to each node that can be checked. LINK checks follow a
+    ring of all nodes."""
     now = draft.now.wall
     nodes = [
         checked_node
@@ -88,7 +88,8 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
 
 
 def _secret_of(secret: str, place: int) -> str:
-    """Return the secret of one link, which says nothing of those of the others."""
+    """Return the secret of one link, which reveals nothing about the secrets of other
+    links."""
     return hashlib.sha256(f"{secret} {place}".encode()).hexdigest()
 
 
@@ -119,7 +120,7 @@ def _request_checkup(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
 def take_results(
     draft: Draft, node: Node, new: tuple[Signal, ...]
 ) -> tuple[Signal, ...]:
-    """Keep what checks have shown; what is left is for the verdict."""
+    """Record the results of checks, and return the signals that remain to be judged."""
     if not any(signal.kind == SignalKind.CHECK and signal.checkup for signal in new):
         return new
     checked = take_checks(node, new, draft.all_nodes().values(), draft.now.wall)
@@ -154,8 +155,8 @@ def _outcome_text(node: Node, checkup: CheckUp, well: bool) -> str:
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
-    """A node whose links are all slow while those of its neighbours are not is itself
-    ill."""
+    """Yield a fault of the node if all its links are slow while its neighbours' links
+    to other nodes are not."""
     links = [signal for signal in new if signal.device.startswith(f"{CheckKind.LINK}:")]
     if links and (to := slow_end(node, draft.all_nodes().values())):
         text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
@@ -166,10 +167,10 @@ def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signa
 
 
 def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
-    """Advance active checks: drop late ones, request due ones, start them, and open
-    gates.
+    """Advance active checks: drop overdue ones, request due ones, start them, and
+    release waiting gangs.
 
-    If not `whole`, do so only after a node has just sent a signal.
+    If not `whole`, do so only if a node has just sent a signal.
     """
     if not whole and not draft.noticed:
         return
@@ -229,7 +230,8 @@ def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
 
 
 def _is_node_busy(draft: Draft, id: NodeId) -> bool:
-    """Whether no check can begin there, for other reasons than another check."""
+    """Return whether no check can begin on the node, for other reasons than another
+    check."""
     node = draft.node(id)
     if node is None or node.liveness != Liveness.ALIVE or _has_running_work(draft, id):
         return True
@@ -237,8 +239,8 @@ def _is_node_busy(draft: Draft, id: NodeId) -> bool:
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
-    """Return whether a suspected node has to be tested: at once, and later again if
-    that showed nothing."""
+    """Return whether a suspected node has to be tested: at once, and again later if the
+    test found nothing."""
     if not node.is_to_be_tested:
         return False
     newest_fault_at = max(
@@ -253,9 +255,9 @@ def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
 
 
 def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
-    """Whether a check of this node is due.
+    """Return whether a periodic check of this node is due.
 
-    A pretend GPU returns a preset result, and a machine without one has other work.
+    A pretend GPU returns a preset result, and a machine without a GPU has other work.
     Such nodes are checked only on request.
     """
     interval_seconds = rules.check_every_seconds
@@ -278,7 +280,8 @@ def _ask_own(draft: Draft, node: Node, now: float) -> None:
 
 
 def _start_checkups(draft: Draft, waiting: Iterable[Node]) -> None:
-    """One round at a time on each node, where nothing is held and nothing is seen."""
+    """Start one round of checks at a time on each node that holds no allocation and
+    runs nothing."""
     allocations_by_node: dict[NodeId, list[Allocation]] = {}
     for allocation in draft.held():
         allocations_by_node.setdefault(allocation.seat.node, []).append(allocation)
@@ -307,7 +310,8 @@ def _start_checkups(draft: Draft, waiting: Iterable[Node]) -> None:
 
 
 def _has_running_work(draft: Draft, id: NodeId) -> bool:
-    """Whether anything runs there, or may: others than Corral count, too."""
+    """Return whether anything runs on the node, or may run there, including work of
+    other systems than Corral."""
     heard, node = draft.facts.nodes.get(id), draft.node(id)
     if heard is None or node is None or node.inventory.taken:
         return True
@@ -317,7 +321,8 @@ def _has_running_work(draft: Draft, id: NodeId) -> bool:
 def _try_start_checkup(
     draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]
 ) -> bool:
-    """Whether it has begun now; a link begins at both its ends."""
+    """Start the check if possible, and return whether it has begun. A link check begins
+    at both ends of the link."""
     if not one.peer:
         _replace_checkup(draft, node, one, replace(one, begun_at=draft.now.wall))
         return True
@@ -356,9 +361,9 @@ def _replace_checkup(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> No
 
 
 def gate_gangs(draft: Draft, rules: HealthRules) -> None:
-    """Hold the ranks of big gangs that were placed just now until their nodes are shown
-    to be well, for a bounded time; those that were checked lately are not checked
-    again."""
+    """Delay the ranks of large gangs that were placed in this pass until checks show
+    that their nodes are healthy, for a bounded time. Nodes that were checked recently
+    are not checked again."""
     if rules.gang_gpus <= 0:
         return
     for attempt in list(draft.attempts.values()):
@@ -383,7 +388,8 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
 def _checkable_node(
     draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules
 ) -> Node | None:
-    """Return the node if it can be checked, was not lately, and holds no other job."""
+    """Return the node if it can be checked, was not checked recently, and holds no
+    other job; else None."""
     node, now = draft.node(id), draft.now.wall
     if node is None or not node.inventory.checks or _has_running_work(draft, id):
         return None
@@ -454,9 +460,9 @@ def _has_failed_check(node: Node, key: AttemptKey) -> bool:
 
 
 def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
-    """Place an attempt again that has not started.
+    """Requeue an attempt that has not started because a check of its node failed.
 
-    The health of the failed node closes that node.
+    The health rules close the failed node.
     """
     worst = next(measure for measure in node.measures if speaks_against_node(measure))
     culprit = (

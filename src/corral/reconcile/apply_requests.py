@@ -1,4 +1,4 @@
-"""Requests, in the order of their acknowledgement."""
+"""Requests, applied in the order of their acknowledgement."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -41,7 +41,7 @@ from corral.schedule.capacity.node_room import mark_of
 
 
 def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
-    """Take each request in once: those up to `granted` have been taken in before."""
+    """Apply each request once. Requests up to `granted` have been applied before."""
     for request in requests:
         if request.sequence <= (draft.granted or draft.world.granted):
             continue
@@ -57,8 +57,8 @@ def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
 
 
 def grant_new(draft: Draft, request: StoredRequest) -> list[Job]:
-    """The jobs that a request makes, as the next pass finds them: who waits for nothing
-    any more is in line already. `draft` has changed nothing before."""
+    """Return the jobs that a request creates, as the next pass finds them: a job with
+    no unmet condition is queued already. `draft` must not hold any changes yet."""
     grant(draft, [request])
     for job in list(draft.jobs.values()):
         release(draft, job)
@@ -103,11 +103,11 @@ def _change_job(
 
 
 def ids_of(request: StoredRequest) -> tuple[JobId, ...]:
-    """The ids of the jobs of a Submit.
+    """Return the ids of the jobs of a Submit.
 
-    A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place;
-    the jobs of an array have the id of its spec and their index behind it: j17_4, or
-    j17_1_4.
+    A single spec has the id j17; several specs have j17_0, j17_1 and so on, by their
+    position. The jobs of an array have the id of the array's spec, followed by their
+    index: j17_4, or j17_1_4.
     """
     arrays = arrays_of(request)
     specs = cast(Submit, request.asked).specs
@@ -118,8 +118,8 @@ def ids_of(request: StoredRequest) -> tuple[JobId, ...]:
 
 
 def arrays_of(request: StoredRequest) -> tuple[JobId, ...]:
-    """For each job of a Submit the id of its spec, which is that of the array if it is
-    one."""
+    """Return, for each job of a Submit, the id of its spec, which is the id of the
+    array if the spec is one."""
     assert isinstance(request.asked, Submit)
     places: list[int] = []
     previous_spec: JobSpec | None = None
@@ -135,14 +135,14 @@ def arrays_of(request: StoredRequest) -> tuple[JobId, ...]:
 
 
 def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
-    """Whether both are of one array; indices rise."""
+    """Return whether both specs belong to one array, whose indices rise."""
     if last.array_index is None or spec.array_index is None:
         return False
     return last.array_place == spec.array_place and last.array_index < spec.array_index
 
 
 def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
-    """All of its jobs or, when one of them cannot be made, none."""
+    """Create all jobs of the request or, when one of them cannot be created, none."""
     ids = ids_of(request)
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(request), asked.specs, strict=True):
@@ -190,8 +190,8 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
 
 
 def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
-    """Return the only node that sees the save which it starts from; None where others
-    do too."""
+    """Return the only node that can access the save which the job starts from; None if
+    other nodes can access it too."""
     origin = spec.origin
     node = draft.node(origin.node) if origin is not None else None
     if origin is None or (node is not None and mark_of(node, origin.path) is not None):
@@ -200,7 +200,8 @@ def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
 
 
 def _resolve_dependency(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
-    """References inside one submission are written @0, @1, ... by wire."""
+    """Return the dependency with the id of the job. The wire format refers to jobs of
+    the same submission as @0, @1, ..."""
     if not after.job.startswith("@"):
         return after
     spec_index = int(after.job[1:])
@@ -223,8 +224,8 @@ def _stop_job(
 
 
 def _resume_job(draft: Draft, request: StoredRequest, id: JobId) -> None:
-    """Let it go on; one that stops to be suspended is in the queue again once it has
-    stopped."""
+    """Resume the job. A job that is still stopping for its suspension is queued again
+    once it has stopped."""
     job = draft.job(id)
     if (
         job is not None
@@ -262,7 +263,7 @@ def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
 
 
 def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
-    """One that has begun meanwhile stays as it is."""
+    """Change the job's spec. A job that has begun meanwhile stays unchanged."""
     job = draft.job(asked.job)
     if job is not None and job.state.is_waiting:
         draft.put(replace(job, spec=asked.of(job.spec)))
@@ -270,8 +271,8 @@ def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
 
 
 def _set_labels(draft: Draft, request: StoredRequest, asked: SetLabels) -> None:
-    """Apply the labels from the next pass on; jobs that run on the node continue,
-    whatever they requested."""
+    """Apply the labels from the next pass on. Jobs that run on the node continue,
+    whatever labels they requested."""
     node = draft.node(asked.node)
     if node is None:
         return

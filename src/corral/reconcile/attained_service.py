@@ -1,4 +1,5 @@
-"""The service that a job has had: the seconds of its attempts that were not lost."""
+"""The service that a job has received: the seconds of its attempts whose work was not
+lost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,8 +19,9 @@ DEFAULT_RESTART_SECONDS: Final = 60.0
 
 
 def serves_since(attempt: Attempt) -> float | None:
-    """Return when its service began (wall clock): it was up, and back at the save that
-    it began with. Before its first step is reported, the usual time counts."""
+    """Return when the attempt's service began (wall clock): when it was up and had
+    resumed from its save. The usual restart time is assumed until the first step is
+    reported. None before the attempt is up."""
     if attempt.resume_step is None or attempt.running_at is None:
         return attempt.running_at
     if attempt.first_step_at is not None:
@@ -28,28 +30,29 @@ def serves_since(attempt: Attempt) -> float | None:
 
 
 def attempt_seconds(attempt: Attempt, until: float) -> float:
-    """Service of one attempt by then (wall clock)."""
+    """Return the service of one attempt in seconds until the given wall-clock time."""
     begun = serves_since(attempt)
     return 0.0 if begun is None else max(0.0, until - begun)
 
 
 def ran_by(job: Job, attempt: Attempt, until: float) -> float:
-    """Return the seconds that the job has run by then (wall clock), with this
-    attempt."""
+    """Return the seconds that the job has run until the given wall-clock time,
+    including this attempt."""
     begun = attempt.running_at if attempt.running_at is not None else attempt.placed_at
     return job.ran_seconds + max(0.0, until - begun)
 
 
 def with_all(job: Job, attempt: Attempt, until: float) -> Job:
-    """With the whole attempt: the job is over."""
+    """Return the job with the service of the whole attempt added, because the job is
+    over."""
     return replace(
         job, served_seconds=job.served_seconds + attempt_seconds(attempt, until)
     )
 
 
 def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
-    """With what is not lost of an attempt that another follows: all up to its newest
-    save."""
+    """Return the job with the attempt's service that is not lost added, when another
+    attempt follows: all service up to its newest save."""
     saves = draft.saves_of(job.id)
     ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     if not saves:
@@ -71,7 +74,7 @@ def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
 
 def restart_seconds(attempt: Attempt) -> float:
     """Return the time of this attempt from placement to its first step; a default
-    before that."""
+    before the first step."""
     if attempt.first_step_at is None:
         return DEFAULT_RESTART_SECONDS
     return max(0.0, attempt.first_step_at - attempt.placed_at)
@@ -81,7 +84,8 @@ def restart_seconds(attempt: Attempt) -> float:
 
 
 def ended_of(job: Job) -> Ended | None:
-    """A job that is over as others learn from it; None for one that never ran."""
+    """Return the record of an ended job that forecasts learn from; None for a job that
+    is not over or never ran."""
     if not job.is_final or job.served_seconds <= 0:
         return None
     spec = job.spec
@@ -94,7 +98,7 @@ def ended_of(job: Job) -> Ended | None:
 
 
 def ended_before(runs: Iterable[Ran]) -> list[Ended]:
-    """The same of recorded jobs, the first that ended first."""
+    """Return the same records of recorded jobs, in the order of their ends."""
     return [
         Ended(
             job_class=_class_of_shape(run.queue, run.shape),
@@ -108,8 +112,8 @@ def ended_before(runs: Iterable[Ran]) -> list[Ended]:
 
 
 def live_of(world: World, now: float) -> Iterator[tuple[Class, float]]:
-    """Class and service of each job that has had some and is not over, by now (wall
-    clock)."""
+    """Yield class and service, until now (wall clock), of each unfinished job that has
+    received some service."""
     for id, attempt in world.attempts.items():
         job = world.jobs[id]
         seconds = job.served_seconds

@@ -1,4 +1,5 @@
-"""An attempt whose ranks are all seen gone: what follows, who pays, and the receipt."""
+"""The end of an attempt whose ranks have all gone: what happens to the job, which side
+is charged, and the receipt."""
 
 from dataclasses import replace
 from typing import Final
@@ -52,8 +53,8 @@ def conclude(draft: Draft, job: Job) -> None:
     """Let the job continue once nothing of its attempt is left.
 
     A recovering job does not wait for a seat that is UNREACHABLE, because its attempt
-    is fenced. A job stopped on request does wait: it is not called stopped while it may
-    still run.
+    is fenced. A job that is stopped on request does wait: it does not count as stopped
+    while its ranks may still run.
     """
     attempt = draft.attempt(job.id)
     if attempt is None or not job.state.is_leaving:
@@ -69,8 +70,8 @@ def conclude(draft: Draft, job: Job) -> None:
 
 
 def _is_read(draft: Draft, attempt: Attempt) -> bool:
-    """Return whether nothing of its log is left to read: that decides who pays, and the
-    reason."""
+    """Return whether all last output of the attempt's ranks has been read, which
+    decides the charge and the reason."""
     return (attempt.job, attempt.number) not in draft.unread
 
 
@@ -124,8 +125,8 @@ def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _receipt_kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
-    """Return the kind of the receipt. A job that was to be moved, and that its user
-    suspended meanwhile, counts as suspended."""
+    """Return the kind of the receipt. A job that was to be moved and that its user
+    suspended meanwhile counts as suspended."""
     if why.is_requeue and attempt.gave_way_to is not None:
         return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION
     return _RECEIPTS[why]
@@ -161,8 +162,9 @@ def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
-    """The job's next attempt avoids where this one failed, also by a fault of its own:
-    that may be the node's after all."""
+    """Return the job with the node where the attempt failed as one to avoid. This
+    includes failures by the job's own fault, because the node may be the cause after
+    all."""
     if attempt.failed_on is None:
         return job
     other_nodes = tuple(
@@ -172,9 +174,9 @@ def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
 
 
 def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
-    """Let all jobs take a node last that was to blame for a fault of the cluster. What
-    only a job's own ranks claim is no proof against a node: statistics over users judge
-    that."""
+    """Make a node that caused a fault of the cluster the last choice for all jobs. A
+    fault that only a job's own ranks report is no proof against a node: statistics over
+    users decide that."""
     node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
     if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
         failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
@@ -182,7 +184,8 @@ def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
 
 
 def _all_used(retries: int) -> str:
-    """For example: ; all 3 retries are used."""
+    """Return a text about used retries, "" without any. For example: ; all 3 retries
+    are used."""
     retries_text = f"all {retries} retries are" if retries > 1 else "its one retry is"
     return f"; {retries_text} used" if retries else ""
 
@@ -232,7 +235,7 @@ def _claims_too_often(job: Job, attempt: Attempt) -> bool:
 
 
 def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    """Retry after a fault of the cluster; after a delay where it is not the first one
+    """Retry after a fault of the cluster; with a delay if there were other faults
     recently."""
     now = draft.now.wall
     earlier = recent_faults(job.fault_times, now)
@@ -276,8 +279,8 @@ def _with_best_step(job: Job, attempt: Attempt) -> Job:
 
 
 def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt:
-    """Lost: the steps past the newest committed save, and the GPU time since it was
-    made."""
+    """Return the receipt of the attempt. Lost are the steps past the newest committed
+    save, and the GPU time since that save."""
     saves = draft.saves_of(attempt.job)
     newest_save = saves[-1] if saves else None
     job = draft.job(attempt.job)

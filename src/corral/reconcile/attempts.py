@@ -1,4 +1,4 @@
-"""Reports of agents about attempts: saves, running ranks, ends; and the cause of an
+"""Agents' reports about attempts: saves, running ranks and ends, and the cause of an
 end."""
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another t
 
 
 def see_attempt(draft: Draft, job: Job) -> None:
-    """Move one job by what is seen of its newest attempt."""
+    """Update one job by the reports about its newest attempt."""
     attempt = draft.attempt(job.id)
     if attempt is None:
         return
@@ -61,8 +61,8 @@ def see_attempt(draft: Draft, job: Job) -> None:
 def _note_loss(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> Attempt:
-    """Record since when the loss of its training loop is not a finite number, and tell
-    it once."""
+    """Record the step from which the training loop's loss is not a finite number, and
+    report it once."""
     beats = [
         seat_report.seen.progress
         for seat_report in parts
@@ -80,7 +80,7 @@ def _note_loss(
 
 
 def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    """Fail a job for which a report cannot be stored; the reason shows its user why."""
+    """Fail a job because its report cannot be stored. The reason shows the user why."""
     blame(
         draft,
         attempt,
@@ -94,11 +94,11 @@ def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
-    """Return the seconds that the gang has been up, as its nodes report: the wall clock
-    of the head may be set. Nodes whose ranks have ended report no more.
+    """Return the seconds that the gang has been up, as its nodes report them, because
+    the head's wall clock may be changed. Nodes whose ranks have ended do not count.
 
-    0 before the first report to this head; the wall clock stands in for a node without
-    a report.
+    The result is 0 before the first report to this head; the wall clock stands in for a
+    node without a report.
     """
     if attempt.running_at is None:
         return 0.0
@@ -149,7 +149,8 @@ def _update_live_job(
 def _forgotten(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    """Fail an attempt that a living node has reported before, and no longer knows."""
+    """Fail an attempt that a living node has reported before but does not know any
+    more."""
     for seat_report in parts:
         node = seat_report.allocation.seat.node
         known_node = draft.node(node)
@@ -250,10 +251,10 @@ def _update_ending_job(
 
 
 def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
-    """Whether the job had finished by itself when it was asked to stop.
+    """Return whether the job had finished by itself when it was asked to stop.
 
-    An exit 0 after that is a common response to SIGTERM, and proves nothing. Unless the
-    training loop has reached its end, the job has more to do.
+    An exit code 0 after that request is a common response to SIGTERM, and proves
+    nothing. Unless the training loop has reached its end, the job has more to do.
     """
     if len(parts) != len(attempt.seats) or not all(
         seat_report.is_clean for seat_report in parts
@@ -274,7 +275,7 @@ def _was_done(job: Job, attempt: Attempt, parts: list[SeatReport]) -> bool:
 
 
 def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> None:
-    """Blame the earliest bad exit; later exits are its consequences.
+    """Blame the earliest failed exit; later exits are its consequences.
 
     If a node reported why its ranks ended, that report is recorded together with their
     exit code.
@@ -341,8 +342,8 @@ def _class_of_trouble(kind: TroubleKind, cause: Cause) -> FailureKind:
 
 
 def _diagnose_attempt(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
-    """Diagnose an attempt. The last output of ranks may come a moment after their ends:
-    it is read again at each pass, as long as all nodes report the attempt."""
+    """Diagnose an attempt. Because the last output of ranks may arrive a moment after
+    their ends, it is read again at each pass, while all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
     reports_by_node = {
@@ -377,8 +378,8 @@ def blame(
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:
-    """Write down who ended the attempt. A lost node explains failed ranks, and never
-    the reverse; of two failed ranks the earlier one explains the other."""
+    """Record the cause of the attempt's end. A lost node explains failed ranks, and
+    never the reverse; of two failed ranks, the earlier explains the later."""
     current = draft.attempt(attempt.job) or attempt
     at = draft.now.wall if at is None else at
     if current.cause == Cause.INFRA and (cause != Cause.INFRA or exit_code is not None):
@@ -406,7 +407,8 @@ def blame(
 def _take_saves(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    """Commit what this attempt saved. A fenced attempt's saves never come here."""
+    """Commit the saves of this attempt. Saves of a fenced attempt never reach this
+    function."""
     if not job.state.is_on_nodes:
         return
     saves_by_attempt = {

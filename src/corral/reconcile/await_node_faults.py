@@ -1,4 +1,4 @@
-"""Ends that the machine may still explain.
+"""Ended attempts for which a fault of the machine may still be the explanation.
 
 A driver or kernel message about a rank's end arrives a moment after the end. Until then
 no user is charged (0058).
@@ -38,8 +38,8 @@ UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})
 
 
 def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
-    """Whether to wait before its user is charged: it held GPUs, and nothing names its
-    own fault."""
+    """Return whether to wait before the user is charged: the attempt held GPUs, and
+    nothing identifies a fault of the job itself."""
     return (
         _is_open(attempt)
         and any(seat.gpus for seat in attempt.seats)
@@ -48,8 +48,8 @@ def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
 
 
 def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
-    """Jobs whose newest attempt has ended, as it seems by its own fault, and is not
-    concluded."""
+    """Yield jobs whose newest attempt has ended, apparently by the job's own fault, and
+    is not concluded yet."""
     for job in draft.in_states(JobState.RECOVERING):
         attempt = draft.attempt(job.id)
         if attempt is not None and _is_open(attempt):
@@ -66,10 +66,11 @@ def _is_open(attempt: Attempt) -> bool:
 
 
 def explains(condition: NodeCondition, node: NodeId, attempt: Attempt) -> bool:
-    """Whether the attempt was on the device when it failed, before the attempt's end.
+    """Return whether the condition may explain the attempt's end: the attempt was on
+    the device when the device failed, before the attempt's end.
 
-    The node may no longer know which attempts ended there. In that case the seats of
-    the attempt count, from its placing on.
+    The node may no longer know which attempts ended on the device. In that case the
+    attempt's seats count, from its placement on.
     """
     ended_at = attempt.ended_at if attempt.ended_at is not None else float("inf")
     noticed_at = condition.noticed_at

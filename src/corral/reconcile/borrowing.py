@@ -1,5 +1,5 @@
-"""Borrowed GPU time of queues, stored as rows of the world because a head's memory may
-go."""
+"""Borrowed GPU time of queues. It is stored as rows of the world, because a head's
+memory may be lost."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,8 @@ from corral.schedule.quota.limits import holding_of
 def count_debts(
     draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]
 ) -> None:
-    """Write down what queues owe, where that does not go on as it did. `claims`: what
-    they held and asked for before these were placed."""
+    """Record the debts of queues that change differently from now on. `claims`: what
+    the queues held and requested before the gangs in `placed` were placed."""
     for placed_gang in placed if claims else ():
         job = draft.job(placed_gang.job)
         if job is not None and not job.spec.preemptible:

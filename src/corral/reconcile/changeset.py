@@ -1,5 +1,5 @@
-"""Changes being decided, laid over the recorded world, which does not change before the
-commit."""
+"""Changes of one pass, which overlay the recorded world. The world itself does not
+change before the commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,8 +34,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """One moment on two clocks: `wall` for records, `serving` (the head's own) for
-    bounds."""
+    """One moment on two clocks: `wall` for records, `serving` (the head's own clock)
+    for time bounds."""
 
     wall: float
     serving: float
@@ -43,7 +43,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """State of one job in the draft before a step, to return to if the step fails."""
+    """State of one job in the draft before a step, which is restored if the step fails."""
 
     id: JobId
     job: Job | None
@@ -58,8 +58,8 @@ class Mark:
 
 @dataclass(slots=True)
 class Draft:
-    """New rows over the world. Reading sees them; `changes()` is what will be
-    committed."""
+    """New rows that overlay the world. Reads include them; `changes()` returns what
+    will be committed."""
 
     world: World
     facts: Facts
@@ -104,7 +104,7 @@ class Draft:
         return self.nodes.get(id) or self.world.nodes.get(id)
 
     def remove(self, node: NodeId) -> None:
-        """It is a node no more; it holds nothing."""
+        """Remove a node from the cluster. The node must hold nothing."""
         self.nodes.pop(node, None)
         self.removed.add(node)
 
@@ -117,7 +117,7 @@ class Draft:
         yield from (job for id, job in self.jobs.items() if id not in self.world.jobs)
 
     def in_states(self, *states: JobState) -> Iterator[Job]:
-        """Unfinished jobs in any of these states, without a look at the others."""
+        """Yield the unfinished jobs in any of these states, without a scan of all jobs."""
         for state in states:
             yield from (
                 job
@@ -127,7 +127,7 @@ class Draft:
         yield from (job for job in self.jobs.values() if job.state in states)
 
     def by_id(self, *states: JobState) -> dict[JobId, Job]:
-        """The same by id."""
+        """Return the unfinished jobs in any of these states, by id."""
         jobs_by_job: dict[JobId, Job] = {}
         for state in states:
             jobs_by_job.update(self.world.in_state(state))
@@ -139,7 +139,7 @@ class Draft:
         return jobs_by_job
 
     def with_deadline(self) -> Iterator[Job]:
-        """Unfinished jobs that have a `start_by`, without a look at the others."""
+        """Yield the unfinished jobs that have a `start_by`, without a scan of all jobs."""
         yield from (
             self.jobs.get(id, job) for id, job in self.world.with_deadline().items()
         )
@@ -147,8 +147,8 @@ class Draft:
         yield from (job for job in new_jobs if job.spec.start_by is not None)
 
     def all_nodes(self) -> Mapping[NodeId, Node]:
-        """Return the world's own nodes if none is changed: a copy costs as much as the
-        cluster is large."""
+        """Return all nodes. If no node has changed, these are the world's own nodes,
+        because a copy costs time in proportion to the cluster's size."""
         if not self.nodes and not self.removed:
             return self.world.nodes
         nodes_by_node = {**self.world.nodes, **self.nodes}
@@ -167,7 +167,7 @@ class Draft:
         return self.queues or self.world.queues
 
     def held(self) -> Iterator[Allocation]:
-        """All allocations that are not released."""
+        """Return all allocations that are not released."""
         merged = {**self.world.allocations, **self.allocations}
         return (
             allocation
@@ -176,7 +176,7 @@ class Draft:
         )
 
     def seats_of(self, attempt: Attempt) -> list[Allocation]:
-        """The unreleased allocations of the attempt, in the order of its seats."""
+        """Return the unreleased allocations of the attempt, in the order of its seats."""
         keys = [(attempt.job, attempt.number, seat.node) for seat in attempt.seats]
         rows = [self.allocation(key) for key in keys]
         return [
@@ -187,7 +187,8 @@ class Draft:
         return self.allocations.get(key) or self.world.allocations.get(key)
 
     def saves_of(self, id: JobId) -> tuple[Save, ...]:
-        """Resumable checkpoints, oldest first, with those of this draft."""
+        """Return the resumable saves of the job, oldest first, including those of this
+        draft."""
         recorded = self.world.saves.get(id, ())
         if not recorded and not self.saves:
             return ()
@@ -217,7 +218,7 @@ class Draft:
         )
 
     def go_back(self, mark: Mark) -> None:
-        """Drop what one step on one job has written since the mark."""
+        """Drop the changes that one step on one job has made since the mark."""
         _restore_row(self.jobs, mark.id, mark.job)
         _restore_row(self.attempts, mark.id, mark.attempt)
         for key, row in mark.seats.items():
@@ -241,8 +242,8 @@ class Draft:
         return attempt
 
     def seat_to(self, allocation: Allocation, state: SeatState) -> None:
-        """Move an allocation on; a released one stays released (each returns just
-        once)."""
+        """Move an allocation to another state. A released allocation stays released
+        (each is returned just once)."""
         current = self.allocations.get(allocation.key, allocation)
         if current.state not in (state, SeatState.RELEASED):
             is_gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
@@ -279,8 +280,8 @@ class Draft:
         return self.put(moved)
 
     def quarantine(self, job: Job, error: Exception) -> None:
-        """Note a bug of ours that was met while deciding on the job; one that waits is
-        HELD."""
+        """Record a bug of Corral that was met while deciding on the job; a waiting job
+        becomes HELD."""
         self.bugs.append((job.id, error))
         sentence = f"a fault of Corral was met while deciding on it: {error!r}"
         self.move(

@@ -1,4 +1,4 @@
-"""Jobs that may be relocated now, the budget for it, and recent costs."""
+"""Jobs that may be relocated now, the budget for relocations, and their recent costs."""
 
 from collections.abc import Callable, Iterator
 
@@ -101,8 +101,9 @@ def _build_movable(
 
 
 def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
-    """Not one that has a node alone, was promised its place for a turn, or takes turns
-    with others of its array."""
+    """Return whether the job may be relocated. It may not if it has nodes exclusively,
+    has a protected time on its seats, or belongs to an array with a limit of running
+    jobs."""
     spec, seats = job.spec, draft.seats_of(attempt)
     is_whole = len(seats) == len(attempt.seats)
     is_protected = (
@@ -120,7 +121,8 @@ def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
 
 
 def _shape_of(job: Job, attempt: Attempt) -> Shape | None:
-    """The form in which it runs."""
+    """Return the shape in which the job runs; None if it is not one of the spec's
+    shapes."""
     millis = sum(seat.gpu_millis for seat in attempt.seats)
     alike = (shape for shape in job.spec.shapes if shape.nodes == len(attempt.seats))
     return next((shape for shape in alike if shape.gpu_millis == millis), None)

@@ -1,4 +1,5 @@
-"""Conditions of a job before placement: other jobs and times; and what is too late."""
+"""Conditions of a job before placement, which are other jobs and times; and the end of
+jobs that are too late."""
 
 from collections.abc import Sequence as Seq
 from typing import Final
@@ -54,7 +55,8 @@ def is_delayed(job: Job) -> bool:
 
 
 def _delay_reason(draft: Draft, job: Job) -> Reason | None:
-    """None once the delay is over, also where the clock was set to before it began."""
+    """Return the reason of the delay; None once the delay is over, or if the clock was
+    set back to before its beginning."""
     now = draft.now.wall
     if job.retry_at is None or not job.since <= now < job.retry_at:
         return None
@@ -69,8 +71,9 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
 
 
 def release(draft: Draft, job: Job) -> None:
-    """Jobs held by `after` and `begin` go on when both are met, and end when one never
-    can be. Jobs held for the delay of a retry go on after it."""
+    """Release a job that is held by `after` and `begin` when both conditions are met,
+    and end it when one can never be met. A job held for the delay of a retry is
+    released after the delay."""
     if is_delayed(job):
         if _delay_reason(draft, job) is None:
             draft.move(
@@ -102,8 +105,8 @@ def release(draft: Draft, job: Job) -> None:
 
 
 def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
-    """A job that has not run by its start_by ends, with a receipt. `why` it waited
-    last."""
+    """End a job that has not run by its start_by, with a receipt. `why`: the last
+    reason for its wait."""
     starts_by = job.starts_by
     is_waiting = job.state.is_waiting
     if not is_waiting or starts_by is None or job.started_at is not None:
@@ -132,7 +135,8 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
 
 
 def waits_for(afters: Seq[After]) -> str:
-    """A sentence that names them, the first few where there are many; "" for none."""
+    """Return a sentence that names these dependencies, only the first few of many; ""
+    for none."""
     if not afters:
         return ""
     names = list(dict.fromkeys(map(str, afters)))
@@ -143,8 +147,9 @@ def waits_for(afters: Seq[After]) -> str:
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """Return what the job still waits for; of an array of which one job is to fail, the
-    first that has not ended, or the last if none has failed."""
+    """Return the dependencies that the job still waits for. For an array of which any
+    one job must fail, return the first job that has not ended, or the last job if none
+    has failed."""
     waits = [
         dependency
         for dependency in spec.after

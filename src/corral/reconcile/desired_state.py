@@ -1,4 +1,4 @@
-"""The wanted state of one node: what should run there, and what should be gone."""
+"""The desired state of one node: attempts to run, and attempts to stop."""
 
 from collections.abc import Iterable, Set
 from typing import Final
@@ -77,19 +77,20 @@ def wanted_of(
 
 
 def _is_unknown(world: World, seen: Seen, *, over: bool) -> bool:
-    """Whether nothing is known of the job, nor that it was forgotten after its end."""
+    """Return whether nothing is known of the job, not even that it was forgotten after
+    its end."""
     id = seen.key[0]
     return world.state_of(id) is None and not (over and world.forgot(id))
 
 
 def _fence_order(key: AttemptKey) -> Stop:
-    """Return the order to end an attempt that holds nothing here any more."""
+    """Return the order to end an attempt that holds nothing on this node any more."""
     return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced")
 
 
 def _is_told_of_still(world: World, key: AttemptKey) -> bool:
-    """Return whether nodes must still report: all reports of a gang's end are read
-    together, so none is dropped before the last."""
+    """Return whether nodes must continue to report the attempt: all reports of a gang's
+    end are read together, so none may be dropped before the last has arrived."""
     job = world.jobs.get(key[0])
     return (
         job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
@@ -99,9 +100,10 @@ def _is_told_of_still(world: World, key: AttemptKey) -> bool:
 def grounds_of(
     world: World, node: NodeId, held: Iterable[Allocation], heard: NodeFacts | None
 ) -> list[object]:
-    """All that the word is made of, but for where nodes are: as long as that is the
-    same, so is the word. Rows are the same objects, so that a look at a thousand nodes
-    costs next to nothing."""
+    """Return everything that the desired state of the node depends on, except for the
+    addresses of nodes: if it is unchanged, the desired state is unchanged. Unchanged
+    rows are the same objects, so a comparison for a thousand nodes costs almost
+    nothing."""
     known_node = world.nodes.get(node)
     grounds: list[object] = (
         [known_node.boot, known_node.checkups] if known_node is not None else [None]
@@ -128,8 +130,8 @@ def grounds_of(
 def _current_checkup(
     world: World, node: NodeId, mine: Set[AttemptKey]
 ) -> CheckUp | None:
-    """Return the checks for a node on which nothing runs; none if a job is to run
-    there."""
+    """Return the current check for a node on which no job runs; None if a job is to run
+    on the node."""
     known_node = world.nodes.get(node)
     for checkup in known_node.checkups if known_node is not None else ():
         if checkup.begun_at is not None and mine <= (
@@ -174,8 +176,8 @@ def _time_warning(job: Job, key: AttemptKey) -> TimeWarning:
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
-    """Return what the node needs to start its part. It never changes while the attempt
-    lives."""
+    """Return what the node needs to start its part of the attempt. It never changes
+    while the attempt lives."""
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     ranks_per_node = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
@@ -218,8 +220,8 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
 
 
 def _origin_of(spec: JobSpec) -> list[Save]:
-    """Return the save that the job itself starts from: it comes after all of its
-    own."""
+    """Return the save of another job that this job starts from. In the list of saves,
+    it comes after the job's own saves."""
     origin = spec.origin
     if origin is None:
         return []

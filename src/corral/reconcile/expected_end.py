@@ -1,5 +1,5 @@
-"""Expected end of a running job: as similar jobs did that ran longer, and by its limit.
-Pure."""
+"""Expected end of a running job, from similar jobs that ran longer, and from its time
+limit. Pure."""
 
 from collections.abc import Iterable
 
@@ -19,12 +19,12 @@ def ending_of(
     now: float,
     progress: Progress | None = None,
 ) -> ExpectedEnd | None:
-    """Return when the job ends, seen from now (wall clock); None for one that does not
-    run.
+    """Return when the job is expected to end, relative to now (wall clock); None for a
+    job that does not run.
 
     Args:
         runs: ended jobs, the newest last.
-        progress: The newest progress report of its training loop.
+        progress: the newest progress report of the job's training loop.
     """
     if attempt is None or not job.state.is_live:
         return None
@@ -57,7 +57,7 @@ def ending_of(
 def _by_steps(
     progress: Progress, left_seconds: float, ends_by: float | None, now: float
 ) -> ExpectedEnd:
-    """Until its last step, or its limit if that comes first."""
+    """Return the end by the remaining steps, or by the time limit if that comes first."""
     if ends_by is not None:
         left_seconds = min(left_seconds, max(0.0, ends_by - now))
     end_span = TimeSpan(low_seconds=left_seconds, high_seconds=left_seconds)
@@ -72,8 +72,8 @@ def _by_steps(
 
 
 def _similar_run_times(job: Job, runs: Iterable[Ran]) -> list[float]:
-    """Ranked run times of the newest jobs of the same user, name and size that are
-    done."""
+    """Return the sorted run times of the newest successful jobs of the same user, name
+    and size."""
     kind = (job.owner, stem_of(job.spec.name), job.spec.shapes[0].gpu_millis)
     alike = [
         ran.seconds
@@ -84,8 +84,9 @@ def _similar_run_times(job: Job, runs: Iterable[Ran]) -> list[float]:
 
 
 def _central_interval(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
-    """The middle four fifths; of too few for that, from the least to the most, which
-    hold the next one n - 1 times of n + 1. No percentage where that is less than
+    """Return the interval of the middle four fifths of the values. With too few values,
+    return the interval from the least to the greatest, which contains the next value
+    with probability (n - 1) / (n + 1). The percentage is None where that is less than
     half."""
     count = len(ranked)
     if (count - 1) / (count + 1) >= PERCENT / 100:

@@ -1,5 +1,5 @@
-"""Placement by the engine: waiting jobs are sent to it, and begin on the nodes that it
-has chosen."""
+"""Placement by the engine: waiting jobs are offered to the engine, and begin on the
+nodes that it chooses."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ NOT_ASKED: Final = "the engine places it, and has not been asked yet"
 
 
 def next_key(job: Job) -> AttemptKey:
-    """The attempt that would begin."""
+    """Return the key of the job's next attempt."""
     return (job.id, AttemptNumber(job.attempt + 1))
 
 
@@ -40,7 +40,7 @@ def in_line(jobs: Iterable[Job]) -> list[Job]:
 
 
 def candidates_of(world: World) -> list[ExternalCandidate]:
-    """All that waits, the first first."""
+    """Return all waiting jobs as candidates, in their order."""
     queued = world.in_state(JobState.QUEUED).values()
     if not queued:
         return []
@@ -98,8 +98,9 @@ def chosen_now(
 def _take_seats(
     job: Job, nodes: Sequence[NodeId], floor: Floor, changed: dict[NodeId, NodeRoom]
 ) -> tuple[Seat, ...] | None:
-    """A seat on each of the nodes, taken; None while one of them has no room in the
-    books: its last attempt is not seen gone yet."""
+    """Take a seat on each of these nodes and return the seats; None if a node has no
+    free resources by the head's records, because its last attempt has not been seen to
+    end."""
     rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
     exclusive, room_seats = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
     for room in rooms.values():
@@ -119,6 +120,7 @@ def _take_seats(
 
 
 def _will_do(node: Node, rule: PlaceRule, pinned_to: NodeId | None) -> bool:
-    """Also one that is down: the engine knows that better."""
+    """Return whether the job's rule admits the node. Nodes that are down are included,
+    because the engine knows their state better."""
     is_open = not node.cordoned and not node.draining
     return is_open and pinned_to in (None, node.id) and rule.admits(node.labels)

@@ -1,4 +1,5 @@
-"""Counts of attempt ends by node and user, and suspicion of a node that stands out."""
+"""Counts of ended attempts by node and user, and suspicion of nodes with unusually many
+failures."""
 
 from dataclasses import replace
 
@@ -15,8 +16,8 @@ from corral.reconcile.changeset import Draft
 
 
 def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None:
-    """One try more on each of its nodes; a job that fails on a node again counts there
-    once."""
+    """Count one more attempt on each node of the attempt. A job that fails on the same
+    node again counts there once."""
     for id in dict.fromkeys(attempt.nodes):
         node = draft.node(id)
         if node is not None:
@@ -30,8 +31,8 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
 
 
 def find_lemons(draft: Draft, rules: HealthRules) -> None:
-    """Suspect the nodes where another job has begun to fail, if they stand out by
-    now."""
+    """Suspect those nodes on which another job has just failed, if their failures now
+    stand out."""
     nodes_by_node = draft.world.nodes
     failed = [
         node

@@ -1,4 +1,4 @@
-"""Diagnosis of a failed attempt by the last output of its ranks, all ranks together."""
+"""Diagnosis of a failed attempt from the last output of all its ranks."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,9 +46,9 @@ SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 def diagnosed(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
-    """The attempt with its class, culprit and evidence, where ranks ended it; `seen`:
-    by node. The cluster pays for what is wrong with a machine, whatever code a program
-    ended with."""
+    """Return the attempt with the class, culprit and evidence of its failure, if ranks
+    ended it. `seen`: the reports by node. The cluster is charged for a fault of a
+    machine, whatever exit code a program had."""
     if not is_rank(attempt.culprit) or attempt.cause not in (
         Cause.USER,
         Cause.INFRA,
@@ -86,7 +86,7 @@ def left_behind(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
     """Return the attempt, which was stopped at its time limit, with the error of a
-    process that one of its ranks had started: the rank waited for it."""
+    process that one of its ranks had started and then waited for."""
     if attempt.failure == FailureKind.INPUT:
         return replace(
             attempt, quote=_last_output_line(_rank_ends(attempt, spec, seen))
@@ -109,7 +109,8 @@ def left_behind(
 
 
 def _last_output_line(ends: Iterable[RankEnd]) -> str:
-    """Return the last line that one of them printed, without the notes of its node."""
+    """Return the last line that one of the ranks printed, without the notes of its
+    node."""
     for rank_end in ends:
         own_lines = [
             row.partition("[corral]")[0].strip() for row in rank_end.tail.split("\n")
@@ -124,8 +125,8 @@ def _last_output_line(ends: Iterable[RankEnd]) -> str:
 def _diagnose_failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
     """Return why the ranks failed, as far as it is known.
 
-    If last lines are read outside the event loop, request those that are not covered
-    yet.
+    If last lines are read outside the event loop, request a reading of those that are
+    not covered yet.
     """
     diagnoses = draft.facts.diagnoses
     if diagnoses is None or not any(rank_end.tail for rank_end in ends):
@@ -138,8 +139,8 @@ def _diagnose_failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure
 
 
 def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
-    """An image, and the system's own folders, are read-only by their nature: who writes
-    there does so on every node (0064)."""
+    """Return whether the failed write went to a read-only image or system folder. These
+    are always read-only, so the program would fail on every node (0064)."""
     if failure.kind != FailureKind.STORAGE or READ_ONLY not in failure.quote:
         return False
     checkpoint_path = spec.checkpoint.path if spec.checkpoint is not None else None
@@ -170,7 +171,7 @@ def _evidence_text(failure: Failure, exit: Exit | None) -> str:
 
 
 def exit_text(exit: Exit) -> str:
-    """A rank's end for people."""
+    """Return a readable text of a rank's exit."""
     if exit.out_of_memory:
         text = f"out of memory: peak {(exit.peak_bytes or 0) / 1e6:.0f} MB"
         if exit.limit_bytes is None:

@@ -1,5 +1,5 @@
-"""Jobs that hold GPUs and run nothing on them: since when, and what their queue does
-about it."""
+"""Jobs that hold GPUs and run nothing on them: since when they are idle, and what their
+queue does about it."""
 
 from dataclasses import replace
 from typing import Final
@@ -42,7 +42,8 @@ def see_idle(draft: Draft, job: Job) -> None:
 
 
 def _update_idle_since(draft: Draft, attempt: Attempt) -> Attempt:
-    """With since when it is idle, as its sensors say."""
+    """Return the attempt with the time since which it is idle, according to its
+    sensors."""
     key = (attempt.job, attempt.number)
     if key not in draft.facts.idle:
         return attempt
@@ -60,7 +61,7 @@ def _update_idle_since(draft: Draft, attempt: Attempt) -> Attempt:
 
 
 def _idle_rule(draft: Draft, job: Job) -> IdleRule | None:
-    """Return the idle rule of its queue, else of the nearest above it."""
+    """Return the idle rule of the job's queue, else of the nearest queue above it."""
     rules = (queue.idle for queue in reversed(draft.tree.path(job.spec.queue)))
     return next((rule for rule in rules if rule is not None), None)
 

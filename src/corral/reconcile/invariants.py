@@ -1,4 +1,5 @@
-"""Invariants of every decision before it is committed; they stay on in production."""
+"""Invariants that every decision is checked for before it is committed. The checks stay
+on in production."""
 
 from collections import defaultdict
 
@@ -12,13 +13,14 @@ from corral.reconcile.changeset import Draft
 
 
 def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B008 - frozen
-    """I3: no GPU oversubscribed, no node over its capacity, no exclusive one shared.
-    I8: nothing returns twice. I16: health cordons no more nodes by itself than the
-    breaker lets.
+    """Check the invariants of the draft. I3: no GPU oversubscribed, no node over its
+    capacity, no exclusive node shared. I8: nothing is returned twice. I16: health rules
+    cordon no more nodes than the breaker allows.
 
-    Only nodes on which something new is placed are looked at: elsewhere nothing can
-    have grown.
-    Raises: InvariantBroken with what would have been broken.
+    Only nodes with a new placement are examined for I3, because usage cannot have grown
+    on others.
+
+    Raises: InvariantBroken with the invariant that would be broken.
     """
     _returned_once(draft)
     _under_breaker(draft, health)

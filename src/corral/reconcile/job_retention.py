@@ -1,5 +1,5 @@
-"""Jobs that are over are forgotten in the end: a head that lives for years does not
-grow."""
+"""Removal of old ended jobs, so that the data of a long-lived head does not grow
+without limit."""
 
 from collections.abc import Iterator, Set
 from heapq import nsmallest
@@ -14,10 +14,10 @@ MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it
 
 
 def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
-    """Choose the jobs that ended first, those that are too old or too many, and that
-    nothing needs.
+    """Choose jobs to forget: those that ended first, are too old or too many, and are
+    not needed.
 
-    `spared`: jobs that a submission names which is not taken in yet.
+    `spared`: jobs that a submission refers to which is not applied yet.
     """
     end_times = draft.world.ended_at
     too_many = len(end_times) - keep.jobs
@@ -37,8 +37,8 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
 
 
 def _referenced_jobs(draft: Draft) -> Iterator[JobId]:
-    """Jobs that an unfinished one waits for or starts from, that hold anything, or that
-    a node still reports."""
+    """Yield the jobs that an unfinished job waits for or starts from, that hold
+    anything, or that a node still reports."""
     for job in draft.all_jobs():
         if not job.is_final:
             yield from job.spec.needs

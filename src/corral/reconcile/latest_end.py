@@ -1,4 +1,4 @@
-"""Latest end of each seat, by limits."""
+"""Latest end of each seat, by the time limits of jobs."""
 
 from math import inf
 from typing import Final
@@ -29,8 +29,8 @@ def holds_seconds(spec: JobSpec) -> float | None:
 
 
 def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
-    """Return the jobs that hold seats now and have a limit, or near their end, in the
-    order of submission."""
+    """Return the ends of jobs that hold seats now and have a limit, or are ending, in
+    the order of submission."""
     live.see(draft)
     types, latest_endings = types_of(draft), []
     for job in sorted(
@@ -63,8 +63,9 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
 
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return when its seats will be free (wall clock); inf: unknown. A later pass gives
-    the same, unless a clock was set: else each would move what is promised."""
+    """Return when the attempt's seats will be free (wall clock); inf if unknown. A
+    later pass gives the same result unless a clock was set, because otherwise each pass
+    would move the promised starts."""
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
     stops = job.state.is_leaving

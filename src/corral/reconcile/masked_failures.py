@@ -1,5 +1,5 @@
-"""Attempts whose ranks all ended with 0: whether one of them may have failed
-nevertheless."""
+"""Attempts whose ranks all ended with exit code 0, although one of them may have
+failed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """`reason`: a sentence for everybody who sees the job; `quote`: the error, for
-    those who may read its log. Both are "" where there is no doubt."""
+    """A possible failure. `reason`: a sentence for all users who see the job; `quote`:
+    the error, for users who may read its log. Both are "" where there is no doubt."""
 
     reason: str = ""
     quote: str = ""
 
 
 def doubt_of(exits: Iterable[tuple[int, Exit]]) -> Doubt:
-    """Return the doubt about the first rank in whose output a program ended in an
-    error."""
+    """Return the doubt about the first rank whose output shows that a program ended in
+    an error."""
     doubtful = {rank: exit for rank, exit in exits if exit.ends_in_error}
     if not doubtful:
         return Doubt()

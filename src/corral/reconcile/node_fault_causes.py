@@ -13,8 +13,8 @@ from corral.reconcile.changeset import Draft
 
 
 def explained(draft: Draft, attempt: Attempt) -> Attempt:
-    """With the fault that a node has noticed about then; itself where none explains
-    it."""
+    """Return the attempt with the fault that explains its end, which a node noticed at
+    about that time; unchanged if no fault explains it."""
     if (
         not draft.trusts_health
         or attempt.cause not in (Cause.USER, Cause.INFRA)
@@ -60,8 +60,8 @@ def culprit_of(node: Node, condition: NodeCondition) -> str:
 def _find_explanation(
     attempt: Attempt, node: Node, condition: NodeCondition
 ) -> Explains | None:
-    """Return how this fault explains the end: it hit its own GPUs, or the node on which
-    it failed."""
+    """Return how this fault explains the end: it affected the attempt's own GPUs, or
+    the node on which the attempt failed. None if it does not."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None

@@ -1,5 +1,5 @@
 """Automatic actions for the health of nodes: avoid, cordon, drain, and end jobs on
-broken devices; limited by a breaker, and all recorded."""
+broken devices. A breaker limits the actions, and all are recorded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,8 @@ class _Verdict:
 
 
 class _Breaker:
-    """Counted once a look: a storm asks for every node."""
+    """Limit of automatic cordons, counted once per pass, because a fault of the whole
+    cluster would cordon every node."""
 
     def __init__(self, draft: Draft, rules: HealthRules) -> None:
         nodes = draft.all_nodes()
@@ -54,14 +55,14 @@ class _Breaker:
         )
 
     def take(self) -> bool:
-        """Whether one node more may be cordoned by itself; then it has been."""
+        """Return whether one more node may be cordoned automatically, and count it."""
         self._left -= 1
         return self._left >= 0
 
 
 def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
-    """Judge what is new, and with `whole` also what time has changed; the jobs that
-    this ends."""
+    """Judge the new signals, and with `whole` also conditions that change with time;
+    return the jobs that this ends."""
     draft.trusts_health = rules.mode == "enforce"
     nodes = draft.all_nodes()
     unhealthy = (
@@ -119,7 +120,8 @@ def _judge_node(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
 
 
 def _gpu_family(types: dict[int, str], gpu: int | None) -> str:
-    """Return the GPU family of a whole node, whose GPUs are of one kind."""
+    """Return the family of this GPU, or of a node's GPUs if `gpu` is None, because a
+    node's GPUs are of one kind."""
     kind = types.get(gpu) if gpu is not None else next(iter(types.values()), None)
     return family_of(kind) if kind else ""
 
@@ -134,7 +136,7 @@ def _noticed_from_signal(draft: Draft, signal: Signal) -> Noticed:
 def _record_fault_events(
     draft: Draft, node: Node, conditions: Sequence[NodeCondition]
 ) -> None:
-    """Record events of faults that got worse, and of those that passed."""
+    """Record events of faults that became worse, and of faults that passed."""
     previous_conditions = {condition.key: condition for condition in node.conditions}
     for condition in conditions:
         old_condition = previous_conditions.get(condition.key)
@@ -167,7 +169,8 @@ def _record_fault_events(
 def _set_restriction(
     draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker
 ) -> Node:
-    """Open, cordoned or drained, as its conditions ask and as the breaker allows."""
+    """Return the node open, cordoned or drained, as its conditions require and the
+    breaker allows."""
     restriction = node.restriction
     if not restriction.closes:
         return _reopen_node(draft, node)
@@ -215,8 +218,8 @@ def _set_restriction(
 
 
 def _reopen_node(draft: Draft, node: Node) -> Node:
-    """Reopen a node that was closed automatically once no fault restricts it; actions
-    of a person stay."""
+    """Reopen a node that was closed automatically once no fault restricts it. Actions
+    of a user stay in force."""
     if node.is_cordoned_by_health:
         draft.tell(
             EventKind.UNCORDON,
@@ -240,9 +243,9 @@ def _health_reason(node: Node) -> str:
 def _end_jobs(
     draft: Draft, node: Node, struck: Iterable[Struck], held: Sequence[Allocation]
 ) -> set[JobId]:
-    """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose
-    ranks had failed before, who is charged already, is not among them
-    (`_explain_ends`)."""
+    """Fail the attempts on the broken devices by the cluster's fault, so that they
+    restart elsewhere, and return their jobs. An attempt whose ranks had failed before
+    and whose user is charged is not included (`_explain_ends`)."""
     ended_jobs: set[JobId] = set()
     for strike in struck:
         for allocation in (seat for seat in held if _is_on(seat, strike)):
@@ -264,8 +267,8 @@ def _explain_ends(
     struck: Iterable[Struck],
     ends: Iterable[tuple[Job, Attempt]],
 ) -> set[JobId]:
-    """Attempts that ended a moment ago by what they had met here: the cluster pays
-    (0058)."""
+    """Attribute attempts that ended recently because of the node's faults to the
+    cluster, which is then charged (0058). Return their jobs."""
     job_ids: set[JobId] = set()
     for strike in struck:
         for job, attempt in ends:
@@ -318,8 +321,9 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
 
 
 def _is_on(held: Allocation, struck: Struck) -> bool:
-    """Whether it was there when it was noticed: by the node's word of who was on the
-    device; of a whole node also by when it was given out."""
+    """Return whether the attempt was on the device when its fault was noticed, by the
+    node's report of the attempts on the device. For a fault of the whole node, an
+    attempt that was placed before also counts."""
     condition = struck.condition
     if (held.job, held.attempt) in condition.attempts:
         return True

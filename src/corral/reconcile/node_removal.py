@@ -1,4 +1,4 @@
-"""Nodes that are gone for good, by a person's word or their engine's."""
+"""Nodes that are removed for good, by a user's request or by their engine."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def remove(draft: Draft, request: StoredRequest, node: NodeId) -> None:
 
 def see_gone(draft: Draft) -> None:
     """Remove nodes that the engine no longer has, once they count as dead and so hold
-    nothing. Settings such as a cordon go too: a later node of that name is another
-    one."""
+    nothing. Their settings, such as a cordon, are removed too: a later node of that
+    name is a different node."""
     for id in sorted(draft.facts.gone):
         node = draft.node(id)
         if node is not None and node.liveness == Liveness.DEAD:

@@ -15,7 +15,8 @@ from corral.reconcile.failure_counts import forget_lemon
 def restrict_by_person(
     node: Node, to: Literal["cordon", "drain", "uncordon", "clear"], now: float
 ) -> Node:
-    """The node as it is then: what a person has closed, only a person opens."""
+    """Return the node after the request. A node that a user has closed is opened only
+    by a user."""
     match to:
         case "cordon" | "drain":
             return replace(
@@ -34,8 +35,8 @@ def restrict_by_person(
 
 
 def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
-    """Each as its health would have it. They do not count for the breaker, and open
-    again by themselves when they are well."""
+    """Cordon or drain each suspected node, as its health requires. These cordons do not
+    count for the breaker, and end automatically when the node is healthy again."""
     draft.is_urgent = True
     for node in [
         all_node for all_node in draft.all_nodes().values() if all_node.suspect

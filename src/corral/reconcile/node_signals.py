@@ -8,7 +8,8 @@ from corral.reconcile.changeset import Draft
 
 
 def take_signals(draft: Draft, heard: NodeFacts) -> None:
-    """Tell what is new of this node, and keep it for the verdict of this look."""
+    """Record events for the new signals of this node, and keep the signals for the
+    verdict of this pass."""
     node = draft.node(heard.node)
     if node is None:
         return

@@ -24,7 +24,8 @@ MOST_LOST_JOBS = 100  # that are named of a node
 
 
 def see_nodes(draft: Draft) -> set[JobId]:
-    """Take in inventories, boots and verdicts; the jobs that this touches."""
+    """Apply inventories, boots and liveness verdicts; return the jobs that are
+    affected."""
     touched: set[JobId] = set()
     allocations_by_node = AllocationsByNode(draft)
     unheard = draft.facts.unheard
@@ -49,8 +50,8 @@ def see_nodes(draft: Draft) -> set[JobId]:
 
 
 def _take_in(draft: Draft, heard: NodeFacts) -> bool:
-    """A node that says who it is. True for another boot: all that ran there before is
-    gone."""
+    """Update a node from its report. Return True for a new boot, after which everything
+    that ran on the node is gone."""
     known_node = draft.node(heard.node)
     if known_node is not None and _says_the_same(heard, known_node):
         return False
@@ -78,8 +79,8 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
 
 
 def _says_the_same(heard: NodeFacts, old: Node) -> bool:
-    """Told by the object first: an inventory is long, and a thousand nodes are looked
-    at."""
+    """Return whether the report equals the known node. The objects are compared first,
+    because an inventory is long and there may be a thousand nodes."""
     has_same_inventory = (
         heard.inventory is old.inventory or heard.inventory == old.inventory
     )
@@ -122,7 +123,8 @@ def _release_allocations(
     held: AllocationsByNode,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> set[JobId]:
-    """All that the node held is gone, by proof: its GPUs return, its jobs recover."""
+    """Release all allocations of a node that are proven to be gone: its GPUs become
+    free, and its jobs recover. Return the jobs."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
         draft.seat_to(allocation, SeatState.RELEASED)
@@ -134,7 +136,8 @@ def _release_allocations(
 def _replace_silent_work(
     draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode
 ) -> set[JobId]:
-    """Past its bound, a silent node's work is replaced where the job allows it."""
+    """Replace the work of a node that is silent beyond its time bound, where the job
+    allows it. Return the affected jobs."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
         job = draft.job(allocation.job)
@@ -163,8 +166,8 @@ def _may_replace(job: Job, verdict: Verdict) -> bool:
 
 
 def _others_step_on(draft: Draft, job: Job, verdict: Verdict) -> bool:
-    """A synchronous gang whose other ranks report new steps is alive, silent node and
-    all."""
+    """Return whether other ranks of the gang still report new steps: a synchronous gang
+    is then alive, including its ranks on the silent node."""
     stepped = draft.facts.stepped.get((job.id, job.attempt))
     if job.state != JobState.RUNNING or stepped is None:
         return False
@@ -178,8 +181,8 @@ def _recover_lost_job(
     why: str,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> None:
-    """Blame the node for the attempt, if it is the job's living one, and let the job
-    recover."""
+    """Blame the node for the end of the attempt, if it is the job's current one, and
+    let the job recover."""
     job = draft.job(allocation.job)
     attempt = draft.attempt(allocation.job)
     if job is None or attempt is None or attempt.number != allocation.attempt:
@@ -204,8 +207,8 @@ def _recover_lost_job(
 
 
 def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
-    """The node's last word of how far the attempt had come: the receipt counts from
-    there."""
+    """Keep the last step that the node reported for the attempt, because the receipt
+    counts lost steps from it."""
     heard = draft.facts.nodes.get(node)
     key = (attempt.job, attempt.number)
     for attempt_report in heard.seen if heard is not None else ():

@@ -51,14 +51,14 @@ PRIOR_WEIGHT: Final = 0.1
 
 
 class Expects(TypedDict, total=False):
-    """Expected run time of a job, as far as similar jobs and its user tell."""
+    """Values for the expected run time of a job: its name's stem and its limit."""
 
     stem: str
     limit_seconds: float | None
 
 
 def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
-    """Place what fits, and answer with the reason of every job that waits."""
+    """Place the jobs that fit, and return the reason of every job that still waits."""
     memo.look(draft)
     spent_queues = judge_budgets(draft, memo.held)
     if draft.facts.placing is not None:
@@ -93,8 +93,8 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
 
 
 def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId]:
-    """All that wait, in the order in which the next pass tries them if none of them is
-    placed. The draft is thrown away afterwards."""
+    """Yield all waiting jobs, in the order in which the next pass tries them if none of
+    them is placed. The draft is discarded afterwards."""
     if draft.facts.placing is not None:
         return
     memo.look(draft)
@@ -128,11 +128,12 @@ def _relocation_source(
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
-    """All that wait now, as the scheduler sees them."""
+    """Return all waiting jobs as the scheduler sees them."""
     nodes = queued.of_nodes(draft)
 
     def guarded(job: Job) -> Waiting | None:
-        """A bug met on one job holds that job and lets all the others be placed."""
+        """Return the job as the scheduler sees it. A bug met on one job holds that job
+        only; all others can be placed."""
         try:
             return waiting_of(draft, job, over, nodes)
         except Exception as error:
@@ -145,7 +146,7 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
 def waiting_of(
     draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes
 ) -> Waiting:
-    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
+    """Return the job as the scheduler sees it. `over`: queues whose budget is spent."""
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
@@ -176,7 +177,8 @@ def waiting_of(
 
 
 def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
-    """The job's rule, without the nodes that refuse its owner."""
+    """Return the job's placement rule, with a constraint that excludes nodes which
+    refuse its owner."""
     refused, rule = nodes.refused.get(job.owner), job.spec.place
     return (
         rule
@@ -186,10 +188,11 @@ def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
-    """Return the GPUs per node charged at least to a job that requires exclusive nodes.
+    """Return the least number of GPUs per node that is charged to a job with exclusive
+    nodes.
 
-    This is the size of the smallest sufficient node, regardless of the request. 0: the
-    job shares its nodes.
+    It is the size of the smallest sufficient node, regardless of the request. It is 0
+    for a job that shares its nodes.
     """
     if not spec.place.exclusive:
         return 0
@@ -201,8 +204,8 @@ def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:
-    """Return the expectation that only a queue ordered by it uses, so that gangs
-    elsewhere are more alike."""
+    """Return the expected run time values only for a queue that is ordered by them, so
+    that gangs of other queues are more alike."""
     if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
         return {}
     return {
@@ -212,8 +215,8 @@ def _asked_by_order(draft: Draft, job: Job) -> Expects:
 
 
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:
-    """The mark of the shared path that the job's saves lie on: they are not
-    elsewhere."""
+    """Return the mark of the shared path that holds the job's saves: nodes without this
+    mark do not have them."""
     attempt, rule = draft.attempt(job.id), job.spec.checkpoint
     if rule is None:
         return None
@@ -224,8 +227,8 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
 
 
 def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
-    """The mark that the save which it starts from lies under, where its own saves go
-    there too."""
+    """Return the mark of the shared path with the save that the job starts from, if the
+    job's own saves go to the same path."""
     node = draft.node(rule.origin.node) if rule.origin is not None else None
     if node is None or rule.origin is None:
         return None
@@ -235,8 +238,8 @@ def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
-    """Return the nodes where the job ran last without failing there: its files are
-    there, its reads are cached."""
+    """Return the nodes where the job ran last without a failure: its files are there,
+    and its reads are cached."""
     attempt = draft.attempt(job.id)
     return (
         frozenset(attempt.nodes) - set(job.failed_on)
@@ -307,8 +310,8 @@ def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
 
 
 def _pinned_node(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
-    """A checkpoint path that is not shared binds the job to the node that it first ran
-    on."""
+    """Return the node that the job is bound to. A job whose checkpoint path is not
+    shared is bound to the node that it first ran on."""
     rule = job.spec.checkpoint
     node = draft.node(placed.seats[0].node)
     if rule is None or node is None or mark_of(node, rule.path) is not None:
@@ -317,8 +320,8 @@ def _pinned_node(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
 
 
 def _mtbf_seconds(draft: Draft, job: Job, nodes: int) -> float:
-    """Mean time between failures of one node: the prior, corrected by this job's own
-    record.
+    """Return the mean time between failures of one node: a prior, corrected by this
+    job's own failures.
 
     Gamma-Poisson: (weight * prior + node-seconds run) / (weight + failures).
     """

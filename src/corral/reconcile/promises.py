@@ -1,4 +1,4 @@
-"""Promised starts: their events and their outcomes."""
+"""Promised starts of jobs: their events and their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,8 +22,8 @@ MOST_NAMED: Final = 3
 
 
 def promised_of(draft: Draft) -> list[Promise]:
-    """Return the standing promises. One with a removed node has no seats, but keeps its
-    position."""
+    """Return the promises in force. A promise with a removed node has no seats, but
+    keeps its position."""
     return [
         Promise(
             job=standing_reservation.job,
@@ -41,13 +41,14 @@ def promised_of(draft: Draft) -> list[Promise]:
 
 
 def _are_there(draft: Draft, one: Reservation) -> bool:
-    """Whether all of its nodes accept work as soon as their heartbeats arrive."""
+    """Return whether all nodes of the reservation accept work as soon as their
+    heartbeats arrive."""
     nodes = [draft.node(seat.node) for seat in one.seats]
     return all(node is not None and node.may_take_work for node in nodes)
 
 
 def take_promises(draft: Draft, decision: Decision) -> None:
-    """Record the promised starts, and notify the jobs whose promise has changed."""
+    """Record the promised starts, and add events for promises that have changed."""
     reservations_by_job = {
         standing_reservation.job: standing_reservation
         for standing_reservation in standing_reservations(draft)
@@ -79,7 +80,8 @@ def take_promises(draft: Draft, decision: Decision) -> None:
 
 
 def _is_news(before: Reservation, row: Reservation) -> bool:
-    """Other seats, others to wait for, or another moment."""
+    """Return whether the promise has changed: other seats, other jobs to wait for, or
+    another time."""
     assert before.latest_start is not None
     assert row.latest_start is not None
     moved_seconds = abs(row.latest_start - before.latest_start)
@@ -88,7 +90,8 @@ def _is_news(before: Reservation, row: Reservation) -> bool:
 
 
 def _record_promise(draft: Draft, before: Reservation | None, row: Reservation) -> None:
-    """A first promise, and one that had to be moved, with the cause."""
+    """Record an event for a first promise, or for a promise that had to be moved, with
+    the cause."""
     assert row.latest_start is not None
     if before is None:
         draft.tell(
@@ -113,7 +116,8 @@ def _tell_ended(draft: Draft, ended: Reservation) -> None:
 
 
 def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
-    """Jobs with a promise say so with the names of those they wait for."""
+    """Return the reasons, in which each job with a promise names the jobs that it waits
+    for."""
     reasons_by_job = {
         standing_reservation.job: Reason(
             code=ReasonCode.PROMISED,

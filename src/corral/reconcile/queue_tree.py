@@ -1,4 +1,4 @@
-"""Queues as requested by users: the queue tree of the next tick."""
+"""Changes of queues that users request: the queue tree of the next pass."""
 
 from dataclasses import replace
 
@@ -32,7 +32,8 @@ def set_queues(draft: Draft, request: StoredRequest, asked: SetQueues) -> None:
 
 
 def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
-    """The tree after the request. Raises: ValueError when it cannot be one."""
+    """Return the queue tree after the request. Raises: ValueError when the result is
+    not a valid tree."""
     half_life, min_runtime = asked.half_life_seconds, asked.min_runtime_seconds
     tree = (
         whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)

@@ -1,4 +1,5 @@
-"""One decision: requests, nodes, attempts, timers, places, in this order."""
+"""One reconcile pass. It handles requests, nodes, attempts, timers and placement, in
+this order."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
@@ -80,18 +81,20 @@ def reconcile(
     learned: Learned | None = None,
     health: HealthRules = HealthRules(),  # noqa: B008 - frozen
 ) -> PassOutcome:
-    """Decide everything that follows from what is known now; the world is not changed.
+    """Decide everything that follows from the facts that are known now. The world
+    itself is not changed.
 
     Args:
-        touched: jobs whose facts have changed since the last look; None looks at every
+        touched: Jobs whose facts have changed since the last pass; None checks every
             job.
         placing: False when placement as a whole is stopped.
-        keep: how long jobs that are over are kept; None forgets none of them now.
-        spared: jobs that must not be forgotten now.
-        learned: what ended jobs teach about those that wait; None orders them by age.
-        memo: what the last tick has kept; the same is decided without.
-        health: what may be done for the health of nodes.
-    Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
+        keep: How long finished jobs are kept; None deletes no job now.
+        spared: Jobs that must not be deleted now.
+        learned: What was learned from ended jobs about the run times of waiting ones;
+            None orders waiting jobs by age.
+        memo: A cache from the last pass. The decision is the same without it.
+        health: The actions that are allowed for the health of nodes.
+    Raises: InvariantBroken if the decision would break I3 (no GPU is assigned twice).
     """
     draft = Draft(world, facts, now)
     grant(draft, requests)
@@ -141,8 +144,8 @@ def _outcome_of(
 def _affected_jobs(
     draft: Draft, health: HealthRules, touched: Iterable[JobId] | None
 ) -> set[JobId]:
-    """The jobs that requests, nodes, health and facts may have moved; None: all that are
-    on nodes."""
+    """Return the jobs that requests, nodes, health and facts may affect. If `touched`
+    is None, these include all jobs that are on nodes."""
     job_ids = see_nodes(draft) | set(draft.jobs)
     job_ids |= see_health(draft, health, whole=touched is None)
     job_ids |= (
@@ -156,7 +159,8 @@ def _affected_jobs(
 def _run_guarded_step(
     draft: Draft, id: JobId, step: Callable[[Draft, Job], None]
 ) -> None:
-    """A bug met on one job holds that job and lets all the others go on."""
+    """Run one step for the job. If a bug in Corral makes the step fail, that job is
+    held, and all other jobs continue."""
     job = draft.job(id)
     if job is None or job.is_final:
         return
@@ -169,8 +173,7 @@ def _run_guarded_step(
 
 
 def _hold_unrecordable(draft: Draft) -> None:
-    """A job that waits, and of which no store can hold what is to be recorded, is
-    held."""
+    """Hold each waiting job whose records no store can hold."""
     for id, reason in draft.facts.unrecordable.items():
         if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
             draft.move(
@@ -179,7 +182,8 @@ def _hold_unrecordable(draft: Draft) -> None:
 
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
-    """After the placing, so that each has had its last chance."""
+    """End jobs that can no longer meet their deadline. This runs after the placement,
+    so that each job has had its last chance to start."""
     for job in list(draft.with_deadline()):
         _run_guarded_step(
             draft, job.id, partial(end_if_too_late, why=reasons.get(job.id))
@@ -199,7 +203,8 @@ def _one_job(draft: Draft, job: Job) -> None:
 
 
 def _apply_time_limit(draft: Draft, job: Job) -> None:
-    """First the warning, then the end."""
+    """Apply the time limit of a running job: send the warning first, and end the job at
+    the limit."""
     attempt = draft.attempt(job.id)
     limit, warned_after = job.spec.max_duration_seconds, job.spec.warned_after_seconds
     if (
@@ -224,8 +229,8 @@ def _apply_time_limit(draft: Draft, job: Job) -> None:
 
 
 def _requeue_drained_job(draft: Draft, job: Job) -> None:
-    """A draining node gives its jobs back, with a save, their place in the queue
-    kept."""
+    """Save and requeue the job if one of its nodes is draining. The job keeps its place
+    in the queue."""
     attempt = draft.attempt(job.id)
     if not job.state.is_live or attempt is None:
         return

@@ -1,4 +1,4 @@
-"""What the nodes of a gang report of an attempt, seat by seat."""
+"""The nodes' reports about an attempt, for each seat of its gang."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ from corral.reconcile.changeset import Draft
 
 @dataclass(frozen=True, slots=True)
 class SeatReport:
-    """One seat of a gang and what its node says of it; None while it says nothing."""
+    """One seat of a gang, and the report of its node about the attempt; None while the
+    node reports nothing."""
 
     allocation: Allocation
     seen: Seen | None
@@ -44,8 +45,8 @@ class SeatReport:
 
 
 def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
-    """Return the node's report of the attempt; None once the node is proven dead, until
-    it reports again."""
+    """Return the node's report about the attempt. Return None from the moment at which
+    the node is proven dead until it reports again."""
     heard = draft.facts.nodes.get(node)
     if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
         return None

@@ -1,5 +1,5 @@
-"""Seats that a replaced attempt still holds: they return when its ranks are seen
-gone."""
+"""Seats that a replaced attempt still holds. They become free when the attempt's ranks
+are seen to have ended."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.node import Liveness
@@ -8,8 +8,8 @@ from corral.reconcile.seat_reports import seen_at
 
 
 def see_stale(draft: Draft) -> None:
-    """Let go of fenced seats by evidence. A node that answers again is stopping
-    them."""
+    """Free the seats of replaced attempts when there is evidence that their ranks have
+    ended. A node that responds again is stopping these ranks."""
     for allocation in [
         held_allocation
         for held_allocation in draft.held()

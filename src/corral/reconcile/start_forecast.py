@@ -1,4 +1,5 @@
-"""Predicted start of a waiting job from the present world. Pure."""
+"""Predicted start of a waiting job, computed from the current world. This module is
+pure: it does no input or output."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,11 +70,11 @@ STOP_SECONDS: Final = (
 def foretell(
     question: Question, is_within: Callable[[float], bool]
 ) -> StartForecast | None:
-    """The forecast; None for a job that does not wait, or waits for what no replay can
-    tell.
+    """Return the forecast of the job's start. Return None for a job that does not wait,
+    or that waits for something that no replay can predict.
 
-    `is_within`: whether no more than this part of the time for it is gone; asked
-    between runs.
+    `is_within` returns whether at most this part of the available time has passed; it
+    is called between runs.
     """
     now = Now(wall=question.wall, serving=question.serving)
     draft = Draft(question.world, question.facts, now)
@@ -128,7 +129,8 @@ def foretell(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plays:
-    """The same chances for each present, so that they compare."""
+    """Replays that use the same random draws for each present state, so that their
+    results can be compared."""
 
     question: Question
     kin: RuntimeHistory
@@ -143,8 +145,8 @@ class _Plays:
         runs: int,
         part: float,
     ) -> list[Drawn]:
-        """So many runs, or as many as are begun before that part of the time is
-        gone."""
+        """Return the outcomes of at most `runs` replays. No replay begins after the
+        given part of the available time has passed."""
         return outlook(
             present,
             lives,
@@ -168,14 +170,16 @@ def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
 
 
 def _ranked_waits(drawn: Iterable[Drawn]) -> list[float]:
-    """Ranked; one that was cut counts as the horizon."""
+    """Return the waits in ascending order. The wait of a run that was cut off counts as
+    the horizon."""
     return sorted(HORIZON_SECONDS if run.is_cut else run.wait_seconds for run in drawn)
 
 
 def _central_interval(drawn: Sequence[Drawn]) -> Interval:
-    """The middle four fifths of the starts. Those that were cut are at least as late as
-    they were followed, which is all that the lower end may lean on; the upper is the
-    horizon as soon as it would lean on one of them."""
+    """Return the interval that holds the middle four fifths of the starts. A run that
+    was cut off starts at least as late as it was followed, so only the lower end of the
+    interval uses that time. If the upper end would depend on a run that was cut off, it
+    is the horizon."""
     lower_seconds = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
     waits = _ranked_waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
@@ -186,15 +190,16 @@ def _central_interval(drawn: Sequence[Drawn]) -> Interval:
 
 
 def _promised_seconds(present: Present, job: JobId) -> float:
-    """Return the seconds from now to the latest promised start; infinite without one
-    ahead."""
+    """Return the seconds from now to the latest promised start; infinite if no promise
+    lies ahead."""
     starts = (promise.start for promise in present.promised if promise.job == job)
     return next((start - present.now for start in starts if start > present.now), inf)
 
 
 def _cap_drawn_waits(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
-    """Return the draws, with no start behind the promised one: the limits behind it
-    hold for all, and no draw knows better."""
+    """Return the draws, with no start later than the promised one. The job limits
+    behind the promise hold for all draws, so no draw is more reliable than the promise.
+    """
     return [
         replace(run, wait_seconds=most_seconds, is_cut=False)
         if most_seconds < inf and (run.is_cut or run.wait_seconds > most_seconds)
@@ -206,8 +211,9 @@ def _cap_drawn_waits(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]
 def _time_limited_share(
     job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]
 ) -> float:
-    """The part of these that have a limit. The job's own says nothing of its start: it
-    counts only where it is the one that nothing is known of."""
+    """Return the share of these jobs that have a time limit. The limit of the job
+    itself does not affect its start, so it counts only if no other job of unknown run
+    time exists."""
     run_time_knowledges = [life for id, life in unknown if id != job] or [
         life for _, life in unknown
     ]
@@ -223,8 +229,7 @@ def _time_limited_share(
 
 
 def record_of(told: Iterable[StartForecastTold]) -> Record:
-    """Return the outcomes of predictions, in order; jobs that still wait are left
-    out."""
+    """Return the outcomes of predictions, in order. Jobs that still wait are left out."""
     record = Record()
     for start_forecast_told in told:
         if start_forecast_told.waited_seconds is not None:
@@ -252,8 +257,8 @@ def _time_span(told: Interval) -> TimeSpan:
 
 
 def _end_span(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
-    """The start, as far as it was moved by the record, and the job's own run time
-    behind it."""
+    """Return the predicted span of the job's end: the start, corrected as the record of
+    earlier predictions requires, plus the job's run time."""
     starts = _central_interval(drawn)
     interval = _central_interval(
         [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
@@ -290,8 +295,8 @@ def _suggest_changes(
     """Return the changes with which the job would start clearly sooner, the soonest
     first.
 
-    The start must be sooner than the middle of the drawn starts. Neither end of the
-    interval may be later than in the forecast without the change.
+    With a change, the start must be sooner than the middle of the drawn starts. Neither
+    end of the interval may be later than in the forecast without the change.
     """
     suggestions: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
@@ -340,8 +345,9 @@ def _suggest_changes(
 
 
 def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
-    """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than
-    OFTEN of the runs stop anybody who is there now."""
+    """Return which running jobs would be stopped for this job. For example: 2
+    preemptible jobs of queue a, 1 job of queue b. Return "" if less than the share
+    OFTEN of the runs stop a job that runs now."""
     gangs = {holder.gang.job: holder.gang for holder in present.holders}
     stopping = [
         job_ids
@@ -362,8 +368,8 @@ def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
 
 
 def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
-    """The cluster as the scheduler sees it now, and what is known of how long its jobs
-    run."""
+    """Return the cluster as the scheduler sees it now, and what is known about the run
+    time of each job."""
     charged_allocations = list(held_now(draft))
     spent_queues = judge_budgets(draft, charged_allocations)
     queued_jobs = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
@@ -409,8 +415,8 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, RunTimeKnowledge]]:
 
 
 def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
-    """Until the last step of its training loop, as its nodes report; None without
-    one."""
+    """Return the seconds until the last step of the job's training loop, as its nodes
+    report; None if they report no training loop."""
     key = (job.id, attempt.number)
     attempt_reports = [seen_at(draft, node, key) for node in attempt.nodes]
     beats = [
@@ -429,8 +435,9 @@ def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
 def _knowledge_of_job(
     job: Job, ran_seconds: float, left_seconds: float | None = None
 ) -> RunTimeKnowledge:
-    """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin
-    tell of all."""
+    """Return what is known about the job's run time. `ran_seconds` is the run time of
+    its newest attempt. A limit applies to one attempt, but the run times of similar
+    jobs count all attempts."""
     spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
     limit = spec.max_duration_seconds
@@ -466,9 +473,9 @@ def _rendezvous_port(held: Sequence[Allocation]) -> int:
 
 
 def _frees_at(draft: Draft, job: Job) -> float:
-    """Return when its seats are free: as long after its stop as its newest save took,
-    and a little; if that is over, or there is no save, at the end of its grace
-    period."""
+    """Return when the seats of a stopping job are free: after its stop, the time that
+    its newest save took, and a small margin. If that moment has passed, or there is no
+    save, return the end of its grace period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
     grace_ends_at = max(now, job.since + job.spec.grace_seconds)
     saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else grace_ends_at

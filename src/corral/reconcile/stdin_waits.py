@@ -9,8 +9,8 @@ from corral.reconcile.seat_reports import seen_at
 
 
 def with_input_wait(draft: Draft, attempt: Attempt) -> Attempt:
-    """Return the attempt with this class of failure where a rank of it waits for input
-    now."""
+    """Return the attempt. If one of its ranks waits for input now, the attempt has the
+    failure class INPUT."""
     for node in attempt.nodes:
         observation = seen_at(draft, node, (attempt.job, attempt.number))
         if observation is not None and observation.waits_for_input is not None:

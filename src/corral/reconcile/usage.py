@@ -1,9 +1,9 @@
 """Usage of queues and users, present and past, their spending, and the effect of a
 spent budget.
 
-What is still held is known from the allocations; what was given back is in the rows of
-use. An allocation goes over from the one to the other in the commit that lets it go, so
-nothing is counted twice or lost, whatever dies between.
+Resources that are still held are counted from the allocations. Resources that were
+given back are in the usage rows. The commit that frees an allocation also adds it to
+the usage rows, so nothing is counted twice or lost in a crash.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ from corral.schedule.quota.limits import holding_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedAllocation:
-    """An allocation that is being paid for."""
+    """An allocation that is being charged."""
 
     allocation: Allocation
     job: Job
@@ -66,8 +66,8 @@ def held_by(
 
 @dataclass(frozen=True, slots=True)
 class _Types(Mapping[NodeId, Sequence[str]]):
-    """Only those are looked up that are asked for: a copy costs what a cluster is
-    large."""
+    """Lazy mapping of nodes to their GPU types. Only requested nodes are looked up,
+    because a copy would cost time proportional to the size of the cluster."""
 
     nodes: Mapping[NodeId, Node]
 
@@ -161,8 +161,8 @@ def _decay_usage(use: QueueUsage, at: float, half_life_seconds: float) -> QueueU
 
 
 def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
-    """Return what was spent and given back in the present period; nothing yet in a new
-    one."""
+    """Return what the queue has spent in the current period by allocations that were
+    given back; zero at the start of a new period."""
     budget_spent = draft.spent.get(name) or draft.world.spent.get(name)
     period_start = budget.period_start(draft.now.wall)
     return (
@@ -175,7 +175,8 @@ def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
 def _add_spending(
     spent: BudgetSpent, budget: Budget, holding: QuotaHolding, began: float, now: float
 ) -> BudgetSpent:
-    """With what was held from `began` on, as far as it lies in the period."""
+    """Return the spending plus what was held from `began` until `now`, as far as that
+    time lies within the period."""
     seconds = max(0.0, now - max(began, spent.since))
     if budget.until is not None:
         seconds = max(0.0, min(now, budget.until) - max(began, spent.since))
@@ -262,7 +263,8 @@ def effect(budget: Budget) -> str:
 
 
 def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
-    """The job's priority, lowered where the budget of a queue above it is spent."""
+    """Return the job's priority, lowered if the budget of its queue, or of a queue
+    above it, is spent."""
     priority = job.spec.priority
     for queue in draft.tree.path(job.spec.queue) if over else ():
         to = queue.budget.demote_to if queue.budget is not None else None
@@ -277,7 +279,7 @@ def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
 def standing_of(
     draft: Draft, held: list[ChargedAllocation], over: frozenset[QueueName]
 ) -> Standing:
-    """Quota and fair share as they are now."""
+    """Return the quota and fair share of all queues as they are now."""
     nodes = [
         node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD
     ]
@@ -294,7 +296,7 @@ def standing_of(
 
 
 def owing_now(draft: Draft) -> frozenset[QueueName]:
-    """The queues that have nothing of their own until they have paid back."""
+    """Return the queues that own no GPUs until they have paid back their debt."""
     return owing(draft.debts_now(), draft.tree, draft.now.wall)
 
 

@@ -1,4 +1,5 @@
-"""Jobs of a trace through the scheduler's own core in virtual time. Pure."""
+"""Replay of the jobs of a trace through the scheduler's core in virtual time. This
+package is pure: it does no input or output."""
 
 from corral.replay.array_replay import ReplayOutcome, compiles_first, replay
 from corral.replay.metrics import (

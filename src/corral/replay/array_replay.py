@@ -1,5 +1,5 @@
-"""A workload through the scheduler in virtual time: from event to event, a pass at
-each."""
+"""Replay of a workload through the scheduler in virtual time. It proceeds from event to
+event, with one scheduling pass at each event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ from corral.schedule.columns.state import PassState, state_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEvent:
-    """One row of the log; `node` and `gpus` only for a start (one row a node of the
-    gang)."""
+    """One row of the log. Only the rows of a start have `node` and `gpus`; a start has
+    one row for each node of the gang."""
 
     at: float
     kind: int
@@ -44,11 +44,12 @@ class ReplayEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """`ended`: seconds at which each job ended. GPU-seconds: held until the last
-    submission, and lost to restarts and failures. `failures`: starts that a failing
-    node cut short. `used`: the share of GPUs held in each of the windows up to the last
-    submission. `fragmentation`: of the GPU time that was free while jobs waited, the
-    share on nodes in part held."""
+    """The outcome of a replay. `ended` holds the second at which each job ended.
+    GPU-seconds are counted as held until the last submission, and as lost to restarts
+    and failures. `failures` counts the starts that a failing node cut short. `used`
+    holds the share of GPUs held in each time window up to the last submission.
+    `fragmentation` is the share of the GPU time free while jobs waited that was on
+    partly used nodes."""
 
     workload: Workload
     nodes: tuple[int, ...]
@@ -62,7 +63,8 @@ class ReplayOutcome:
 
     @property
     def waits(self) -> list[float]:
-        """Seconds from submission to end that were not the job's own run time."""
+        """Return for each job the seconds from submission to end that were not its own
+        run time."""
         work = self.workload
         rows = zip(self.ended, work.submits, work.durations, strict=True)
         return [
@@ -72,8 +74,8 @@ class ReplayOutcome:
 
 
 def compiles_first() -> bool:
-    """Whether the first replay here compiles the core, which takes about a minute of
-    two cores."""
+    """Return whether the first replay must compile the core, which takes about a minute
+    of two cores."""
     return must_compile(advance)
 
 
@@ -85,10 +87,10 @@ def replay(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends on nodes of this many GPUs. The same input gives the
-    same outcome.
+    """Run all jobs to their ends on nodes with these numbers of GPUs. The same input
+    gives the same outcome.
 
-    Raises: ValueError when a job is larger than the nodes can hold.
+    Raises: ValueError if a job is larger than the nodes can hold.
     """
     if max(workload.gpus, default=0) > largest_gang(nodes):
         raise ValueError(
@@ -129,13 +131,14 @@ def _window_shares(held: Sequence[float], whole: float) -> list[float]:
 
 
 def _with_limits(named: Named) -> Named:
-    """The policy that takes the place of this one, at the same cost of a restart."""
+    """Return the policy that replaces this one if all jobs have limits. The cost of a
+    restart stays the same."""
     chosen, restart = POLICIES[named.with_limits], named.policy.restart_seconds
     return replace(chosen, policy=chosen.policy._replace(restart_seconds=restart))
 
 
 def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
-    """Nobody has come yet."""
+    """Return the state of a replay in which no job has been submitted yet."""
     jobs = len(workload.submits)
     world = ReplayWorld(
         jobs=jobs,
@@ -158,7 +161,7 @@ def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
 def state_of_workload(
     workload: Workload, nodes: Sequence[int], named: Named
 ) -> PassState:
-    """Empty nodes, and a row of each job to come."""
+    """Return a state with empty nodes, and a row for each job of the workload."""
     classes: dict[tuple[int, int], int] = {}
     klass = [
         classes.setdefault(kind, len(classes))
@@ -185,8 +188,8 @@ def state_of_workload(
 
 
 def _similar_job_groups(workload: Workload) -> tuple[list[list[int]], int]:
-    """The groups of each job, from those of its user and name to all jobs; and how
-    many."""
+    """Return for each job the groups of similar jobs, from those of its user and name
+    up to all jobs, and the number of groups."""
     rows: dict[tuple[int, ...], int] = {}
     unknown = [-1] * len(workload.submits)
     columns = zip(

@@ -1,9 +1,9 @@
-"""Virtual time: from event to event, a pass of the scheduler at each, and the log of
-what it did.
+"""Virtual time of a replay: it proceeds from event to event, with one scheduling pass
+at each, and logs what each pass did.
 
-How long jobs take lies here, where the scheduler does not look. All that is compiled in
-this room is in this one file: numba keeps code by the text of its file, and `compiled`
-by that of schedule.
+The run times of jobs are stored here, where the scheduler does not read them. All
+compiled code of this package is in this one file: numba caches code by the text of its
+file, and `compiled` by the text of the schedule package.
 """
 
 from math import log
@@ -30,14 +30,15 @@ TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
 
 
 class ReplayWorld(NamedTuple):
-    """Columns of jobs, in the order of submission.
+    """The state of a replay in columns of jobs, in the order of submission.
 
-    `count`: jobs submitted so far, ended so far, and starts cut short by a failing
-    node. `number`: now; GPU-seconds held before `horizon`, lost to restarts and
-    failures, free while a job waited, and of these on nodes in part held; the next
-    failure. `windows`: GPU-seconds held in equal parts of the time before `horizon`. A
-    node fails every `mtbf` seconds (0: never) and is back at once; its jobs keep what
-    they saved every `save`.
+    `count` holds the jobs submitted so far, the jobs ended so far, and the starts cut
+    short by a failing node. `number` holds the current time; the GPU-seconds held
+    before `horizon`, lost to restarts and failures, free while a job waited, and of
+    these on partly used nodes; and the time of the next failure. `windows` holds the
+    GPU-seconds held in equal parts of the time before `horizon`. A node fails every
+    `mtbf` seconds (0: never) and is back at once; its jobs keep what they saved, once
+    every `save` seconds.
     """
 
     jobs: int
@@ -59,10 +60,11 @@ WINDOWS: Final = 120
 
 
 class ReplayLog(NamedTuple):
-    """Columns of rows: one for each node of a start, one for any other event.
+    """Columns of log rows: one row for each node of a start, and one for any other
+    event.
 
-    `service`: the seconds of service that the job has had by then; of a promise, when
-    the job starts at the latest. With no rows nothing is kept.
+    `service` holds the seconds of service that the job has received by then; for a
+    promise, the latest start of the job. With 0 rows, nothing is logged.
     """
 
     rows: int
@@ -77,7 +79,8 @@ class ReplayLog(NamedTuple):
 
 
 def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> ReplayLog:
-    """`jobs`: how many may be promised a start at one moment."""
+    """Return an empty log. `jobs` is the number of jobs that may be promised a start at
+    one moment."""
     headroom = 8 * (gpus + 1) + jobs
     rows = LOG_ROWS + headroom if is_kept else 0
     return ReplayLog(
@@ -101,7 +104,7 @@ def is_full(log: ReplayLog) -> bool:
 
 @compiled
 def ends_at(world: ReplayWorld, state: PassState, job: int) -> float:
-    """Return when a running job will end, if it is not stopped."""
+    """Return when a running job will end if it is not stopped."""
     jobs = state.jobs
     seconds_left = world.duration[job] - jobs.attained[job]
     return float(jobs.started[job] + jobs.overhead[job] + seconds_left)
@@ -109,7 +112,7 @@ def ends_at(world: ReplayWorld, state: PassState, job: int) -> float:
 
 @compiled
 def note_moves(world: ReplayWorld, state: PassState, log: ReplayLog) -> None:
-    """Log what the pass did, and count what its restarts cost."""
+    """Log the moves of the pass, and count the cost of its restarts."""
     moves, jobs = state.moves, state.jobs
     for row in range(moves.count[0]):
         job = moves.job[row]
@@ -156,8 +159,8 @@ def note(
 
 @compiled
 def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
-    """Count the GPUs held, and those left over, until now, as far as that is before the
-    horizon."""
+    """Advance the time to `now`. Count the GPUs that were held and those that were left
+    over, as far as the time lies before the horizon."""
     begun, pool = world.number[NOW], state.pool
     seconds = min(now, world.horizon) - min(begun, world.horizon)
     world.number[NOW] = now
@@ -182,7 +185,7 @@ def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
 
 @compiled
 def plan_failure(world: ReplayWorld, state: PassState) -> None:
-    """Somewhere in the cluster a node will fail."""
+    """Draw the time of the next node failure in the cluster."""
     if world.mtbf <= 0:
         world.number[FAILS_AT] = LATER
         return
@@ -194,8 +197,8 @@ def plan_failure(world: ReplayWorld, state: PassState) -> None:
 def fail_node(
     policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
 ) -> None:
-    """The node's jobs wait again with what they saved last; the node itself is back at
-    once."""
+    """Fail a random node. Its jobs wait again, with their last saved state; the node
+    itself is back at once."""
     jobs, pool, now = state.jobs, state.pool, world.number[NOW]
     node = int(roll(world.dice) * pool.nodes)
     while pool.holders[node] > 0:
@@ -215,8 +218,8 @@ def fail_node(
 def advance(
     policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
 ) -> bool:
-    """Replay from event to event until all jobs have ended (True), or until the log is
-    full."""
+    """Replay from event to event. Return True when all jobs have ended, or False when
+    the log is full."""
     while world.count[DONE] < world.jobs and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[DONE] == world.jobs)
@@ -226,7 +229,8 @@ def advance(
 def step(
     policy: ColumnPolicy, world: ReplayWorld, state: PassState, log: ReplayLog
 ) -> None:
-    """All that happens at the next moment at which anything does."""
+    """Advance to the next moment at which anything happens, and do all that happens
+    then."""
     now = _next_event(policy, world, state)
     pass_time(world, state, now)
     earn(policy, state.jobs, state.pool, state.ageing, now)
@@ -251,11 +255,8 @@ def advance_until_started(
     job: int,
     until: float,
 ) -> float:
-    """Replay from event to event until a waiting job starts, or nothing more happens
-    before `until`.
-
-    Gives the time of the start, or `until`.
-    """
+    """Replay from event to event until the waiting job starts, or nothing more happens
+    before `until`. Return the time of the start, or `until`."""
     while state.jobs.state[job] == WAITING and world.count[DONE] < world.jobs:
         if _next_event(policy, world, state) >= until:
             return until
@@ -271,8 +272,8 @@ def advance_to(
     log: ReplayLog,
     submitted: int,
 ) -> bool:
-    """Replay from event to event until this many jobs are submitted (True), or until
-    the log is full."""
+    """Replay from event to event. Return True when this many jobs are submitted, or
+    False when the log is full."""
     while world.count[SUBMITTED] < submitted and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[SUBMITTED] >= submitted)
@@ -280,8 +281,8 @@ def advance_to(
 
 @compiled
 def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> float:
-    """The next submission, end or failure; a tick while a job waits that might preempt
-    by then, or the start that was promised next."""
+    """Return the time of the next event: a submission, an end or a failure; a tick, if
+    a waiting job might preempt by then; or the next promised start."""
     soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:
         soonest = world.submits[world.count[SUBMITTED]]

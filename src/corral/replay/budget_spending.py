@@ -16,8 +16,8 @@ HOUR_SECONDS: Final = 3600.0
 
 
 class Spending:
-    """Spending from `now` on, starting at zero. `over`: the queues whose budget is
-    spent. Without a tree no budget is counted."""
+    """Spending of queues from `now` on, starting at zero. `over` holds the queues whose
+    budget is spent. Without a queue tree, no budget is counted."""
 
     def __init__(self, tree: QueueTree | None, now: float) -> None:
         self.over: frozenset[QueueName] = frozenset()
@@ -32,13 +32,14 @@ class Spending:
         self._rate = dict.fromkeys(self._budgets, 0.0)
 
     def take(self, holding: QuotaHolding, sign: int = 1) -> None:
-        """It is held from now on; with -1 no longer."""
+        """Count the resources as held from now on; with `sign` -1, as no longer held."""
         for queue in self._tree.path(holding.queue) if self._budgets else ():
             if queue.budget is not None:
                 self._rate[queue.name] += sign * _hourly_spending(queue.budget, holding)
 
     def pass_time(self, now: float) -> bool:
-        """Whether other queues than before have spent their budget."""
+        """Advance the time to `now`. Return whether the set of queues with a spent
+        budget has changed."""
         for name, budget in self._budgets.items():
             period_start = budget.period_start(now + TOGETHER_SECONDS)
             if period_start > self._since[name]:
@@ -73,7 +74,7 @@ class Spending:
         return min(spent_at, anew if rate > 0 else inf, budget.until or inf)
 
     def priority(self, queue: QueueName, own: int) -> int:
-        """Return the present priority of a job of the queue whose own priority is
+        """Return the current priority of a job of the queue whose own priority is
         `own`."""
         for ancestor in self._tree.path(queue) if self.over else ():
             if ancestor.name in self.over and ancestor.budget is not None:
@@ -82,7 +83,7 @@ class Spending:
         return own
 
     def ranked(self, gang: Waiting, own: int) -> Waiting:
-        """With the priority that its queue can pay for."""
+        """Return the gang with the priority that its queue's budget allows."""
         priority = self.priority(gang.queue, own)
         return gang if priority == gang.priority else replace(gang, priority=priority)
 
@@ -95,7 +96,7 @@ class Spending:
 
 
 def _budget_limit(budget: Budget) -> float:
-    """GPU-hours, or money."""
+    """Return the limit of the budget, in GPU-hours or money."""
     return (budget.money if budget.gpu_hours is None else budget.gpu_hours) or 0.0
 
 

@@ -1,5 +1,5 @@
-"""An interval that holds four times of five: drawn waits, corrected by how earlier ones
-came out.
+"""A prediction interval that is right four times out of five. Drawn waits are corrected
+by the outcomes of earlier predictions.
 
 Source: conformalised quantile regression (Romano, Patterson and Candes 2019), on the
 logarithm of the wait and with each side for itself; the level follows the record (Gibbs
@@ -22,7 +22,7 @@ LOW_SIDES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)  # parts of the misses that may lie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Seconds."""
+    """An interval in seconds."""
 
     low: float
     high: float
@@ -33,10 +33,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalScale:
-    """Scale of errors: by ratio; waits shorter than `soft_seconds` by seconds.
+    """Scale by which prediction errors are measured: by ratio, but waits shorter than
+    `soft_seconds` by difference in seconds.
 
-    With a `steady` it counts in how far apart the drawn ends are, and so much more:
-    what was drawn wide may be off by more. 0: it counts alike for all.
+    If `steady` is above 0, the unit also grows with the distance of the drawn ends,
+    because a widely drawn interval may be wrong by more. With 0, the unit is the same
+    for all intervals.
     """
 
     soft_seconds: float
@@ -53,7 +55,8 @@ class IntervalScale:
         )
 
     def moved(self, drawn: Interval, low: float, high: float) -> Interval:
-        """With its ends this many units further out."""
+        """Return the drawn interval with its ends moved outwards by `low` and `high`
+        units."""
         unit = self.unit(drawn)
         lower_bound = max(
             0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds
@@ -81,15 +84,16 @@ class CalibrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The newest outcomes, the oldest first; `level` is the miss that is now aimed
-    at."""
+    """The newest outcomes of predictions, oldest first. `level` is the share of misses
+    that is currently aimed at."""
 
     kept: tuple[CalibrationRecord, ...] = ()
     level: float = MISS
 
     @property
     def held(self) -> float | None:
-        """The part of the kept ones that held what came; None: there are none."""
+        """Return the share of the kept predictions whose interval contained the
+        outcome; None if there are no predictions."""
         if not self.kept:
             return None
         return sum(
@@ -104,18 +108,22 @@ class Record:
 
 
 def drawn_interval(ranked: Sequence[float]) -> Interval:
-    """The middle four fifths of the waits. Raises: ValueError when there are none."""
+    """Return the interval that holds the middle four fifths of the waits.
+
+    Raises: ValueError if there are no waits.
+    """
     if not ranked:
         raise ValueError("no wait was drawn")
     return Interval(low=quantile(ranked, MISS / 2), high=quantile(ranked, 1 - MISS / 2))
 
 
 def told_interval(drawn: Interval, record: Record) -> Interval:
-    """The interval to tell: on the record its like held often enough, and was short.
+    """Return the interval to report. On the record of earlier predictions, intervals of
+    its kind held often enough and were short.
 
-    Fewer than FEW outcomes cannot say how much too wide it is, only that it was too
-    narrow: with n of them a side that reaches as far as the worst holds n times of n +
-    1.
+    Fewer than FEW outcomes cannot show how much too wide an interval is, only that it
+    was too narrow. With n outcomes, a side that reaches as far as the worst of them
+    holds n times out of n + 1.
     """
     if not record.kept:
         return drawn
@@ -140,8 +148,9 @@ def told_interval(drawn: Interval, record: Record) -> Interval:
 def _corrected(
     drawn: Interval, record: Record, scale: IntervalScale
 ) -> Iterator[tuple[float, Interval]]:
-    """Yield the interval by this scale, with more or less of the misses below: its
-    usual width on the record, and the result for the present draw."""
+    """Yield the corrected intervals of the present draw by this scale, which differ in
+    the share of misses that lie below. Each comes with its usual width on the record.
+    """
     weighted_records = [
         (calibration_record, scale.unit(calibration_record.drawn))
         for calibration_record in record.kept
@@ -165,8 +174,8 @@ def _corrected(
 
 
 def _score_quantile(scores: Sequence[float], miss: float) -> float:
-    """The score that all but this many are below, counting the one that is still to
-    come."""
+    """Return the score below which all but the share `miss` of the scores lie, counting
+    the outcome that is still unknown."""
     return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
 
 

@@ -1,4 +1,4 @@
-"""Future events of a replay: ends, submissions, and waits that last too long."""
+"""Future events of a replay: ends of jobs, submissions, and waits that exceed a limit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
@@ -18,11 +18,11 @@ WaitEnd = tuple[float, JobId, float]
 
 
 class Agenda:
-    """Moments are wall clock. Who stops or starts meanwhile makes what was planned for
-    it moot: it is passed over, by `running` and `waiting`, which are the play's own and
-    are not changed.
+    """Planned events; times are wall clock. If a job stops or starts in the meantime,
+    the events planned for it are no longer valid and are skipped. This is checked in
+    `running` and `waiting`, which belong to the replay and are not changed here.
 
-    `coming`: who will be submitted, the soonest first.
+    `coming` holds the gangs that will be submitted, the soonest first.
     """
 
     def __init__(
@@ -37,12 +37,13 @@ class Agenda:
         self._coming, self._came = coming, 0
 
     def plan_end(self, job: SimulatedJob, at: float) -> None:
-        """Its seats come free then, if it is still in this start."""
+        """Plan the moment at which the job's seats come free. The event is valid only
+        while the job is still in its present start."""
         heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
 
     def plan_wait_ends(self, tree: QueueTree, gang: Waiting, now: float) -> None:
-        """It waits from now on: nodes may be kept for it once it has for long
-        enough."""
+        """Plan the moments at which the gang, which waits from now on, has waited long
+        enough that nodes may be reserved for it."""
         for wait_end in wait_ends(tree, gang):
             if wait_end > now:
                 heappush(self._wait_ends, (wait_end, gang.job, gang.since))
@@ -82,7 +83,8 @@ class Agenda:
         return has_left
 
     def _is_due(self, end: End) -> bool:
-        """Whether it still runs in the start that this end was planned for."""
+        """Return whether the job still runs in the start for which this end was
+        planned."""
         return end[2] in self._running and self._running[end[2]].starts == end[3]
 
     def _still_waits(self, wait_end: WaitEnd) -> bool:

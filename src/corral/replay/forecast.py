@@ -1,8 +1,9 @@
-"""Predicted start of a waiting job: many replays of the present with the same core.
+"""Predicted start of a waiting job, by many replays of the present state with the same
+scheduler core.
 
-What is not known is drawn: how long each job still runs, from the record of ended jobs
-that the order itself goes by; and who will come, from a stretch of the past that is
-played again.
+Unknown facts are drawn at random: how much longer each job runs, from the record of
+ended jobs that the scheduling order also uses; and which jobs will be submitted, from a
+past period whose submissions are repeated.
 """
 
 from bisect import bisect_left
@@ -61,8 +62,8 @@ class Arrivals(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Rows of arrivals, and by how many seconds they come later when they are played
-    again."""
+    """Rows of past arrivals, and by how many seconds later they occur when they are
+    replayed."""
 
     first: int
     rows: int
@@ -71,8 +72,8 @@ class Stretch(NamedTuple):
 
 @compiled
 def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> float:
-    """The service at which a job of the class ends that has had `attained` seconds of
-    it."""
+    """Return the seconds of service at which a job of the class ends that has received
+    `attained` seconds so far."""
     level = level_after(history, 0, attained)
     begin = attained
     while level < LEVELS - 1:
@@ -96,11 +97,12 @@ def waits(
     seed: int,
     horizon_seconds: float = 10 * 86_400.0,
 ) -> list[float]:
-    """Seconds from now to the start of the row `job`, one of each run, ranked.
+    """Return the seconds from now to the start of the job in row `job`, one value for
+    each run, in ascending order.
 
-    `present` has the jobs of now in its first rows, as many as run and wait, and
-    MOST_ARRIVALS more; it is left as it is. A run that sees no start by the horizon
-    counts as the horizon.
+    The first rows of `present` hold the jobs that run and wait now, and MOST_ARRIVALS
+    more rows are free; `present` is not changed. A run without a start before the
+    horizon counts as the horizon.
     """
     dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
@@ -123,8 +125,8 @@ def waits(
 def _sample_stretch(
     past: Arrivals, now: float, seconds: float, where: float
 ) -> Stretch:
-    """Arrivals of this many seconds up to now, or of all the past if that is
-    shorter."""
+    """Return the arrivals of a random past period of this many seconds, or of the whole
+    past if that is shorter."""
     if not len(past.at):
         return Stretch(0, 0, 0.0)
     oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))
@@ -177,8 +179,8 @@ def _draw_workload(
 
 
 def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[int]]:
-    """A state of those alone that run or wait now, for `waits`; and the rows that they
-    had."""
+    """Return a state with only the jobs that run or wait now, for `waits`, and their
+    former rows."""
     jobs = state.jobs
     rows = sorted(
         [
@@ -226,7 +228,7 @@ def _copy_job(state: PassState, made: PassState, old: int, row: int) -> None:
 
 
 def clone(state: PassState) -> PassState:
-    """The same in columns of its own."""
+    """Return a copy of the state with its own columns."""
     return PassState(*(_clone_part(column_group) for column_group in state))
 
 

@@ -1,5 +1,5 @@
-"""Times at which a pass of a replay may decide otherwise although nothing has
-happened."""
+"""Times at which a replay's scheduling pass may decide differently although no event
+has occurred."""
 
 from collections.abc import Iterator
 from math import inf, nextafter
@@ -11,8 +11,8 @@ from corral.schedule.waiting import Waiting
 
 
 def wait_ends(tree: QueueTree, gang: Waiting) -> Iterator[float]:
-    """The moments (wall clock) at which the gang has waited for as long as it has
-    wait."""
+    """Yield the moments (wall clock) at which the gang has waited long enough for a
+    reservation, and for each of its locality delays."""
     for seconds in (RESERVE_AFTER_SECONDS, *locality_delays(tree, gang)):
         wait_end = gang.since + seconds
         yield wait_end if wait_end - gang.since >= seconds else nextafter(wait_end, inf)

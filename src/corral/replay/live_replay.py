@@ -1,8 +1,8 @@
-"""The live decision in virtual time: from event to event, a pass of `schedule.decide`
-at each.
+"""Replay with the live scheduling decision in virtual time. It proceeds from event to
+event, with one pass of `schedule.decide` at each.
 
-The same function as in the head decides here; the nodes and the queues' standing are
-kept in step with what it decides, and are never made again.
+The head uses the same function. The states of nodes and queues are updated with each
+decision, and never rebuilt.
 """
 
 from collections import Counter
@@ -57,14 +57,15 @@ MOST_AT_ONCE: Final = 20  # passes at one moment, should it not come to rest
 
 
 class Play:
-    """One way that things may go on from the present.
+    """One possible course of events from the present state.
 
     Args:
-        seconds: what each gang of the present still needs: one that holds seats, until
-            its end if it is let; one that waits, of service.
-        coming: who will be submitted, the soonest first.
-        lessons: learns from each end; None keeps to what is learned at present.
-        hear: is called at each start, stop and end, in the order in which they happen.
+        seconds: What each gang of the present still needs: for a gang that holds seats,
+            the seconds until its end if it is not stopped; for a waiting gang, its
+            seconds of service.
+        coming: The gangs that will be submitted, the soonest first.
+        lessons: Learns from each end of a gang; None keeps what is learned at present.
+        hear: Is called at each start, stop and end, in the order in which they happen.
     """
 
     def __init__(
@@ -151,8 +152,8 @@ class Play:
         """Replay from event to event until nothing more happens before `until` (wall
         clock).
 
-        With a job it stops as soon as that one has started, and answers when; None: it
-        has not.
+        With a job, the replay stops as soon as that job has started, and returns the
+        time of its start; None if it has not started.
         """
         pass_limit = self.passes + most_passes
         while self.passes < pass_limit:
@@ -165,8 +166,9 @@ class Play:
         return None
 
     def _next(self) -> float:
-        """The next end, submission or failure; or the moment at which a job is asked to
-        yield, or has waited long enough that nodes may be kept for it."""
+        """Return the time of the next event: an end, submission or failure; or the
+        moment at which a job is asked to yield, or has waited long enough that nodes
+        may be reserved for it."""
         soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
         soonest = min(
             [
@@ -183,7 +185,8 @@ class Play:
         return min(soonest, owed, self._failing.due_at, self._spending.due_at)
 
     def _step(self, now: float) -> None:
-        """All that happens at this moment, and then passes until no more job yields."""
+        """Do all that happens at this moment, and then run passes until no more job
+        yields."""
         self._standing.pass_time(now - self.now)
         self.now = now
         self._see_owing()
@@ -223,7 +226,8 @@ class Play:
         }
 
     def _see_owing(self) -> None:
-        """Others may owe by now than before."""
+        """Update the queues that owe. If they have changed since the last step, a new
+        pass is needed."""
         previous_owing = self._standing.owing
         self._standing.owing = owing(self._debts, self._standing.tree, self.now)
         self._is_new |= self._standing.owing != previous_owing
@@ -251,7 +255,7 @@ class Play:
         self._agenda.plan_wait_ends(self._standing.tree, gang, self.now)
 
     def _add_running_job(self, holder: SeatHolder, seconds: float) -> None:
-        """One that has its seats from the beginning on."""
+        """Add a job that holds seats from the beginning of the replay."""
         ran = max(0.0, self.now - holder.placed_at)
         job = SimulatedJob(
             gang=holder.gang,
@@ -272,7 +276,8 @@ class Play:
         self._standing.take(self._holding(job.gang, holder.seats))
 
     def _start(self, placed: Placed, *, is_elder: bool) -> None:
-        """The pass has taken its seats already, and counted them for its queue."""
+        """Start the placed job. The pass has already taken its seats, and counted them
+        for its queue."""
         job = self._jobs[placed.job]
         job.overhead_seconds = job.restart_seconds if job.starts else 0.0
         job.protected_until = self.now + TURN_SECONDS if is_elder else None
@@ -295,8 +300,8 @@ class Play:
         self._agenda.plan_end(job, job.ends_at)
 
     def _release_job(self, id: JobId) -> None:
-        """Its seats come free: it has ended, or it yields and waits again in its old
-        place."""
+        """Free the seats of the job. The job has ended, or it yields and waits again at
+        its old place in the queue."""
         job = self._running.pop(id)
         self._free_seats(job)
         self._is_new = True
@@ -313,7 +318,8 @@ class Play:
         self._again(job, done if job.can_save else 0.0)
 
     def _fail_job(self, job: SimulatedJob) -> None:
-        """Its node has failed: it waits again with what it saved last."""
+        """Handle the failure of the job's node: the job waits again, with its last
+        saved state."""
         if job.stopping and not job.comes_back:
             self._release_job(job.gang.job)
             return
@@ -353,8 +359,8 @@ class Play:
         self._spending.take(self._holding(gang, job.seats), -1)
 
     def _apply_budgets(self) -> None:
-        """Budgets are spent, or count again: what queues own, and priorities, have
-        changed."""
+        """Update priorities and the GPUs that queues own, after a budget was spent or
+        is available again."""
         self._is_new, self._stripped = True, self._spending.stripped
         quota_holdings = [
             self._holding(job.gang, job.seats) for job in self._running.values()
@@ -423,8 +429,8 @@ class Play:
         self._promised = promised
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
-        """A pass counts what it keeps as taken; here it is not, as the next pass keeps
-        it again."""
+        """Free the seats that a pass has reserved. The pass counts them as taken, but
+        the next pass reserves them again."""
         self._rooms.refill(
             {seat.node for reserved in reserved for seat in reserved.seats}
         )
@@ -456,8 +462,8 @@ class Play:
         )
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """Return when all victims that were not notified yet are past their minimum run time;
-        never, if there are none."""
+        """Return when all victims that were not notified yet have passed their minimum
+        run time; infinite if there are none."""
         untold = [
             job.placed_at
             for job in victims_left(kept, self._running)
@@ -466,8 +472,8 @@ class Play:
         return max(untold) + self._min_runtime_seconds if untold else inf
 
     def _tell_due(self) -> None:
-        """All victims of a gang are notified together, and come free after their
-        grace."""
+        """Notify the victims of each gang that are due. All victims of a gang are
+        notified together, and their seats come free after their grace period."""
         for simulated_reservation in [
             due_reservation
             for due_reservation in self._kept.values()

@@ -1,4 +1,4 @@
-"""The numbers of an outcome, in the units that their names end in."""
+"""Metrics of a replay's outcome. The names of the metrics end in their units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ SIZES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """`jct`: from submission to end. `wait`: that less the job's own run time.
-    `slowdown`: bounded by 10 s. `utilisation`: GPU time held over all GPU time, from
-    the first submission to the last. `lost_gpu_s`: GPU-seconds in which restarted jobs
-    only restored themselves, or that a failing node undid. `failures`: starts that a
-    failing node cut short. `fragmentation`: of the GPU time that was free while jobs
-    waited, the share on nodes in part held."""
+    """Metrics of a replay. `jct` is the time from submission to end. `wait` is `jct`
+    less the job's own run time. `slowdown` is bounded by 10 s. `utilisation` is the GPU
+    time held divided by all GPU time, from the first submission to the last.
+    `lost_gpu_s` counts GPU-seconds in which restarted jobs only restored their state,
+    or whose work a failing node undid. `failures` counts the starts that a failing node
+    cut short. `fragmentation` is the share of the GPU time free while jobs waited that
+    was on partly used nodes."""
 
     jobs: int
     jct_mean_s: float
@@ -50,7 +51,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSubset:
-    """The numbers of some jobs only, such as those of a queue or a size."""
+    """Metrics of a subset of the jobs, such as those of a queue or a size."""
 
     jobs: int
     gpu_hours: float
@@ -63,7 +64,10 @@ class MetricsSubset:
 
 
 def metrics_of(outcome: ReplayOutcome) -> Metrics:
-    """Raises: ValueError when there was no job."""
+    """Return the metrics of the outcome.
+
+    Raises: ValueError if there was no job.
+    """
     work = outcome.workload
     if not work.submits:
         raise ValueError("no job, no numbers")
@@ -83,7 +87,8 @@ def metrics_of(outcome: ReplayOutcome) -> Metrics:
 
 
 def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, MetricsSubset]:
-    """The numbers of the jobs of each label; `labels` has one for each job."""
+    """Return the metrics of the jobs of each label. `labels` has one entry for each
+    job."""
     work, waits = outcome.workload, outcome.waits
     jct, slowdown = _completion_times(outcome), _job_slowdowns(outcome)
     rows: dict[str, list[int]] = {label: [] for label in dict.fromkeys(labels)}
@@ -107,7 +112,7 @@ def parts_of(outcome: ReplayOutcome, labels: Sequence[str]) -> dict[str, Metrics
 
 
 def size_labels(gpus: Sequence[int]) -> list[str]:
-    """The class of each job by how many GPUs it asks for."""
+    """Return the size class of each job, by the number of GPUs that it requests."""
     return [
         next(label for size_limit, label in SIZES if size <= size_limit)
         for size in gpus

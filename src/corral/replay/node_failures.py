@@ -1,4 +1,4 @@
-"""Nodes that fail now and then, by chance."""
+"""Random failures of nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from corral.replay.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFaults:
-    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of
-    `seed`, and is back at once.
+    """Each node fails every `mtbf_seconds` on average (0: never), by random numbers
+    from `seed`, and is back at once.
 
-    Its jobs go on from their last save, one every `save_seconds` of service; 0: they
-    have none.
+    Its jobs continue from their last save, one every `save_seconds` of service; with 0,
+    they have no saves.
     """
 
     mtbf_seconds: float = 0.0
@@ -38,8 +38,9 @@ MOST_STARTS: Final = 10_000  # to get from one save to the next
 def endless(
     work: Workload, nodes: Sequence[int], failures: NodeFaults, restart_seconds: float
 ) -> int | None:
-    """The first job that would be expected to start more than MOST_STARTS times before
-    it gets to its next save, or its end; None: all get on."""
+    """Return the row of the first job that would be expected to start more than
+    MOST_STARTS times before it reaches its next save or its end; None if there is no
+    such job."""
     if not failures.mtbf_seconds:
         return None
     rows = zip(work.durations, work.gpus, strict=True)
@@ -51,7 +52,8 @@ def endless(
 
 
 class Failing:
-    """Next failure of a node, at `due_at` (wall clock); never is infinite."""
+    """The next failure of a node, at `due_at` (wall clock). If no node ever fails,
+    `due_at` is infinite."""
 
     def __init__(
         self, failures: NodeFaults, nodes: Sequence[NodeId], now: float
@@ -61,7 +63,8 @@ class Failing:
         self.due_at = self._after(now)
 
     def fail(self) -> NodeId:
-        """The node that fails at `due_at`; after it comes the next."""
+        """Return the node that fails at `due_at`, and draw the time of the next
+        failure."""
         node = self._nodes[int(roll(self._dice) * len(self._nodes))]
         self.due_at = self._after(self.due_at)
         return node

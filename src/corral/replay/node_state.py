@@ -1,4 +1,4 @@
-"""Free capacity of each node of a replay, kept in step with its seats."""
+"""Free capacity of each node of a replay, updated whenever seats are taken or freed."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ from corral.schedule import NodeRoom
 
 
 class NodeStates:
-    """`free` has the nodes that take work. Seats of the present are taken before
-    `open`."""
+    """States of all nodes. `free` holds the nodes that take work. The seats of the
+    present must be added before `open` is called."""
 
     def __init__(self, present: Present) -> None:
         self.nodes = {node.id: node for node in present.nodes}
@@ -37,13 +37,13 @@ class NodeStates:
         return [job for job, _ in self._on[node].values()]
 
     def seat(self, job: SimulatedJob) -> None:
-        """It holds its seats; that they are free no longer, the pass that gave them has
-        noted."""
+        """Record that the job holds its seats. The scheduling pass that assigned the
+        seats has already subtracted them from the free capacity."""
         for seat in job.seats:
             self._on[seat.node][job.gang.job] = (job, seat)
 
     def leave(self, job: SimulatedJob) -> None:
-        """Its seats come free."""
+        """Free the seats of the job."""
         gang = job.gang
         for seat in job.seats:
             del self._on[seat.node][gang.job]
@@ -54,7 +54,7 @@ class NodeStates:
             self.free[job.seats[0].node].give_port(job.port)
 
     def refill(self, nodes: Iterable[NodeId]) -> None:
-        """Set the free capacity of the nodes by their seats, whatever else was
+        """Recompute the free capacity of the nodes from their seats, whatever else was
         recorded."""
         for node in nodes:
             if node in self.free:

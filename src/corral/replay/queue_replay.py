@@ -1,5 +1,5 @@
-"""A workload through the live decision, with queues: the same numbers and log as
-`replay` gives."""
+"""Replay of a workload with queues by the live scheduling decision. It gives the same
+metrics and log as `replay`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +42,10 @@ def replay_queued(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends as a head with these queues would. `names`: of each
-    number in `workload.queues`. Everybody can save.
+    """Run all jobs to their ends, as a head with these queues would. `names` holds the
+    queue name of each number in `workload.queues`. All jobs can save.
 
-    Raises: ValueError when a job is larger than the nodes, or its queue, can hold.
+    Raises: ValueError if a job is larger than the nodes, or its queue, can hold.
     """
     if held_by_no_queue(workload, nodes, tree, names):
         raise ValueError("a job asks for more than its queue may ever hold")
@@ -73,7 +73,8 @@ def replay_queued(
 
 
 def node_of(row: int, gpus: int) -> Node:
-    """A node that has GPUs of one type, and is never short of anything else."""
+    """Return a node that has GPUs of one type, and always enough of all other
+    resources."""
     node_gpus = (
         Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus)
     )
@@ -86,9 +87,10 @@ def node_of(row: int, gpus: int) -> Node:
 
 
 def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
-    """The fewest equal parts of a gang that the nodes, empty, can hold.
+    """Return the shape with the fewest equal parts of a gang that the nodes, when
+    empty, can hold.
 
-    Raises: ValueError when there are none.
+    Raises: ValueError if there is no such shape.
     """
     for node_count in range(1, len(nodes) + 1):
         if (
@@ -114,7 +116,7 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
 def held_by_no_queue(
     work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
 ) -> list[int]:
-    """The jobs that their queue would let have no seats even if no job held any."""
+    """Return the jobs that their queue would refuse even if no job held any seats."""
     fleet = NodeTypes([node_of(row, gpus) for row, gpus in enumerate(nodes)])
     empty_standing = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
 
@@ -147,7 +149,7 @@ def coming_of(
 
 @dataclass(slots=True, kw_only=True)
 class _Books:
-    """Counters for the statistics. `horizon`: the last submission."""
+    """Counters for the metrics. `horizon` is the time of the last submission."""
 
     workload: Workload
     nodes: tuple[int, ...]
@@ -193,7 +195,8 @@ class _Books:
             self.preemptions += 1
 
     def _pass_time(self, until: float) -> None:
-        """Somebody waits when more have come than hold seats or have ended."""
+        """Advance the time to `until`, and count the jobs submitted by then. A job
+        waits if more jobs were submitted than hold seats or have ended."""
         submits = self.workload.submits
         while self.submitted < len(submits) and submits[self.submitted] <= until:
             self._count(submits[self.submitted])

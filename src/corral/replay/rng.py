@@ -1,4 +1,4 @@
-"""Chance from a seed: the same draws with and without compiling."""
+"""Random numbers from a seed. Compiled and uncompiled code draw the same numbers."""
 
 from hashlib import blake2b
 from typing import Any, Final
@@ -9,19 +9,21 @@ PRIME: Final = 2_147_483_647
 
 
 def dice_of(seed: int) -> Any:
-    """Dice of one row, 1 to PRIME - 1; seeds near to each other give rows far apart."""
+    """Return a random generator, whose state is one number from 1 to PRIME - 1.
+    Neighbouring seeds give sequences that are far apart."""
     return column(1, "int", 1 + (seed * 1_664_525 + 1_013_904_223) % (PRIME - 1))
 
 
 def dice_named(*words: object) -> Any:
-    """Dice of its own for each name, far from those of any other."""
+    """Return the random generator of a name. Its sequence is far from that of any other
+    name."""
     digest = blake2b(repr(words).encode(), digest_size=8).digest()
     return dice_of(int.from_bytes(digest))
 
 
 @compiled
 def roll(dice: Any) -> float:
-    """A uniform draw between 0 and 1.
+    """Return a uniform random number between 0 and 1.
 
     Source: Park and Miller 1988, Random number generators: good ones are hard to find.
     """

@@ -1,8 +1,9 @@
-"""Run time of a job, drawn from similar jobs, else from its limit, else a wide guess.
+"""Run time of a job, drawn from similar jobs, else from its time limit, else from a
+wide guess.
 
-What is not known of one job is not known of those like it either: a user's tiny jobs
-all end long before the same generous limit. In one play all jobs of a kind are guessed
-by one roll (0020).
+If the run time of one job is unknown, it is unknown in the same way for similar jobs:
+for example, a user's tiny jobs may all end long before the same generous limit. Within
+one replay, all jobs of a kind are therefore guessed by one random number (0020).
 """
 
 from bisect import bisect_right, insort
@@ -26,7 +27,7 @@ Kind = tuple[UserName, str, int]
 
 
 class RuntimeHistory:
-    """The newest run times of ended jobs by user, stem of the name, and thousandths of
+    """The newest run times of ended jobs, by user, stem of the name, and thousandths of
     GPUs."""
 
     def __init__(self, runs: Iterable[Ran] = ()) -> None:
@@ -36,8 +37,8 @@ class RuntimeHistory:
             self.add(ran)
 
     def add(self, ran: Ran) -> None:
-        """Learn from one more; it is the newest. One that failed or was cancelled says
-        nothing about how long others run."""
+        """Learn from one more ended job, which is the newest. A job that failed or was
+        cancelled is ignored, because it says nothing about how long others run."""
         if not ran.is_done:
             return
         kind = (ran.user, ran.stem, ran.shape.gpu_millis)
@@ -60,16 +61,17 @@ class RuntimeHistory:
         common: float,
         chance: float,
     ) -> float:
-        """The whole run time of a job that has run for this long, in seconds: more than
-        that.
+        """Return a random total run time in seconds for a job that has run for
+        `ran_seconds`; it is longer than that.
 
-        One of those of its kin that ran longer, the rarer the fewer there are; else a
-        guess.
+        The run time is that of a similar job that ran longer, or else a guess. The
+        fewer similar jobs there are, the more often it is a guess.
 
         Args:
-            common: a roll from 0 to 1 that decides whether it is guessed and what, the
-                same for all jobs of the kind; 0: it is as its kin where it has any.
-            chance: its own roll, which says as which of them.
+            common: A random number from 0 to 1 that decides whether the run time is
+                guessed, and the guess; it is the same for all jobs of the kind. 0 means
+                that a similar job is used if there is one.
+            chance: The job's own random number, which selects the similar job.
         """
         ranked = self._ranked.get(kind, [])
         first_longer = bisect_right(ranked, ran_seconds)
@@ -90,11 +92,12 @@ class RuntimeHistory:
 def _guess_run_time(
     ran_seconds: float, limit_seconds: float | None, chance: float
 ) -> float:
-    """The run time at this part of all guesses, from 0 to 1.
+    """Return the guessed run time at the quantile `chance` (0 to 1) of all guesses.
 
-    With a limit a quarter are the limit, the others lie before it, as likely to be ten
-    times as short as a hundred times. Without, half are more than twice as long as it
-    ran, a quarter more than four times (and it ran SHORTEST_SECONDS at the least).
+    With a limit, a quarter of the guesses are the limit; the others lie before it, and
+    a tenth of it is as likely as a hundredth. Without a limit, half of the guesses are
+    more than twice as long as the job has run, and a quarter more than four times
+    (where it counts as having run SHORTEST_SECONDS at least).
     """
     if limit_seconds is None:
         base_seconds = max(ran_seconds, SHORTEST_SECONDS)

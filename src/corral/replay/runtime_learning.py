@@ -1,4 +1,4 @@
-"""Learning of a replay from the gangs that end in it."""
+"""Learning of run times from the gangs that end within a replay."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -12,7 +12,8 @@ Served = Iterable[tuple[Waiting, float]]
 
 
 class ReplayLearning:
-    """With `lessons` it learns on; without, it keeps to what was `learned` before."""
+    """With `lessons`, the replay learns from each end. Without, it keeps what was
+    `learned` before."""
 
     def __init__(self, lessons: Lessons | None, learned: Learned | None) -> None:
         self._lessons = lessons
@@ -20,7 +21,8 @@ class ReplayLearning:
         self._ended: list[Ended] = []
 
     def hear(self, gang: Waiting, seconds: float) -> None:
-        """It has ended after so much service since it started last."""
+        """Record that the gang has ended, after this many seconds of service since its
+        last start."""
         seconds += gang.served_seconds
         if self._lessons is None:
             return
@@ -34,8 +36,8 @@ class ReplayLearning:
         )
 
     def learn(self, now: float, served: Callable[[], Served]) -> bool:
-        """Learn from those that were reported, as a head does after what it has
-        decided; whether the table is a new one."""
+        """Learn from the ends that were recorded, as a head does after each decision.
+        Return whether the learned table has changed."""
         if self._lessons is None:
             return False
         previous_table, ended_jobs = self._lessons.table, self._ended
@@ -49,7 +51,7 @@ class ReplayLearning:
 
     @property
     def due_at(self) -> float:
-        """Return when it learns from ended jobs if no more end."""
+        """Return when the replay learns from ended jobs if no more jobs end."""
         return inf if self._lessons is None else self._lessons.due_at
 
     @property

@@ -1,4 +1,4 @@
-"""A job of a play, what is kept for one, and where its queues stand at first."""
+"""A job of a replay, the reservation for it, and the initial state of its queues."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -18,10 +18,11 @@ from corral.schedule.quota.borrowing import owing
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """`left_seconds`: of service until its end, as it was when its seats were given.
-    `starts` gives an end that was planned for an earlier start. `gone_at`: it is
-    stopping, and its seats come free then. `told_by`: the job that it yields to.
-    `own_priority`: whatever its queue has spent."""
+    """A job of a replay. `left_seconds` is the service until its end, as it was when
+    its seats were assigned. `starts` numbers its starts, so that an end planned for an
+    earlier start is recognised. `gone_at` means that the job is stopping, and its seats
+    come free then. `told_by` is the job to which it yields. `own_priority` is its
+    priority regardless of its queue's budget."""
 
     gang: Waiting
     needs_seconds: float
@@ -49,11 +50,13 @@ class SimulatedJob:
         return self.placed_at + self.overhead_seconds + self.left_seconds
 
     def worked_seconds(self, now: float) -> float:
-        """Return the work since its seats were given and its state was restored."""
+        """Return the seconds of work since the job's seats were assigned and its state
+        was restored."""
         return max(0.0, now - self.placed_at - self.overhead_seconds)
 
     def back_in_line(self, now: float, served_seconds: float) -> Waiting:
-        """The gang as it waits again, after so much more service that is kept."""
+        """Return the gang as it waits again, with `served_seconds` more of service that
+        is kept."""
         return replace(
             self.gang,
             since=now,
@@ -108,7 +111,8 @@ class SimulatedJob:
 
 @dataclass(slots=True)
 class SimulatedReservation:
-    """Reservation for a waiting gang and its victims: (job, which of its starts)."""
+    """Reservation for a waiting gang, and its victims: pairs of a job and the number of
+    its start."""
 
     reserved: Reserved
     victims: tuple[tuple[JobId, int], ...]
@@ -117,7 +121,7 @@ class SimulatedReservation:
 def victims_left(
     kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
 ) -> list[SimulatedJob]:
-    """The victims that still hold their seats."""
+    """Return the victims that still hold their seats."""
     simulated_jobs = ((running.get(id), start) for id, start in kept.victims)
     return [
         job for job, start in simulated_jobs if job is not None and job.starts == start
@@ -162,7 +166,8 @@ def standing_of(
 
 
 def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool:
-    """One that cannot save. `beyond`: queues that borrow, or owe."""
+    """Return whether a gang that cannot save may be preempted. `beyond` holds the
+    queues that borrow or owe."""
     if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
         return True
     return tree.queue(gang.queue).preempt == Preempt.ANY
@@ -176,8 +181,8 @@ def candidates_of(
     now: float,
     save_seconds: float,
 ) -> list[RunningGang]:
-    """Return the preemption candidates and all that are stopping, as a head would
-    describe them. `queues`: of all jobs."""
+    """Return the preemption candidates and all stopping jobs, as a head would describe
+    them. `queues` holds the queues of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
     checked_queues = tree.queues if len(queues) > 1 else ()
     beyond = {
@@ -200,7 +205,8 @@ def candidates_of(
 def _cached_running_gang(
     job: SimulatedJob, now: float, min_runtime_over: bool, save_seconds: float
 ) -> RunningGang:
-    """The same object as before as long as it would be equal."""
+    """Return the running gang. As long as it would be equal, the same object is
+    returned again."""
     running_gang = None if save_seconds or not job.can_save else job.known
     if running_gang is None or (
         running_gang.min_runtime_over,
@@ -216,7 +222,8 @@ def _cached_running_gang(
 
 
 def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
-    """GPUs of the elders that are in their turn, and are not coming to their end."""
+    """Return the number of GPUs that protected old jobs (elders) hold during their
+    turn, without those that are stopping."""
     elders = (
         job.seats
         for job in running
@@ -231,8 +238,8 @@ def endings_of(
     running: Iterable[SimulatedJob],
     holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding],
 ) -> list[SeatEnd]:
-    """Return the running jobs with a known limit, and when they end by it. They are up
-    at once."""
+    """Return the running jobs with a known time limit, and when they end by it. Jobs of
+    a replay start without delay."""
     return [
         SeatEnd(
             job=job.gang.job,
@@ -250,9 +257,9 @@ def endings_of(
 def as_told(
     promised: Iterable[Promise], known: Iterable[Promise]
 ) -> tuple[Promise, ...]:
-    """Return promises as a head would store them: a start that moves by a moment stays
-    as before. They are in the order of notification, so that two passes with the same
-    promises are noticed."""
+    """Return promises as a head would store them: a start that moves by only a moment
+    stays unchanged. They are in the order of notification, so that two passes with the
+    same promises can be compared."""
     known_by_job = {promise.job: promise for promise in known}
     return tuple(
         sorted(

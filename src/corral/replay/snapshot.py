@@ -1,4 +1,4 @@
-"""Snapshot from which the live decision is replayed, its settings, and its answer."""
+"""Snapshot from which the live decision is replayed, with its settings and its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ from corral.schedule.waiting import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatHolder:
-    """A gang that holds its seats now, since `placed_at` (wall clock).
+    """A gang that holds its seats since `placed_at` (wall clock).
 
-    `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it
-    is stopping and its seats come free then; with `comes_back` it then waits again.
-    `protected_until`: no job buys its place before.
+    `restart_seconds` is the time from its placement to its first step. `frees_at` means
+    that the gang is stopping, and its seats come free then; with `comes_back` it then
+    waits again. `protected_until` is the time before which no job may preempt it.
     """
 
     gang: Waiting
@@ -43,12 +43,12 @@ class SeatHolder:
 class Present:
     """A cluster at one moment, `now` (wall clock).
 
-    `nodes` are all that are known; those in `closed` take no work. `past`: what each
-    user of a queue has used up to now, also of what is still held, decayed to now, in
-    the unit of what is held (as for Standing). `learned`: what ended jobs teach (None:
-    age alone counts). `stripped` are queues whose budget is spent. `debts`: by queue,
-    of those that share a line by service. `suspicion`: how often a node was to blame of
-    late.
+    `nodes` are all known nodes; those in `closed` take no work. `past` is what each
+    user of a queue has used up to now, including what is still held, decayed to now, in
+    the unit of what is held (as for Standing). `learned` is what was learned from ended
+    jobs (None: only age counts). `stripped` are queues whose budget is spent. `debts`
+    holds, by queue, the debts of queues that share a line by service. `suspicion` is
+    how often a node recently was to blame for a failure.
     """
 
     now: float
@@ -79,12 +79,13 @@ class Coming(NamedTuple):
 class Terms:
     """Costs of preemption, and failures of nodes.
 
-    `restart_seconds`: of each start after a stop, before the job goes on.
-    `grace_seconds`: from the order to stop until the seats come free. `save_seconds`:
-    this often a running job saves by itself, which only the choice of victims looks at:
-    a job that can save does so at the order to stop.
-    `counts_budgets`: those of the queues, from the present on; else what is stripped
-    stays so.
+    `restart_seconds` is added to each start after a stop, before the job continues.
+    `grace_seconds` is the time from the stop request until the seats come free.
+    `save_seconds` is the interval at which a running job saves by itself; only the
+    choice of victims uses it, because a job that can save does so at the stop request.
+
+    `counts_budgets` says whether the budgets of queues are counted from the present on;
+    otherwise the set of queues with a spent budget stays unchanged.
     """
 
     restart_seconds: float = 60.0
@@ -102,9 +103,9 @@ class JobClass(StrEnum):
 
 
 class Happened(NamedTuple):
-    """`service`: seconds of the job's work that are done and stay done, from the
-    present on or, of one that held seats then, from when it was placed. `by`: the job
-    that it yielded to."""
+    """An event of a replay. `service` is the seconds of the job's work that are done
+    and stay done, counted from the present on or, for a job that held seats then, from
+    its placement. `by` is the job to which it yielded."""
 
     at: float
     kind: JobClass

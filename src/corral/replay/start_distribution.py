@@ -1,9 +1,9 @@
-"""Distribution of a gang's start: many replays of the present by the live decision
-itself.
+"""Distribution of a gang's start, by many replays of the present state with the live
+scheduling decision.
 
-What is not known is drawn: how long each job runs, from its kin; and who will come,
-from a stretch of the past that is played again. Plain Python, so that no head waits for
-a compiler.
+Unknown facts are drawn at random: how long each job runs, from similar jobs; and which
+jobs will be submitted, from a past period whose submissions are repeated. The code is
+plain Python, so that no head waits for a compiler.
 """
 
 from bisect import bisect_left
@@ -33,8 +33,8 @@ PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeKnowledge:
-    """Knowledge of a job's run time: its kind, its time so far, and its limit
-    (seconds). `left_seconds`: until its last step, by its rate of steps."""
+    """What is known about a job's run time: its kind, its time so far, and its limit
+    (seconds). `left_seconds` is the time until its last step, by its rate of steps."""
 
     kind: Kind
     ran_seconds: float = 0.0
@@ -44,9 +44,9 @@ class RunTimeKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One run: seconds from now to the start, and from there to the end. `is_cut`: it
-    was followed no further, and the start comes later. `stopped`: who gave way to
-    it."""
+    """The result of one replay: the seconds from now to the start, and from the start
+    to the end. `is_cut` means that the replay was cut off, and the start comes later.
+    `stopped` holds the jobs that were stopped for it."""
 
     wait_seconds: float
     run_seconds: float
@@ -66,18 +66,19 @@ def outlook(
     most_passes: int,
     keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
-    """Return the outcome of the waiting job in each run. `keep_on` gets the number of
-    runs and returns whether there is time for more; one run is always begun.
+    """Return the outcome of the waiting job in each replay. `keep_on` gets the number
+    of finished replays and returns whether there is time for more; one replay is always
+    begun.
 
-    In each run everybody has luck of its own, by its id: asked again, the same world is
-    answered alike, and who comes or goes changes nothing for the others.
+    In each replay, every job has random numbers of its own, by its id. The same world
+    therefore always gives the same result, and a job that comes or goes does not change
+    the random numbers of the others.
 
     Args:
-        lives: of every gang of the present.
-        past: ended jobs in the order in which they were submitted.
-        since: the last change (wall clock); a stretch of the past is played again from
-            then on.
-        most_passes: of one run.
+        lives: What is known about the run time of every gang of the present.
+        past: Ended jobs in the order in which they were submitted.
+        since: The last change (wall clock); a past period is repeated from then on.
+        most_passes: Limit of scheduling passes in one replay.
     """
     luck = _Luck(job)
     submits = [ran.submitted_at for ran in past]
@@ -113,8 +114,8 @@ def outlook(
 
 
 class _Luck:
-    """Rolls for a caller, a row of them for each name: no row depends on another
-    caller."""
+    """Random numbers for one requesting job, with a sequence for each name. No sequence
+    is shared with another requesting job."""
 
     def __init__(self, asks: JobId) -> None:
         self._asks = asks
@@ -129,7 +130,7 @@ class _Luck:
 def _run_times(
     lives: Mapping[JobId, RunTimeKnowledge], kin: RuntimeHistory, luck: _Luck
 ) -> dict[JobId, float]:
-    """Return the run times of one replay: guesses are alike for all jobs of a kind."""
+    """Return the run times of one replay. A guess is the same for all jobs of a kind."""
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
     return {
@@ -141,8 +142,8 @@ def _run_times(
 def _run_time(
     life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float
 ) -> float:
-    """Return a run time by its steps, which may be a little faster or slower; else as
-    similar jobs tell."""
+    """Return a random run time. It follows from the job's rate of steps, which may turn
+    out a little faster or slower, or else from similar jobs."""
     if life.left_seconds is None:
         return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
     drawn = life.ran_seconds + life.left_seconds * (
@@ -160,8 +161,8 @@ def _simulate_start(
     found: int,
     keep_on: Callable[[int], bool],
 ) -> float | None:
-    """Return when the job starts; None if it was not followed so far. Never is the
-    horizon."""
+    """Return when the job starts; None if the replay was cut off before. A job that
+    never starts counts as starting at the horizon."""
     while play.passes < most_passes and (not play.passes or keep_on(found)):
         passes_before = play.passes
         started_at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
@@ -180,8 +181,9 @@ def _draw_arrivals(
     luck: _Luck,
     since: float,
 ) -> list[Coming]:
-    """Return the jobs of a stretch of the past, submitted again. It begins at the last
-    change; jobs that would have come since then have not."""
+    """Return the jobs of a past period, to be submitted again. They are submitted from
+    the last change on; jobs that would have arrived between that change and now are
+    left out, because none did."""
     dice = dice_named(luck.roll("who comes"))
     start_fraction = float(roll(dice))
     if not past:
@@ -213,8 +215,8 @@ def _draw_run_time(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
 
 
 def _gang_from_run(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
-    """A job like that one, behind all that wait. `by_kin`: its line goes by how long
-    kin ran."""
+    """Return a job like the ended one, behind all that wait. `by_kin` says whether its
+    line orders jobs by the run times of similar jobs."""
     return Waiting(
         job=JobId(f"coming-{row}"),
         shapes=(ran.shape,),

@@ -1,5 +1,5 @@
-"""Workload of a replay: jobs in the order of submission, and the largest that a cluster
-can hold."""
+"""Workload of a replay: jobs in the order of submission, and the largest gang that a
+cluster can hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -8,11 +8,12 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Jobs in the order of submission, one in each position of every column.
+    """Jobs in the order of submission; each column has one entry for each job.
 
-    `queues` are numbers of queues; jobs of one queue and one size are a class.
-    `limits`: seconds that the user allows, 0 where no limit is known. `users` and
-    `kinds` (of one name) are numbers, -1 where unknown. `names` are for reports only.
+    `queues` are numbers of queues; jobs of one queue and one size form a class.
+    `limits` are the time limits that users set, in seconds; 0 means unknown. `users`
+    and `kinds` (jobs of one name) are numbers, -1 where unknown. `names` are used only
+    in reports.
     """
 
     submits: Sequence[float]
@@ -31,7 +32,7 @@ class Workload:
             raise ValueError("each job takes some time and at least one GPU")
 
     def only(self, rows: Sequence[int]) -> "Workload":
-        """The jobs of these rows, in the same order."""
+        """Return a workload with only the jobs of these rows, in the same order."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         return Workload(
             **{
@@ -42,9 +43,11 @@ class Workload:
 
 
 def largest_gang(nodes: Sequence[int]) -> int:
-    """GPUs of the largest gang that all nodes, empty, can hold.
+    """Return the number of GPUs of the largest gang that all nodes, when empty, can
+    hold.
 
-    A gang lies on whole nodes of the largest size, and its rest on a part of one more.
+    A gang occupies whole nodes of the largest size, and for the rest a part of one more
+    node.
     """
     whole_nodes = nodes.count(max(nodes))
     rest = max((gpus for gpus in nodes if gpus < max(nodes)), default=0)

@@ -1,5 +1,5 @@
-"""Waiting gangs and free nodes -> who goes where, and for everybody else why not.
-Pure."""
+"""The scheduler. From waiting gangs and free nodes, it decides which gang goes where,
+and why the others must wait. This package is pure: it does no input or output."""
 
 from corral.schedule.capacity.free_capacity import Floor
 from corral.schedule.capacity.node_room import NodeRoom

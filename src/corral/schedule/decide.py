@@ -1,7 +1,7 @@
-"""One scheduling pass: order by queue, priority, share and age; place whole gangs;
-preempt.
+"""One scheduling pass: order the gangs by queue, priority, share and age; place whole
+gangs; preempt.
 
-Every gang gets a place or a reason.
+Every gang gets a place or a reason why it waits.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ RESERVE_AFTER_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Pass:
-    """`kept`: what of each node is taken for those with reserved seats, beyond what is
-    used now."""
+    """State of one pass. `kept` is what is reserved on each node for gangs with
+    reserved seats, beyond what is used now."""
 
     rooms: Mapping[NodeId, NodeRoom]
     fleet: NodeTypes
@@ -97,28 +97,28 @@ def decide(
     lent: Callable[[], float] = float,
     tells: bool = True,
 ) -> Decision:
-    """Place whole gangs in the order of Line, within the queues' limits; fullest nodes
-    first.
+    """Place whole gangs in the order of `QueueLine`, within the queues' limits. The
+    fullest nodes are used first.
 
-    A gang that waited longer than RESERVE_AFTER_SECONDS by `now` (wall clock) reserves its
-    best nodes.
+    A gang that has waited longer than RESERVE_AFTER_SECONDS by `now` (wall clock)
+    reserves its best nodes.
 
     Args:
-        rooms: nodes that take work now, changed as gangs are placed (copies, of a
-            Floor's).
-        fleet: all known nodes, which separate "not now" from "never".
-        learned: orders gangs by attained service (None: by age).
-        standing: holdings of queues, changed as gangs are placed (None: one without a
-            limit).
-        running: returns the possible victims; called only when a gang would have to
+        rooms: Nodes that take work now; changed as gangs are placed (if they come from
+            a Floor, copies are changed).
+        fleet: All known nodes, by which "not now" is distinguished from "never".
+        learned: Orders gangs by attained service (None: by age).
+        standing: Holdings of queues, changed as gangs are placed (None: no limits).
+        running: Returns the possible victims; called only when a gang would have to
             wait.
-        reserved: capacity that earlier passes kept for waiting gangs.
-        ends: returns the seats with a known end; called only for a promise of a start.
-        known: promises of earlier passes; shares: the usual GPU shares, if known.
-        movable: returns the gangs that may be relocated; called when only places are
+        reserved: Capacity that earlier passes reserved for waiting gangs.
+        ends: Returns the seats with a known end; called only for a promise of a start.
+        known: Promises of earlier passes.
+        shares: The usual GPU shares, if known.
+        movable: Returns the gangs that may be relocated; called when only seats are
             missing.
-        lent: GPUs that elders hold in their turn; called only when an old gang waits.
-        tells: whether to spend time on the reasons for a lack of room.
+        lent: GPUs that old gangs hold in their turn; called when an old gang waits.
+        tells: Whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)
@@ -305,8 +305,8 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _count_array_promises(state: _Pass, gang: Waiting) -> int:
-    """Return how many others of its array have a promised start, or seats kept: these
-    will run."""
+    """Return how many other gangs of the same array have a promised start or reserved
+    seats; these will run."""
     waitings = (
         waiting_gang for job, waiting_gang in state.kept_for.items() if job != gang.job
     )
@@ -323,10 +323,11 @@ def _place_gang(
     near: bool = False,
     before: Promise | None = None,
 ) -> bool:
-    """Place the gang, or an equal request with an earlier promise in its stead.
+    """Place the gang, or an equal request with an earlier promise in its place. Return
+    whether the gang was placed.
 
-    `near`: the locality delay of the gang lasts, and some shape is kept together. `before`: its
-    earlier promise.
+    `near` means that the gang's locality delay still lasts, and some shape is kept
+    together. `before` is the gang's earlier promise.
     """
     is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
@@ -349,11 +350,13 @@ def _place_gang(
 
 
 def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved | None:
-    """Stop others for the gang, if it has a right to what they hold and starts then."""
+    """Preempt or relocate others for the gang, if it has a right to what they hold and
+    can start then. Return its reservation, or None."""
 
     def rooms() -> list[NodeRoom]:
-        """All that is reserved is taken in them, whoever holds it still, and what is
-        promised of a queue's own; those are copies."""
+        """Return the rooms, in which all reserved seats are taken, even if other jobs
+        still hold them, and also the seats promised within a queue's own quota. Rooms
+        that differ are copies."""
         firm = list(state.promising.firm())
         node_ids = {
             seat.node for reserved in state.reserved.values() for seat in reserved.seats
@@ -404,7 +407,8 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
 
 
 def _keep_reservation(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
-    """Keep these seats, and their part of the queue's own GPUs, from all others."""
+    """Reserve these seats, and the part of the queue's own GPUs that they use, against
+    all other gangs."""
     state.reserved[gang.job] = reserved
     node_capacities = []
     for seat in reserved.seats:
@@ -432,8 +436,8 @@ def _let_go(state: _Pass, job: JobId) -> None:
 def _try_reserved(
     state: _Pass, gang: Waiting, reserved: Reserved, full: Reason | None
 ) -> Reason | None:
-    """Start it wherever it fits now; else its seats stay kept while they may still come
-    free."""
+    """Start the gang wherever it fits now. Otherwise its seats stay reserved as long as
+    they may still come free. Return why the gang waits; None if it started."""
     if reserved.pending and full is None:
         return gives_way(reserved.seats, reserved.victims)
     _let_go(state, gang.job)
@@ -470,10 +474,10 @@ def _take_seats(
 
 
 def _reserve_capacity(state: _Pass, gang: Waiting) -> None:
-    """Keep for the gang the first capacity that it can have.
+    """Reserve for the gang the first capacity that it can get.
 
-    If the ends of other jobs are unknown, keep the nodes that are nearest to free. Jobs
-    behind it may use them only until then.
+    If the ends of other jobs are unknown, reserve the nodes that are closest to being
+    free. Jobs behind the gang may use them only until then.
 
     Nodes with a promised start are not available. Neither are nodes on which jobs stop,
     or are about to stop, for another gang.

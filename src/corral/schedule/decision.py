@@ -14,10 +14,10 @@ from corral.schedule.waiting import Reason, Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A gang's seats, the first node first, and the port of its rendezvous there (0:
-    none free).
+    """A gang's seats, the first node first, and the port of its rendezvous on that node
+    (0 if none is free).
 
-    `borrowed_millis`: how much of its GPUs is not its queue's own.
+    `borrowed_millis` is the part of its GPUs that its queue does not own.
     """
 
     job: JobId
@@ -29,7 +29,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """Gangs that go on waiting, all for one reason."""
+    """Gangs that continue to wait, all for one reason."""
 
     gangs: tuple[Waiting, ...]
     reason: Reason
@@ -47,11 +47,11 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Seats that are kept for a waiting gang until it starts, and the jobs stopped for
-    it.
+    """Seats that are reserved for a waiting gang until it starts, and the jobs that are
+    stopped for it.
 
-    `pending`: a job that was asked to stop still holds a part of the seats. The gang
-    waits for exactly these seats, so that no job is stopped without need.
+    `pending` means that a job that was asked to stop still holds a part of the seats.
+    The gang waits for exactly these seats, so that no job is stopped without need.
     """
 
     job: JobId
@@ -63,7 +63,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Way in which a gang can be admitted."""
+    """A way to admit a gang: its reservation, and the jobs to preempt."""
 
     reserved: Reserved
     preempted: tuple[Preempted, ...]
@@ -88,7 +88,7 @@ class Decision:
     elders: frozenset[JobId] = frozenset()
 
     def reasons(self) -> "Reasons":
-        """Return why each of the other jobs waits."""
+        """Return the reasons why each job that was not placed waits."""
         return Reasons(self.held)
 
 
@@ -98,7 +98,7 @@ class Reasons(Mapping[JobId, Reason]):
     def __init__(
         self, held: Sequence[Unplaced] = (), over: Mapping[JobId, Reason] | None = None
     ) -> None:
-        """`over`: reasons of some jobs that replace their own."""
+        """Create the mapping. `over` holds reasons of some jobs that replace their own."""
         self._held = held
         self._over = over or {}
         self._found: dict[JobId, Reason] | None = None

@@ -1,10 +1,10 @@
-"""Relocation of running gangs so that a waiting one fits: the cheapest that were found,
-if all of them fit elsewhere now, the budget allows it, and the gang has waited as long
-as that costs.
+"""Relocation of running gangs so that a waiting gang fits. The cheapest relocations
+found are chosen if all relocated gangs fit elsewhere now, the budget allows it, and the
+waiting gang has waited as long as the relocation costs.
 
-The live twin of `defragment`. A relocation is a stop at a checkpoint and a start
-elsewhere. One gang at a time is helped, so that each is judged by what the one before
-has really cost.
+This is the live counterpart of `columns.defragment`. A relocation is a stop at a
+checkpoint and a start elsewhere. Only one gang at a time is helped, so that each
+decision can use the real cost of the one before.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -42,8 +42,8 @@ MOST_MOVED: Final = 8  # gangs at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """A running gang that may be relocated, as it would be placed, and what that may
-    cost."""
+    """A running gang that may be relocated, its form as a waiting gang, and the cost of
+    the relocation."""
 
     running: RunningGang
     gang: Waiting
@@ -64,7 +64,7 @@ class Movables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocated(Preempted):
-    """One that stops to start on these seats at once."""
+    """A running job that is stopped in order to start at once on the seats `to`."""
 
     to: tuple[Seat, ...]
     shape: Shape
@@ -73,7 +73,7 @@ class Relocated(Preempted):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A gang's seats, and where those go who had them."""
+    """A gang's seats, and the new seats of the gangs that held them."""
 
     seats: tuple[Seat, ...]
     moved: tuple[tuple[Movable, tuple[Seat, ...]], ...]
@@ -91,8 +91,8 @@ class _Move:
 
 
 class Relocating:
-    """The choice of one pass, at `now` (wall clock). `ask` is asked when a gang has to
-    wait."""
+    """Choice of relocations in one pass, at `now` (wall clock). `ask` is called when a
+    gang has to wait."""
 
     def __init__(
         self,
@@ -117,9 +117,12 @@ class Relocating:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
     ) -> Admission | None:
-        """Return which gangs move so that this one has one of these shapes, which its
-        queue may hold; None: none. `rooms`: without what is kept or promised; not
-        changed. `stopped`: gangs preempted in this pass."""
+        """Return how the gang is admitted in one of these shapes, which its queue may
+        hold, by relocating other gangs; None if there is no way.
+
+        `rooms` contain nothing that is reserved or promised, and are not changed.
+        `stopped` holds the gangs preempted in this pass.
+        """
         alike = (gang.priority, gang.likeness)
         if (
             self._ask is None
@@ -198,8 +201,9 @@ class Relocating:
         )
 
     def _move_time_text(self, gang: Waiting, shape: Shape, move: _Move) -> str:
-        """Until they save, what it costs grows as the gang waits: only the earliest
-        moment stays where it is."""
+        """Return when the relocation can happen, as text. Until the gangs to move save,
+        the cost of moving them grows while the gang waits, so only the earliest moment
+        is a fixed time."""
         earliest = (
             gang.since + move.least_gpu_seconds * MILLIS_PER_GPU / shape.gpu_millis
         )
@@ -300,7 +304,8 @@ class Relocating:
 
 
 def _name_of(one: RunningGang) -> str:
-    """For example: train (j3); one of an array goes by the array's name."""
+    """Return the name of a running gang. For example: train (j3). A job of an array is
+    shown with the array's name."""
     return f"{one.kin} ({one.job})" if one.kin else str(one.job)
 
 
@@ -313,8 +318,8 @@ def _place_moved_gangs(
     moved: Sequence[Movable],
     rooms: Sequence[NodeRoom],
 ) -> tuple[Settled, JobId | None]:
-    """Return where moved gangs go once the gang has its seats, the largest first; or
-    the one that finds no place."""
+    """Return where the moved gangs go once the gang has its seats, the largest first;
+    or the job that finds no place."""
     pretended = _Pretended(rooms)
     for movable in moved:
         for seat in movable.running.seats:
@@ -335,14 +340,14 @@ def _place_moved_gangs(
 
 
 class _Pretended:
-    """Rooms to pretend with; those that were given stay as they are."""
+    """Copies of rooms in which placements are tried. The original rooms stay unchanged."""
 
     def __init__(self, rooms: Sequence[NodeRoom]) -> None:
         self._rooms = {room.id: room for room in rooms}
         self._own: set[NodeId] = set()
 
     def ordered(self) -> list[NodeRoom]:
-        """In the order of best fit."""
+        """Return the rooms in the order of best fit."""
         return sorted(self._rooms.values(), key=lambda room: room.fullness)
 
     def give(self, seat: Seat, running: RunningGang) -> None:
@@ -354,7 +359,8 @@ class _Pretended:
             room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def _copy_room(self, node: NodeId) -> Iterator[NodeRoom]:
-        """The node, if it is one of those that were given."""
+        """Provide the room of the node as a copy that may be changed, if the node is
+        one of the given rooms."""
         if node not in self._rooms:
             return
         if node not in self._own:

@@ -1,5 +1,4 @@
-"""Reason why a gang waits, in Slurm's word and a plain sentence, and what would
-help."""
+"""Reason why a gang waits: Slurm's code for it, a plain sentence, and what would help."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +41,8 @@ class Idle:
 
 
 def reasons_decide(tree: QueueTree) -> bool:
-    """Whether why one has no room decides about those behind it."""
+    """Return whether the reason for which one gang has no room also decides about the
+    gangs behind it."""
     return any(queue.policy == Policy.FIFO for queue in tree.queues)
 
 
@@ -54,9 +54,12 @@ def explain(
     behind: str,
     idle: Sequence[Idle] = (),
 ) -> Reason:
-    """The reason that the gang has no place. `rooms`: those that may have room for a
-    part of so many thousandths of GPUs, and not too few in any case; `behind`: who has
-    a reservation; `idle`: what is kept for others, the first to start first."""
+    """Return the reason why the gang has no place.
+
+    `rooms` returns the nodes that may have room for a part of this many thousandths of
+    GPUs; it may return more. `behind` says which job has a reservation. `idle` holds
+    what is reserved for others, the first to start first.
+    """
     if not fleet.size:
         return Reason(code=ReasonCode.NO_NODES, sentence="the cluster has no node yet")
     if gang.pinned_to is not None:
@@ -72,13 +75,14 @@ def explain(
 
 
 def deciding(gang: Waiting, fleet: NodeTypes) -> Shape:
-    """The shape that says whether the gang starts: of its first form that could ever
-    be, the one on the fewest nodes. Where none could be, that of the last."""
+    """Return the shape that decides whether the gang starts: of its first form that
+    could ever fit, the shape on the fewest nodes. If no form could ever fit, return
+    that shape of the last form."""
     return _deciding_shape(gang, fleet)[0]
 
 
 def _deciding_shape(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
-    """And why it could never be, if it could not."""
+    """Return the deciding shape, and why it could never fit; None if it could."""
     shapes = [form[-1] for form in forms_of(gang.shapes)]
     never: Reason | None = None
     for shape in shapes:
@@ -162,7 +166,8 @@ def _no_account(
 
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
-    """These seats are kept for it until their holders have gone."""
+    """Return the reason of a gang for which these seats are reserved until the jobs
+    that hold them have stopped."""
     holder_names = ", ".join(victims) or "those who are stopping"
     millis = sum(seat.gpu_millis for seat in seats)
     subject_text, verb_text = (
@@ -183,7 +188,8 @@ def _not_now(
     behind: str,
     idle: Sequence[Idle],
 ) -> Reason:
-    """The first of its requests that leaves too few nodes is what it waits for."""
+    """Return why the gang has no place now: the first of its requirements that leaves
+    too few nodes."""
     rule, resources, wanted_nodes = gang.place, shape.resources, shape.nodes
     min_whole_gpus = 0 if resources.is_share else resources.gpus
     open_to_it = (
@@ -303,7 +309,8 @@ def _resources(
 
 
 def _request_text(gang: Waiting) -> str:
-    """For example: it asks for 2 to 9 nodes with 8 GPUs, or 1 node with 2 GPUs."""
+    """Return what the gang requests, as text. For example: it asks for 2 to 9 nodes
+    with 8 GPUs, or 1 node with 2 GPUs."""
     first_form, *other_forms = forms_of(gang.shapes)
     several = (
         f"{len(other_forms)} other forms, the last of them "
@@ -326,7 +333,8 @@ def _shapes_text(shapes: Sequence[Shape]) -> str:
 
 
 def _takes_more(gang: Waiting, shape: Shape) -> bool:
-    """Whether it is elastic: it would rather have more nodes than these."""
+    """Return whether the gang is elastic: whether it also has a shape of the same
+    resources with more nodes than this one."""
     resources = shape.resources
     return any(
         typed_shape.resources == resources and typed_shape.nodes > shape.nodes
@@ -335,14 +343,14 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
 
 
 def _request_part_text(gang: Waiting, shape: Shape) -> str:
-    """Return which request of the gang the sentence is about, if it has several."""
+    """Return which part of the gang's request a sentence is about, if it has several."""
     is_one = all(gang_shape.resources == shape.resources for gang_shape in gang.shapes)
     return "its part" if is_one else f"{shape.resources}"
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
-    """Return which idle GPUs belong to others, and why this gang may not have them
-    meanwhile."""
+    """Return which idle GPUs are reserved for others, and why this gang may not use
+    them in the meantime."""
     reservations_text = []
     for idle_node in idle[:MOST_NAMED]:
         gpus = (
@@ -360,8 +368,8 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
-    """Return which jobs a node must be free of, by either side's request, and what
-    would help. Only jobs that are on the nodes are named."""
+    """Return which jobs must not be on a node of the gang, by the request of the gang
+    or of those jobs, and what would help. Only jobs that are on the nodes are named."""
     met = [
         name
         for name in gang.place.apart_from

@@ -1,8 +1,7 @@
-"""Waiting gangs, those that are alike together: what the first of a group is refused,
-all are.
+"""Waiting gangs, grouped by likeness: if the first gang of a group is refused, all are.
 
-A head keeps them from pass to pass, so that a pass costs what changes and not what
-waits.
+A head keeps the groups from pass to pass, so that the cost of a pass depends on what
+changes, not on the number of waiting gangs.
 """
 
 from bisect import bisect_left, insort
@@ -19,7 +18,8 @@ Order = tuple[tuple[int, int], int]  # the gang's own, and which of equals was p
 
 
 class Groups:
-    """Each group is a list in the order of age. No group is empty."""
+    """Groups of waiting gangs. Each group is a list in the order of age. No group is
+    empty."""
 
     def __init__(self, waiting: Iterable[Waiting] = ()) -> None:
         self._numbers = count()
@@ -38,7 +38,8 @@ class Groups:
         return iter(self._groups.values())
 
     def runs(self, alone: Set[JobId]) -> Iterator[Sequence[Waiting]]:
-        """The groups; those of `alone` are each tried for itself."""
+        """Yield the groups. Gangs of the jobs in `alone` are yielded each as a group of
+        its own."""
         for gangs in self:
             if alone and any(gang.job in alone for gang in gangs):
                 yield from ([gang] for gang in gangs if gang.job in alone)
@@ -47,7 +48,7 @@ class Groups:
                 yield gangs
 
     def put(self, gang: Waiting) -> None:
-        """It waits from now on; whatever was known of the job before is forgotten."""
+        """Add the waiting gang. It replaces whatever was known of the job before."""
         self.drop(gang.job)
         self._gangs[gang.job] = gang
         self._orders[gang.job] = (gang.order, next(self._numbers))
@@ -57,7 +58,7 @@ class Groups:
         )
 
     def drop(self, job: JobId) -> None:
-        """It waits no longer, if it did."""
+        """Remove the job from the waiting gangs, if it is one of them."""
         gang = self._gangs.pop(job, None)
         if gang is None:
             return
@@ -73,12 +74,12 @@ class Groups:
         return self._gangs.get(job)
 
     def apart_from(self) -> Set[str]:
-        """Names of others that some gang wants to be apart from."""
+        """Return the names of other jobs that some gang wants to be apart from."""
         return {name for name, gangs in self._apart.items() if gangs > 0}
 
     def tell_apart(self, shunned: Set[str]) -> None:
-        """Gangs of these names are like no others: some job wants to be apart from
-        them."""
+        """Separate gangs of these names from all other groups, because some job wants
+        to be apart from them."""
         if shunned == self._shunned:
             return
         self._shunned = frozenset(shunned)
@@ -108,6 +109,7 @@ class Groups:
 
 
 def _duration_bucket(seconds: float | None) -> int:
-    """In steps of a tenth: what is kept for others is open only to those who end
-    before."""
+    """Return the duration's bucket. Buckets grow by steps of a tenth. Durations matter
+    because reserved capacity may be used only by jobs that end before the reservation
+    starts."""
     return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

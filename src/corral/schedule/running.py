@@ -10,16 +10,15 @@ from corral.domain.units import MILLIS_PER_GPU
 
 @dataclass(frozen=True, kw_only=True)
 class RunningGang:
-    """A gang that holds its seats. Times are seconds, `started` is wall clock.
+    """A gang that holds its seats. Times are seconds; `started` is wall clock.
 
-    `min_runtime_over`: it has run long enough to be stopped. `lost_gpu_seconds`: its work
-    since the newest committed save. `restart_seconds`: from placement to its first
-    step. `can_save`: it has a checkpoint rule. `stopping`: it is already about to end,
-    for any reason. `kin`: the name that other jobs use to stay apart from it;
-    `apart_from`: the names that it avoids.
-    `served_seconds`: its service before this attempt, which serves since `serves_since`
-    (wall clock; None: it is not up yet). `protected_until`: no gang buys its place
-    before.
+    `min_runtime_over`: the gang has run long enough to be stopped. `lost_gpu_seconds`:
+    its work since the newest committed save. `restart_seconds`: time from placement to
+    its first step. `can_save`: it has a checkpoint rule. `stopping`: it is already
+    about to end, for any reason. `kin`: the name that other jobs use to stay apart from
+    it; `apart_from`: the names that it avoids. `served_seconds`: its service before
+    this attempt, which has served since `serves_since` (wall clock; None: it has not
+    started yet). `protected_until`: no gang preempts it by service before this time.
     """
 
     job: JobId
@@ -43,7 +42,8 @@ class RunningGang:
     def later(
         self, *, min_runtime_over: bool, lost_gpu_seconds: float
     ) -> "RunningGang":
-        """The same gang some time later, when nothing but time has gone by."""
+        """Return the same gang at a later time, if nothing but the time-dependent
+        values has changed."""
         if (min_runtime_over, lost_gpu_seconds) == (
             self.min_runtime_over,
             self.lost_gpu_seconds,
@@ -66,7 +66,8 @@ class RunningGang:
 
     @property
     def cost_gpu_seconds(self) -> float:
-        """Return what it loses if it is stopped now: work, and the way back to it."""
+        """Return the GPU-seconds that the gang loses if it is stopped now: unsaved
+        work, and the restart."""
         return (
             self.lost_gpu_seconds
             + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
@@ -79,6 +80,6 @@ class RunningGang:
         return restart if self.can_save else self.cost_gpu_seconds
 
     def served_by(self, now: float) -> float:
-        """Its service by then (wall clock), in seconds."""
+        """Return the gang's service up to this time (wall clock), in seconds."""
         serves = 0.0 if self.serves_since is None else max(0.0, now - self.serves_since)
         return self.served_seconds + serves

@@ -11,7 +11,8 @@ from corral.domain.resources import Shape
 
 
 class Alike:
-    """Common properties of gangs. They are compared often, and hashed once."""
+    """Common properties of gangs, which are compared often; the hash is computed only
+    once."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -32,22 +33,22 @@ class Alike:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A gang in the queue. `order`: the place in line (submission, index); smaller goes
-    first.
+    """A gang in the queue. `order`: the place in the queue (submission, index); smaller
+    comes first.
 
     `since`: the start of the wait (wall clock). `shared_path` must be visible on every
     node of the gang under one mark; `mark` is the one of its existing saves. `sharing`
     stands for all paths that nodes see in the same way as this one. `array` and
-    `array_limit` bound how many of an array run at once. `kin`: the name that other
-    jobs use to stay apart from it. Nodes in `avoid` come last, and those in `likes`,
-    which have its data, first.
+    `array_limit` bound how many jobs of an array run at once. `kin`: the name that
+    other jobs use to stay apart from it. Nodes in `avoid` come last; nodes in `likes`,
+    which have its data, come first.
 
     `holds_seconds`: the maximum time for which it holds its seats; None: unknown.
-    `whole_gpus`: the GPUs of the smallest nodes that suffice for a gang that wants
-    whole nodes; 0: it does not. `served_seconds`: its attained service.
+    `whole_gpus`: the GPUs of the smallest sufficient nodes for a gang that wants whole
+    nodes; 0 if it does not want them. `served_seconds`: its attained service.
     `restart_seconds`: the time to restore that service. `waited_seconds`: the sum of
     its earlier waits. `stem`, its name without numbers, and `limit_seconds` are set
-    only where the order needs them.
+    only if the order needs them.
     """
 
     job: JobId
@@ -77,13 +78,14 @@ class Waiting:
     limit_seconds: float | None = None
 
     def waited_by(self, now: float) -> float:
-        """Return how long it has waited by then (wall clock), all its waits together,
-        in seconds."""
+        """Return how long the gang has waited up to this time (wall clock), including
+        earlier waits, in seconds."""
         return self.waited_seconds + now - self.since
 
     @property
     def takes_any(self) -> bool:
-        """Whether no node is better for it than another by what it has been through."""
+        """Return whether all nodes are equally good for the gang: it has no saves on a
+        marked path, and no nodes to avoid or prefer."""
         return self.mark is None and not (self.avoid or self.likes)
 
     @cached_property
@@ -95,7 +97,8 @@ class Waiting:
 
     @cached_property
     def likeness(self) -> Alike:
-        """Gangs that are alike in this would also take the same places."""
+        """Return the likeness of the gang: gangs of equal likeness would take the same
+        places."""
         return Alike(self.needs, self.avoid, self.likes)
 
 

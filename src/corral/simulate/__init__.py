@@ -1,9 +1,11 @@
-"""Seeded worlds of faults that run control, reconcile, schedule and health unchanged.
+"""Simulated worlds with seeded faults, which run control, reconcile, schedule and
+health unchanged.
 
-`stage` is what every part of a world uses; on it nodes (`machine`, `ranks`, `shims`,
-`agent`, `node`), `database`, `heads`; `books` read what they do, and the invariants,
-all below `auditor`, ask the books; `people` and `faults` act; `scene` puts one world
-together.
+`stage` holds what every part of a world uses. On it run the nodes (`machine`, `ranks`,
+`shims`, `agent`, `node`), the `database` and the `heads`. `books` record what they do,
+and the invariants, all below `auditor`, query the books. `people` and `faults` act, and
+`scene` assembles one world.
 
-`logs` is the other subject: logs of clusters, to replay under one policy or several.
+`logs` is a separate subject: logs of clusters, which are replayed under one policy or
+several.
 """

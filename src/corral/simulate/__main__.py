@@ -1,4 +1,5 @@
-"""python -m corral.simulate --seeds 500, or one world in full: --seed 17 --verbose."""
+"""The command python -m corral.simulate: many worlds with --seeds 500, or one world in
+full with --seed 17 --verbose."""
 
 import argparse
 import sys
@@ -40,7 +41,8 @@ def main() -> int:
 
 
 def _print_outcome(outcome: WorldOutcome, *, in_full: bool) -> None:
-    """The world's last events, unless each was printed as it happened."""
+    """Print the last events of the world, unless each event was printed when it
+    happened."""
     for line in outcome.lines if in_full else ():
         print(line)
     print(f"replay: python -m corral.simulate --seed {outcome.seed} --verbose")

@@ -1,5 +1,5 @@
-"""An agent by the rules of docs/architecture/overview.md: it obeys the newest word and
-says all it sees."""
+"""An agent that follows the rules of docs/architecture/overview.md: it obeys the newest
+desired state and reports all it observes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ LEASE_MARGIN_SECONDS = 1.5
 
 
 class SimulatedAgent:
-    """One life of a node's agent. What it must not forget lies on the node's disk."""
+    """One life of a node's agent. State that must survive the agent is on the node's
+    disk."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class SimulatedAgent:
         self._number = 0
 
     def hang_up(self) -> None:
-        """The other side learns that the connection is closed."""
+        """Close the connection; the other side learns of it."""
         session, self.session = self.session, None
         if session is not None:
             session.closed_by_agent()
@@ -76,7 +77,7 @@ class SimulatedAgent:
             self.session = None
 
     def wake(self) -> None:
-        """Something changed: say so at once."""
+        """Report a change soon. Changes within GATHER_SECONDS are reported together."""
         if not self._told:
             self._told = True
             self.process.after(GATHER_SECONDS, self._say)
@@ -102,7 +103,7 @@ class SimulatedAgent:
         self.session.beat(self._number, self.version, self.seen(), signals)
 
     def heard(self, session: AgentSession, number: int) -> None:
-        """The head has recorded the heartbeat of this number."""
+        """Note that the head has recorded the heartbeat of this number."""
         if session is not self.session:
             return
         self._unheard_since = self._stage.now()
@@ -123,13 +124,13 @@ class SimulatedAgent:
     # -- obedience -------------------------------------------------------------------------------
 
     def told(self, session: AgentSession, wanted: DesiredState) -> None:
-        """A word that came by a connection which is closed by now is never read."""
+        """Receive a desired state; it is ignored if its connection is closed by now."""
         if session is self.session:
             self.wanted(wanted)
 
     def wanted(self, wanted: DesiredState) -> None:
-        """Take the head's word, unless it is older than the newest that this node
-        knows."""
+        """Apply the desired state of the head, unless it is older than the newest one
+        that this node knows."""
         if not self.may_obey(wanted):
             return
         disk = self._machine.disk
@@ -190,8 +191,8 @@ class SimulatedAgent:
     # -- of itself -------------------------------------------------------------------------------
 
     def _enforce_lease(self) -> None:
-        """Stop what asked to be stopped when the head is silent; end what has lost its
-        shim."""
+        """Stop attempts that asked to be stopped when the head is silent, and end
+        attempts that have lost their shim."""
         self._shims.find_lost()
         for stop in self._overdue_stops():
             if stop.key in self._shims.parts:

@@ -1,7 +1,8 @@
-"""The invariants, held against the nodes' own evidence at every commit and every start.
+"""Invariants of the simulated cluster, compared with the nodes' own evidence at every
+commit and every start.
 
 The auditor reads each commit as it becomes durable, and each rank as it starts. It
-shares no rule's code with what it watches.
+shares no code with the rules that it checks.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +28,8 @@ from corral.simulate.recorded_state import Books
 
 
 class Auditor:
-    """All the checks over one set of books; of its own, those of answers to users and
-    of how jobs end. `durable_jobs` reads what is on the disk, whatever any head
+    """All checks over one set of books, including its own checks of answers to users
+    and of how jobs end. `durable_jobs` reads the jobs on the disk, whatever any head
     believes."""
 
     def __init__(
@@ -55,7 +56,8 @@ class Auditor:
     def acknowledged(
         self, key: str, specs: tuple[JobSpec, ...], ids: tuple[JobId, ...]
     ) -> None:
-        """I1: what was acknowledged is there; the same key is the same jobs."""
+        """Check I1: acknowledged jobs are recorded, and the same key always means the
+        same jobs."""
         durable = self._durable_jobs()
         if len(ids) != len(specs) or any(id not in durable for id in ids):
             text = f"{key} was acknowledged as {ids}, and they are not all recorded"
@@ -65,8 +67,8 @@ class Auditor:
             self.books.breach("I1", text)
 
     def still_there(self) -> None:
-        """I1: all that was ever acknowledged or committed is on the disk as it was
-        written last, or was rightly forgotten."""
+        """Check I1: all jobs that were ever acknowledged or committed are on the disk
+        as last written, or were rightly forgotten."""
         durable, forgotten_jobs = self._durable_jobs(), self.forgetting.gone
         for key, ids in self._keys.items():
             for id in ids:
@@ -110,7 +112,8 @@ class Auditor:
         self.ledger.check(changes)
 
     def _take_in(self, changes: Changes) -> None:
-        """Row by row, each held against those that are in the books by then."""
+        """Check and record the rows of a commit one by one; each row is compared with
+        what the books hold by then."""
         previous_jobs = {job.id: self.books.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
             self._audit_save(save)
@@ -122,8 +125,8 @@ class Auditor:
             self._starting.check(attempt, changes)
 
     def _audit_save(self, save: Save) -> None:
-        """I2 and I12: a committed save was really made, and its attempt was never
-        replaced."""
+        """Check I2 and I12: a committed save was really made, and its attempt has not
+        been replaced."""
         key = (save.job, save.attempt)
         written_save = self.books.evidence.made[key].get(save.step)
         if written_save is None or written_save.manifest_sha256 != save.manifest_sha256:
@@ -161,7 +164,7 @@ class Auditor:
             self._truly_done(job)
 
     def _cancel_wins(self, job: Job) -> None:
-        """I6: once acknowledged, a cancelled job only stops."""
+        """Check I6: once its cancellation is acknowledged, a job only stops."""
         stopping = job.state == JobState.STOPPING and job.why == StopWhy.CANCEL
         if job.id in self._cancelled and not (stopping or job.state.is_final):
             self.books.breach(
@@ -169,7 +172,8 @@ class Auditor:
             )
 
     def _truly_done(self, job: Job) -> None:
-        """I5: DONE means that every rank of the last attempt has exited 0."""
+        """Check I5: DONE means that every rank of the last attempt has exited with code
+        0."""
         key = (job.id, job.attempt)
         rank_exits = self.books.evidence.exits[key]
         started = self.books.evidence.started[key]
@@ -189,12 +193,13 @@ class Auditor:
         self._starting.ranks_start(launch, node, ranks)
 
     def look(self, healed_at: float) -> None:
-        """In a world without faults since then: no user waits for an overdue answer."""
+        """Check that no user waits for an overdue answer. `healed_at`: time since which
+        the world has had no faults."""
         self.giving.look(healed_at)
         self.promised.look()
 
     def unfinished(self) -> str:
-        """Return what will still be deleted once all jobs are over; "" if nothing.
+        """Return what must still be deleted once all jobs are over; "" if nothing.
         Relocations count for a day."""
         ended_jobs = self._durable_jobs().keys() - self.giving.moving.moved()
         return self.forgetting.unfinished(len(ended_jobs))

@@ -1,5 +1,5 @@
-"""A head's clock in virtual time. The wall clock may be stepped; the other one may
-not."""
+"""Clocks of a head in virtual time. The wall clock may be stepped; the monotonic clock
+may not."""
 
 from random import Random
 
@@ -9,8 +9,8 @@ WALL_AT_START = 1_790_000_000.0
 
 
 class SimulatedClock:
-    """Implements ports.Clock. `wall_step_seconds` is what an operator or NTP has done
-    to it."""
+    """Implementation of ports.Clock. `wall_step_seconds`: by how much an operator or
+    NTP has stepped the wall clock."""
 
     def __init__(self, loop: VirtualLoop, chance: Random) -> None:
         self._loop = loop

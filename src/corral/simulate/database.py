@@ -1,5 +1,5 @@
-"""The durable store that every head of this world shares, with a disk's and a crash's
-faults."""
+"""The durable store that all heads of a simulated world share, with faults of a disk
+and of crashes."""
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
@@ -26,9 +26,10 @@ class Point(StrEnum):
 
 
 class SimulatedStore(MemoryStore):
-    """MemoryStore under faults. What it has written outlives every head. `committed` is
-    called at each commit: its term, what it holds, and when it was decided; `crash`
-    ends the head that asks.
+    """MemoryStore with faults. What it has written survives every head.
+
+    `committed` is called at each commit with its term, its changes, and the time of the
+    decision; `crash` ends the head that makes the call.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class SimulatedStore(MemoryStore):
             raise StoreTrouble("the disk is full")
 
     async def _crash_if_due(self, point: Point) -> None:
-        """The caller dies here, if its time has come: it runs no further
+        """End the calling head, if a crash is due at this point: it runs no further
         instruction."""
         if self.crash_at == point:
             self.crash_at = None

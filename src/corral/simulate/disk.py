@@ -14,8 +14,8 @@ SELF_STOP = "self_stop"
 
 @dataclass(slots=True)
 class SimulatedJournal:
-    """One attempt on this node. `refused` and `lost` are sentences; "" when it is
-    neither."""
+    """Journal of one attempt on this node. `refused` and `lost`: sentences with the
+    reason; "" if the attempt is not refused or lost."""
 
     key: AttemptKey
     boot: BootId
@@ -83,8 +83,8 @@ class SimulatedJournal:
 
 @dataclass(slots=True)
 class Disk:
-    """`heard_at`: when the newest heartbeat that the head recorded was sent, in virtual
-    seconds."""
+    """Disk of a node. `heard_at`: when the newest heartbeat that the head has recorded
+    was sent, in virtual seconds."""
 
     journals: dict[AttemptKey, SimulatedJournal] = field(default_factory=dict)
     cluster: ClusterId | None = None

@@ -1,5 +1,4 @@
-"""True events on the nodes by their own evidence, independent of what the head
-believes."""
+"""Actual events on the nodes, recorded independently of what the head believes."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from corral.domain.observed_state import AttemptKey
 
 @dataclass(slots=True)
 class Alive:
-    """Ranks of one attempt that live on one node now."""
+    """Ranks of one attempt that are alive on one node now."""
 
     key: AttemptKey
     seat: Seat
@@ -21,8 +20,11 @@ class Alive:
 
 @dataclass(slots=True)
 class Evidence:
-    """Times are virtual seconds. `own` are ends that a rank came to by itself and not
-    well; `hurt` is what befell an attempt from outside."""
+    """Record of what happened on the nodes. Times are virtual seconds.
+
+    `own`: ends with a failure that a rank caused itself; `hurt`: faults from outside
+    that hit an attempt.
+    """
 
     alive: dict[JobId, dict[tuple[int, NodeId], Alive]] = field(
         default_factory=lambda: defaultdict(dict)

@@ -1,5 +1,5 @@
-"""Faults of a world with time and duration: drawn from the seed, healed before the
-end."""
+"""Faults of a world, with time and duration drawn from the seed; all are healed before
+the end."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,8 +13,8 @@ DAY_SECONDS = 86_400.0
 
 
 class Faults:
-    """One method a kind of fault. Each heals by itself; `heal_all` ends what is
-    left."""
+    """Faults, with one method for each kind. Each fault heals by itself; `heal_all`
+    ends those that are left."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class Faults:
             )
 
     def heal_all(self) -> None:
-        """Inject no more faults from here on; everything must come to its end."""
+        """End all faults and inject no more; from here on, every job must come to its
+        end."""
         self.over = True
         database = self._database
         database.failing_commits = database.written_but_failing = 0
@@ -132,7 +133,8 @@ class Faults:
         self._later(0.5, 25.0, back)
 
     def _mark_agent_unable(self, node: SimulatedNode) -> None:
-        """An agent that does not run cannot stop its ranks by itself."""
+        """Note that the agent of the node does not run, and so cannot stop its ranks by
+        itself."""
         self._stage.evidence.agent_unable[node.id] = self._stage.now()
 
     def kill_shim(self) -> None:
@@ -210,8 +212,7 @@ class Faults:
             self._later(0.5, 20.0, head.process.resume)
 
     def second_head(self) -> None:
-        """Somebody starts another head while the first one lives, or is only
-        stopped."""
+        """Start another head while the first one is alive or only paused."""
         self._stage.tell("FAULT a second head is started")
         head = self._heads.leading()
         if head is not None and self.chance.random() < 0.5:

@@ -1,5 +1,5 @@
-"""A head's process: the real control over this world's store and engine; its agents'
-channel."""
+"""Process of a head: the real control over the simulated store and engine, and the
+connections of its agents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DialledAgent(Protocol):
     process: SimulatedProcess
 
     def heard(self, session: AgentSession, number: int) -> None:
-        """The head has recorded the heartbeat of this number."""
+        """Note that the head has recorded the heartbeat of this number."""
 
     def told(self, session: AgentSession, wanted: DesiredState) -> None: ...
 
@@ -42,7 +42,7 @@ class DialledAgent(Protocol):
 
 
 class AgentSession:
-    """One connection of an agent to a head. Its messages travel through the network's
+    """One connection of an agent to a head. Its messages are subject to the network's
     faults."""
 
     def __init__(
@@ -95,8 +95,8 @@ class AgentSession:
 
 
 class HeadEngine:
-    """Implements ports.Engine for one head: words go to its sessions; power gone is
-    proof."""
+    """Implementation of ports.Engine for one head: it sends desired states through the
+    head's sessions, and a loss of power proves that a node's ranks have ended."""
 
     name = "simulated"
     cannot: Mapping[str, EngineLimit] = {}
@@ -123,7 +123,8 @@ class HeadEngine:
         }
 
     def gone(self) -> Set[NodeId]:
-        """None: power that is gone comes back."""
+        """Return an empty set: nodes without power come back, so no node is gone for
+        good."""
         return frozenset()
 
     def apply(self, wanted: DesiredState) -> None:
@@ -134,7 +135,7 @@ class HeadEngine:
 
 
 class SimulatedHead:
-    """One life of a head. `heard` is called with each heartbeat that it records,
+    """One life of a head. `heard` is called for each heartbeat that the head records,
     `ended` at its end."""
 
     def __init__(
@@ -189,7 +190,7 @@ class SimulatedHead:
             self.end()
 
     def end(self) -> None:
-        """kill -9: the kernel closes its connections."""
+        """End the process as kill -9 does: the kernel closes its connections."""
         if self.process.alive:
             self.process.kill()
             for session in self.sessions.values():
@@ -209,7 +210,7 @@ class SimulatedHead:
         return session
 
     def greet(self, session: AgentSession) -> None:
-        """Accept a connection. Of two of one node the newer continues."""
+        """Accept a connection. Of two connections of one node, the newer one is kept."""
         if session.serial > self._greeted.get(session.node, 0):
             self._greeted[session.node] = session.serial
             self.sessions[session.node] = session
@@ -227,7 +228,7 @@ class SimulatedHead:
         seen: tuple[Seen, ...],
         signals: tuple[Signal, ...],
     ) -> None:
-        """Take a beat in, if it is the newest of the node's newest connection."""
+        """Record a heartbeat, if it is the newest one of the node's newest connection."""
         is_newest = (
             self.sessions.get(session.node) is session and number > session.newest
         )
@@ -250,8 +251,8 @@ class SimulatedHead:
         self._see_to(session, version)
 
     def _see_to(self, session: AgentSession, has: Version | None) -> None:
-        """Tell an agent that is behind, and one that got its order and does not
-        follow."""
+        """Send the desired state to an agent whose version is behind; send it again if
+        the agent has received it but does not apply it in time."""
         try:
             if session.node not in self._newest:
                 self._newest[session.node] = self.control.wanted(session.node)

@@ -1,5 +1,5 @@
-"""The heads of one world: who leads, who answers when the head is dialled, who starts
-again."""
+"""The heads of one world: which head leads, which one answers a connection, and which
+one is started again."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ from corral.simulate.world import Stage
 
 
 class SimulatedHeads:
-    """All that ever were, in the order of their begin."""
+    """All heads that were ever started, in the order of their start."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SimulatedHeads:
         return next((head for head in reversed(self._all) if head.serves), None)
 
     def here(self) -> SimulatedHead:
-        """The head whose code is running now."""
+        """Return the head whose code is running now."""
         return next(head for head in self._all if head.process is inside())
 
     def to_dial(self) -> SimulatedHead | None:
@@ -69,6 +69,6 @@ class SimulatedHeads:
         return serving[-1] if serving else None
 
     def wake(self) -> None:
-        """The engine has seen something."""
+        """Wake all heads, because the engine has seen a change."""
         for head in self._all:
             head.process.post(head.control.wake)

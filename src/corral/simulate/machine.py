@@ -1,4 +1,5 @@
-"""A node's hardware: its power, its boots, its disk. What runs on it comes and goes."""
+"""A node's hardware: its power, its boots and its disk. The processes on it start and
+end."""
 
 from collections.abc import Callable
 
@@ -11,8 +12,8 @@ from corral.simulate.world import Stage
 
 
 class SimulatedMachine:
-    """`hardware` carries the shims and ranks of one boot. `changed` is called when one
-    of them has news."""
+    """Hardware of a node. `hardware` runs the shims and ranks of one boot. `changed` is
+    called when a shim or rank has something to report."""
 
     def __init__(
         self,
@@ -46,7 +47,8 @@ class SimulatedMachine:
         self.hardware = SimulatedProcess(self._stage.loop, f"{self.id}/{self.boots}")
 
     def power_off(self, proof_after_seconds: float) -> None:
-        """Cut the power. What was written to the disk stays."""
+        """Cut the power. The disk keeps what was written. `proof_after_seconds`: when
+        the loss of power counts as proven."""
         now = self._stage.now()
         self.has_power = False
         self._stage.evidence.without_power[self.id].append([now, float("inf")])

@@ -1,5 +1,5 @@
-"""Network between the head and the nodes: messages are late, lost, doubled, or out of
-order."""
+"""Network between the head and the nodes: messages may be late, lost, duplicated, or
+out of order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Deliver = Callable[[], None]
 @dataclass(slots=True)
 class NetworkLine:
     """One direction between a node and the head. Messages sent while it is cut are
-    lost, or kept by the peers' kernels and delivered when it heals."""
+    lost, or are kept by the peers' kernels and delivered when it heals."""
 
     cut: bool = False
     lost: float = 0.0  # probability, each
@@ -35,8 +35,8 @@ class SimulatedNetwork:
         self.down[node] = NetworkLine()
 
     def send(self, line: NetworkLine, deliver: Deliver) -> None:
-        """Deliver in a while, perhaps; each copy takes its own time, so that order is
-        not kept."""
+        """Deliver the message after a delay, unless it is lost. Each copy has a delay
+        of its own, so the order is not kept."""
         if line.cut:
             if self._chance.random() < 0.4:
                 line.kept.append(deliver)
@@ -62,8 +62,8 @@ class SimulatedNetwork:
         self.down[node].cut |= down
 
     def heal(self, node: NodeId) -> None:
-        """The lines are whole again; what was kept arrives now, after newer words
-        perhaps."""
+        """Repair the lines of the node. Messages that were kept arrive now, perhaps
+        after newer ones."""
         for line in (self.up[node], self.down[node]):
             line.cut, line.lost, line.doubled, line.late_seconds = False, 0.0, 0.0, 0.0
             kept_messages, line.kept = line.kept, []

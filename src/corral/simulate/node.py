@@ -1,5 +1,5 @@
-"""A node: its machine, the shims on it, and the agent, which lives and dies apart from
-them."""
+"""A node: its machine, the shims on it, and the agent, which starts and ends
+independently of the shims."""
 
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
@@ -12,7 +12,7 @@ from corral.simulate.world import Stage
 
 
 class SimulatedNode:
-    """Node on which faults hit all of it at once, or its agent alone."""
+    """A node. A fault hits the whole node, or its agent alone."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class SimulatedNode:
         self.power_on()
 
     def _changed(self) -> None:
-        """A shim has news: the agent, if there is one, says so."""
+        """Wake the agent, if there is one, because a shim has something to report."""
         if self.agent is not None:
             self.agent.process.post(self.agent.wake)
 
@@ -43,7 +43,8 @@ class SimulatedNode:
             self.start_agent()
 
     def power_off(self, proof_after_seconds: float) -> None:
-        """All at once: agent, shims, ranks. The engine sees it after that time."""
+        """Cut the power of agent, shims and ranks at once. The engine sees it after
+        `proof_after_seconds`."""
         if not self.machine.has_power:
             return
         self.machine.power_off(proof_after_seconds)
@@ -52,7 +53,7 @@ class SimulatedNode:
         self._stage.loop.later(proof_after_seconds, self._heads.wake)
 
     def freeze(self) -> None:
-        """SIGSTOP of everything on the node."""
+        """Pause everything on the node, as SIGSTOP does."""
         self.machine.hardware.pause()
         self.pause_agent()
 
@@ -70,7 +71,8 @@ class SimulatedNode:
             self.agent.begin()
 
     def end_agent(self, *, seen: bool = True) -> None:
-        """kill -9. The kernel closes its connection, unless the kernel is gone too."""
+        """End the agent as kill -9 does. Its kernel closes the connection, unless
+        `seen` is false because the kernel is gone too."""
         agent, self.agent = self.agent, None
         if agent is not None:
             agent.process.kill()

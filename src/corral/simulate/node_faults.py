@@ -1,4 +1,4 @@
-"""Signals of nodes: broken GPUs, flapping ports, full disks."""
+"""Fault signals of nodes: broken GPUs, flapping ports, full disks."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,8 +15,8 @@ STORM: Final = 0.2  # of those: all nodes at once
 
 
 class Ills:
-    """Drawn from a stream of its own. A GPU that reports a fault computes on, so that
-    what becomes of its ranks is the head's doing alone."""
+    """Fault signals of nodes, drawn from a separate random stream. A GPU that reports a
+    fault continues to compute, so only the head decides what happens to its ranks."""
 
     def __init__(self, stage: Stage, nodes: Mapping[NodeId, SimulatedNode]) -> None:
         self._stage = stage

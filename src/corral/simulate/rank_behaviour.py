@@ -1,4 +1,4 @@
-"""Behaviour of the ranks of each job, drawn when the job is made."""
+"""Behaviour of the ranks of each job, drawn when the job is created."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -8,9 +8,12 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankBehaviour:
-    """One job's training loop. It fails by itself `failures` times, each after
-    `fails_after_steps` of an attempt; what it does on TERM, and what its ranks do when
-    a peer is gone."""
+    """Training loop of one job. It fails by itself `failures` times, each time after
+    `fails_after_steps` of an attempt.
+
+    Further fields say what it does on SIGTERM, and what its ranks do when a peer is
+    gone.
+    """
 
     steps: int
     step_seconds: float
@@ -51,8 +54,8 @@ def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:
 
 
 def longer(life: RankBehaviour) -> RankBehaviour:
-    """One that runs long enough for others to come and go meanwhile, and saves
-    often."""
+    """Return the behaviour of a job that runs long enough for other jobs to start and
+    end meanwhile, and that saves often."""
     return replace(
         life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2)
     )

@@ -1,5 +1,5 @@
-"""Shims and the ranks below them: they outlive their agent, and end with their node's
-power."""
+"""Shims and the ranks below them: they survive the agent, and end with the power of
+their node."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class NodeAttempt:
             self._term(self.journal.stopping)
 
     def stop(self, stop: Stop) -> None:
-        """TERM at the first word; a later word can only bring the KILL forward."""
+        """Send SIGTERM at the first stop order; a later order can only bring the
+        SIGKILL forward."""
         self.kill_at = min(self.kill_at, self._stage.now() + stop.grace_seconds)
         self.machine.hardware.after(stop.grace_seconds, self._kill_if_due)
         if self.journal.stopping is None:
@@ -66,7 +67,8 @@ class NodeAttempt:
             self.machine.changed()
 
     def warn(self, notice: TimeWarning) -> None:
-        """Once: the ranks save, if they ever do, and go on."""
+        """Warn the ranks once of the time limit: they save, if they ever do, and
+        continue."""
         if self.warned or self.journal.stopping is not None:
             return
         self.warned = True
@@ -122,7 +124,7 @@ class NodeAttempt:
         self.gang.lost_rank(self, end)
 
     def save(self, step: int) -> None:
-        """A checkpoint, complete and durable in this attempt's own directory."""
+        """Write a checkpoint, complete and durable, in this attempt's own directory."""
         if 0 not in self.ranks or step in self._stage.evidence.made[self.launch.key]:
             return
         key = self.launch.key
@@ -152,14 +154,15 @@ class NodeAttempt:
         self.gang.broken_by(self)
 
     def shim_dies(self) -> None:
-        """Its ranks run on unwatched, until an agent finds them and ends them."""
+        """End the shim; its ranks continue unwatched until an agent finds and ends
+        them."""
         self.shim_lives = False
         hurt = self._stage.evidence.hurt[self.launch.key]
         hurt.append(f"its shim on {self.machine.id} died")
 
 
 class SimulatedGang:
-    """A synchronous training loop: it steps while every one of its ranks does."""
+    """A synchronous training loop: it advances while all of its ranks do."""
 
     def __init__(self, stage: Stage, launch: Launch, start: Start) -> None:
         self._stage = stage
@@ -185,8 +188,8 @@ class SimulatedGang:
             self._stage.loop.later(self.life.step_seconds, self._run_next_step)
 
     def _find_resume_step(self) -> int:
-        """The step to go on from: that of the first save which verifies. A broken one
-        is reported."""
+        """Return the step from which to continue: that of the first save that can be
+        verified. A broken save is reported."""
         lead = next(
             node_attempt
             for node_attempt in self.parts
@@ -263,8 +266,8 @@ class SimulatedGang:
             self.broken_by(part)
 
     def broken_by(self, part: NodeAttempt) -> None:
-        """The others miss a peer: they hang in their collective, or fail after a
-        while."""
+        """Break the gang, because a part of it has ended: the other ranks hang in their
+        collective, or fail after a while."""
         if self.broken and self.step >= self.life.steps:
             return
         is_first_failure = not self.broken
@@ -280,8 +283,8 @@ class SimulatedGang:
 
 
 class Gangs:
-    """Each attempt's loop, whichever of its nodes asks for it first. `start`: see
-    Start."""
+    """The training loop of each attempt, created when the first of its nodes asks for
+    it. `start`: see Start."""
 
     def __init__(self, stage: Stage, start: Start) -> None:
         self._stage = stage

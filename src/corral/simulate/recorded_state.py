@@ -1,4 +1,4 @@
-"""The auditor's own books: what each commit made durable, and when each node was in
+"""The auditor's own records: what each commit made durable, and when each node was in
 contact."""
 
 from bisect import bisect_right
@@ -21,8 +21,8 @@ LATE_SECONDS = 4.0  # a node speaks each second
 
 
 class Books:
-    """Rows are taken in one by one; the invariants ask. All times are virtual
-    seconds."""
+    """Records that the invariants read. Rows of a commit are recorded one by one. All
+    times are virtual seconds."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class Books:
     # -- taking in -------------------------------------------------------------------------------
 
     def open_commit(self, term: int, nodes: Iterable[Node], decided_at: float) -> None:
-        """Begin a commit, with what is known before any of its other rows."""
+        """Begin a commit, and record its nodes, which are known before any of its other
+        rows."""
         self.commits += 1
         self.term = max(self.term, term)
         self._decided_at = decided_at
@@ -83,7 +84,8 @@ class Books:
         return previous_state
 
     def take_attempt(self, attempt: Attempt) -> bool:
-        """Whether it is a new one, which was placed just now."""
+        """Record an attempt, and return whether it is new, that is, was placed just
+        now."""
         key = (attempt.job, attempt.number)
         is_new = key not in self.attempts
         self.attempts[key] = attempt
@@ -94,7 +96,7 @@ class Books:
     def heard(
         self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]
     ) -> None:
-        """A head has recorded a heartbeat."""
+        """Record a heartbeat that a head has received."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
         for attempt in seen:
@@ -109,12 +111,14 @@ class Books:
     # -- heartbeats ------------------------------------------------------------------------------
 
     def decided_wall(self) -> float:
-        """The wall clock of the head that writes now, when it decided this."""
+        """Return the wall clock of the head that writes now, at the time of its
+        decision."""
         return self.heads.here().control.now().wall - (self.now() - self._decided_at)
 
     def silent_seconds(self, node: NodeId) -> float:
-        """Return how long the head that writes now had no report of the node when it
-        decided this, without the time during which that head was stopped itself."""
+        """Return how long the head that writes now had received no report of the node
+        at the time of its decision, without the time during which that head itself was
+        paused."""
         head = self.heads.here()
         heard = self._heard_at[head.number, node]
         heard_count = bisect_right(heard, self._decided_at)
@@ -132,8 +136,8 @@ class Books:
         return all(self._heard_at[self.heads.here().number, node] for node in nodes)
 
     def was_silent(self, node: NodeId, since: float) -> bool:
-        """Whether the head that writes now had no word of the node for long, at some
-        moment since: what it hears next may be old."""
+        """Return whether the head that writes now received no report of the node for a
+        long time at some point since then: the next report may be old."""
         heard = [
             heard_at
             for heard_at in self._heard_at[self.heads.here().number, node]
@@ -143,8 +147,8 @@ class Books:
         return any(late - soon > LATE_SECONDS for soon, late in pairwise(moments))
 
     def steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
-        """Whether the head that writes now hears new steps of the attempt from its
-        other nodes."""
+        """Return whether the head that writes now receives new steps of the attempt
+        from its other nodes."""
         window_start = self._decided_at - min(silent - 3.0, 4.0)
         other_nodes = (
             seat.node for seat in self.attempts[key].seats if seat.node != node
@@ -159,8 +163,8 @@ class Books:
         )
 
     def newly_booted(self, node: NodeId, since: float) -> bool:
-        """Whether the node's present boot became known to a head only after that
-        moment."""
+        """Return whether the node's present boot became known to a head only after that
+        time."""
         machine = self.machines[node]
         return (
             machine.boots > 1 and self._known_at.get(machine.boot, self.now()) > since
@@ -169,8 +173,8 @@ class Books:
     # -- what may be -----------------------------------------------------------------------------
 
     def may_overlap(self, spec: JobSpec, old: AttemptKey, node: NodeId) -> bool:
-        """Whether the older attempt's ranks there are fenced, or should have stopped
-        themselves."""
+        """Return whether the older attempt's ranks on this node are fenced, or should
+        have stopped themselves."""
         if (old, node) not in self.cut_off:
             return False
         if spec.when_silent == Disconnect.REPLACE:

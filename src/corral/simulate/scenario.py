@@ -1,5 +1,5 @@
-"""One world from one seed: nodes, people, heads and faults, until all has come to its
-end."""
+"""One simulated world from one seed: nodes, users, heads and faults, until all jobs
+have ended."""
 
 import logging
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOutcome:
-    """Outcome of a world. `rule`: the invariant that was broken first, "" if none
-    was."""
+    """Outcome of a world. `rule`: the invariant that was broken first; "" if none was
+    broken."""
 
     seed: int
     rule: str
@@ -59,7 +59,7 @@ def simulate(seed: int, *, verbose: bool = False) -> WorldOutcome:
 
 
 class Scene:
-    """Everything there is in one world: its stage, and the parts that play on it."""
+    """All parts of one world, and the stage on which they run."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.stage = stage = Stage(seed, verbose=verbose)
@@ -134,7 +134,7 @@ class Scene:
         self._look(len(self.books.jobs), self.stage.now() + STUCK_SECONDS)
 
     def _look(self, left: int, deadline: float) -> None:
-        """I10: everything comes to its end; then nothing is left anywhere."""
+        """Check I10: all jobs come to their end, and then nothing is left anywhere."""
         self.auditor.look(self._healed_at)
         self._ask_for_ends()
         unfinished_count = sum(
@@ -152,8 +152,8 @@ class Scene:
             self.stage.loop.later(LOOK_SECONDS, self._look, unfinished_count, deadline)
 
     def _ask_for_ends(self) -> None:
-        """Request the end of nodes and jobs that people hold back, which would never
-        continue by themselves."""
+        """Uncordon nodes and resume jobs that users hold back, and cancel hopeless
+        jobs: none of them would continue by itself."""
         for node in self.books.nodes.values():
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))
@@ -164,9 +164,9 @@ class Scene:
                 self.people.ask(Resume(job=job.id))
 
     def _is_hopeless(self, job: Job) -> bool:
-        """Nobody waits for a begin that is an hour away, since the clock was set back;
-        nor for nodes that are not there, which was not known when the job was
-        submitted."""
+        """Return whether the job cannot start in reasonable time: its begin time is far
+        away because the clock was set back, or it needs nodes that do not exist, which
+        was not known at its submission."""
         head, is_held = (
             self.heads.leading(),
             job.state in (JobState.HELD, JobState.SUSPENDED),
@@ -182,7 +182,7 @@ class Scene:
         )
 
     def _unfinished(self) -> str:
-        """Return what has not come to its end yet; "" if all has."""
+        """Return what has not ended yet; "" if everything has."""
         unfinished_jobs = [
             job for job in self.books.jobs.values() if not job.state.is_final
         ]
@@ -209,7 +209,8 @@ class Scene:
 
 @contextmanager
 def _silent_logs() -> Iterator[None]:
-    """A thousand worlds would write a million lines."""
+    """Silence the logs within the context, because a thousand worlds would write a
+    million lines."""
     corral = logging.getLogger("corral")
     previous_level = corral.level
     corral.setLevel(logging.CRITICAL)

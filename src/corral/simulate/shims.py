@@ -1,4 +1,5 @@
-"""The attempts on one machine: started, refused, found without a shim, settled."""
+"""The attempts on one machine: they are started, refused, found without a shim, or
+settled."""
 
 from corral.domain.desired_state import Launch
 from corral.domain.observed_state import AttemptKey
@@ -9,8 +10,8 @@ from corral.simulate.world import Stage
 
 
 class Shims:
-    """Processes that an agent has started and that survive it: `parts` until they are
-    settled."""
+    """Processes that an agent has started and that survive it. `parts`: attempts that
+    are not settled yet."""
 
     def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage
@@ -20,8 +21,8 @@ class Shims:
         self.launches_fail = False
 
     def launch(self, launch: Launch) -> None:
-        """Start ranks. What is recorded survives the agent; the ranks are up a moment
-        later."""
+        """Start ranks. The record on the disk survives the agent; the ranks are up a
+        moment later."""
         machine, life = self._machine, self._stage.lives[launch.job_name]
         is_first_launch = launch.key not in machine.disk.journals
         assert is_first_launch, f"{launch.key} is on {machine.id} already"
@@ -46,7 +47,8 @@ class Shims:
         self._machine.changed()
 
     def find_lost(self) -> None:
-        """The agent ends what runs without a shim, and writes down that it did."""
+        """End attempts that run without a shim, as the agent does, and record it in
+        their journals."""
         for key, node_attempt in list(self.parts.items()):
             if not node_attempt.shim_lives:
                 node_attempt.kill()

@@ -8,7 +8,7 @@ from corral.simulate.scenario import WorldOutcome
 
 @dataclass(slots=True)
 class WorldSums:
-    """Sums over worlds. `broken` are the worlds in which an invariant was broken."""
+    """Sums over worlds. `broken`: the worlds in which an invariant was broken."""
 
     worlds: int = 0
     jobs: int = 0
@@ -27,7 +27,7 @@ class WorldSums:
             self.broken.append(outcome)
 
     def text(self, seconds: float) -> str:
-        """The worlds that broke, and what was run in these seconds."""
+        """Return the broken worlds, and what was simulated in this time, as text."""
         lines = [breach_text(outcome) for outcome in self.broken]
         lines.append(
             f"{self.worlds} worlds, {self.virtual_seconds / 3600:.1f} simulated hours, "

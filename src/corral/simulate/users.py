@@ -1,5 +1,5 @@
 """Simulated users: what they submit, cancel, suspend and drain, and the answers they
-got."""
+receive."""
 
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 3.0  # without an answer for this long, a client asks again
 
 @dataclass(slots=True)
 class ClientCall:
-    """One try of a client."""
+    """One attempt of a client to call the head."""
 
     answered: bool = False
 
@@ -47,8 +47,8 @@ Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
 class SimulatedUsers:
-    """Clients with retries. `acknowledged`: jobs of each acknowledged submission, by
-    its key."""
+    """Clients that retry their calls. `acknowledged`: jobs of each acknowledged
+    submission, by its key."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SimulatedUsers:
         self._number = 0
 
     def plan(self, jobs: int, until: float) -> None:
-        """Draw everything that people will ask for before `until`."""
+        """Draw everything that users will request before `until`."""
         if self._shares.random() < 0.6 or self._promises:
             gpus = self._stage.gpus * len(self._nodes)
             self._queues = draw_queues(self._shares, gpus)
@@ -206,7 +206,7 @@ class SimulatedUsers:
         self._call_head(lambda head, call: self._submitting(head, call, specs, key))
 
     def _call_head(self, run: Run) -> None:
-        """Ask the head that answers now; without an answer in time, ask again."""
+        """Call the head that answers now; if no answer comes in time, call again."""
         call = ClientCall()
         head = self._heads.to_dial()
         if head is not None:
@@ -258,7 +258,7 @@ class SimulatedUsers:
 
 
 def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
-    """Two to four queues that own all of the GPUs between them, or a part."""
+    """Draw two to four queues that together own all of the GPUs, or a part of them."""
     names = ["default", "a", "b", "c"][: chance.randint(2, 4)]
     gpus_left, queues = gpus, []
     limits = [None, None, None, gpus * 1000, 2000]
@@ -296,8 +296,8 @@ def draw_relocation(chance: Random) -> RelocationRule | None:
 
 
 def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
-    """Small ones, most of which save, and now and then one that wants a node's GPUs
-    all."""
+    """Draw the size of a job: most jobs are small, and most of these save; now and then
+    a job needs all GPUs of a node."""
     spec = replace(spec, queue=DEFAULT_QUEUE, preemptible=False, nodes=1)
     if chance.random() < 0.3:
         return replace(
@@ -313,13 +313,13 @@ def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
 
 
 def _draw_policy(drawn: Policy, own: int) -> Policy:
-    """Draw the policy of a queue; some of those with one line for all go by run
-    time."""
+    """Return the policy of a queue; some queues with one line for all jobs are ordered
+    by run time instead."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
 
 
 def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
-    """The same, by the policies that promise starts, or by service."""
+    """Return the queues with policies that promise starts, or that order by service."""
     policies = [
         Policy.BACKFILL,
         Policy.CONSERVATIVE,

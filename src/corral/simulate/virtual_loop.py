@@ -1,8 +1,8 @@
-"""Virtual time: an asyncio loop whose clock jumps to the next event, and what can be
-stopped in it.
+"""Virtual time: an asyncio loop whose clock jumps to the next event, and processes in
+it that can be stopped.
 
-Nothing here waits. Two runs that schedule the same things in the same order are the
-same run.
+Nothing in this module waits. Two runs that schedule the same events in the same order
+are identical.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ _INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar(
 
 
 class SimulatedProcess:
-    """Process that a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and
-    tasks stop with it."""
+    """Process that can be hit by a SIGKILL, a SIGSTOP or a loss of power. Its callbacks
+    and tasks stop with it."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
@@ -34,12 +34,12 @@ class SimulatedProcess:
     def after(
         self, seconds: float, callback: Callable[..., object], *args: Any
     ) -> asyncio.Handle:
-        """Call back in a while, if the process still lives then, and once it is not
-        paused."""
+        """Call the callback after this time, if the process is still alive then; if it
+        is paused, after it resumes."""
         return self._loop.call_later(seconds, callback, *args, context=self._context)
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
-        """Let the process take something in: now, or when it goes on."""
+        """Run the callback in the process: now, or when the process resumes."""
         self._context.copy().run(self.dispatch, callback, args)
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -48,7 +48,8 @@ class SimulatedProcess:
         )
 
     def kill(self) -> None:
-        """It runs no further instruction: no handler, no `finally`."""
+        """Kill the process: it runs no further instruction, no handler and no
+        `finally`."""
         self.alive = False
         self._waiting.clear()
 
@@ -58,14 +59,15 @@ class SimulatedProcess:
         self.paused = True
 
     def stopped_seconds(self, since: float, until: float) -> float:
-        """Return how long it was paused between the two moments; of each pause, the
-        first LONGEST_GAP_SECONDS are time in which a process may believe that it
-        ran."""
+        """Return how long the process was paused between the two times, in seconds. The
+        first LONGEST_GAP_SECONDS of each pause do not count, because in that time a
+        process may believe that it ran."""
         longs = (min(until, end) - max(since, start) for start, end in self._stops)
         return sum(max(0.0, seconds - LONGEST_GAP_SECONDS) for seconds in longs)
 
     def resume(self) -> None:
-        """Go on; what came meanwhile is taken in first, in the order of its coming."""
+        """Resume the process; calls that arrived during the pause run first, in the
+        order of their arrival."""
         if self.paused:
             self._stops[-1][1] = self._loop.time()
         self.paused = False
@@ -83,7 +85,7 @@ class SimulatedProcess:
 
 
 def inside() -> SimulatedProcess | None:
-    """The process whose code is running now."""
+    """Return the process whose code is running now; None outside of all processes."""
     return _INSIDE.get()
 
 
@@ -92,7 +94,8 @@ TICK_SECONDS = 1e-6
 
 
 class _NoFiles:
-    """Waiting for files is where an event loop sleeps: here the clock moves instead."""
+    """Selector without files. An event loop sleeps while it waits for files; this
+    selector advances the clock instead."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop
@@ -105,8 +108,7 @@ class _NoFiles:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's one line of events. `failed` is called with each uncaught
-    exception."""
+    """The world's event loop. `failed` is called with each uncaught exception."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         super().__init__()
@@ -129,8 +131,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def close(self) -> None:
-        """Throw away what killed processes left behind, each in the middle of its
-        work."""
+        """Close the unfinished coroutines that killed processes left behind, and the
+        loop."""
         for task in self._made:
             if not task.done():
                 task.get_coro().close()
@@ -146,7 +148,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def later(
         self, seconds: float, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Call back in a while, whatever becomes of the process that asks for it."""
+        """Call the callback after this time, even if the process that requests it ends
+        or is paused."""
         self.call_later(seconds, callback, *args, context=self._outside)
 
     def call_soon(  # type: ignore[override]
@@ -167,10 +170,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return super().call_at(when, process.dispatch, callback, args, context=context)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no files whose events could be processed."""
+        """Do nothing: there are no files whose events could be processed."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in another thread."""
+        """Do nothing: no other thread needs to wake the loop."""
 
     def _on_exception(
         self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]

@@ -1,1 +1,2 @@
-"""Durable memory: SQLite and plain memory behind one Store. The only room with SQL."""
+"""Durable storage: SQLite, PostgreSQL and plain memory behind one Store interface. Only
+this package holds SQL."""

@@ -1,9 +1,9 @@
-"""The audit log in its table: appended in a chain by the one transaction that writes,
-and read.
+"""The audit log in its table: entries are appended in a chain within the transaction
+that writes, and read.
 
-The seal of entries is an option of the connection that writes: a cluster's key is no
-part of its store. Without a seal, as in a store that no head has opened, entries are
-linked all the same.
+The seal of entries is an option of the connection that writes, because a cluster's key
+is not part of its store. Without a seal, as in a store that no head has opened, entries
+are still linked.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,14 +31,16 @@ NEWEST: Final = (
 
 
 class Tail(NamedTuple):
-    """The newest entry. `link` None: from before the chain."""
+    """The newest entry of the audit log. `link` is None for an entry from before the
+    chain."""
 
     number: int
     link: str | None
 
 
 def add_entry(connection: Connection, entry: AuditEntry) -> None:
-    """Append an entry. The transaction must be one that writes: it appends alone."""
+    """Append an entry. It must run in a writing transaction, so that no other
+    connection appends at the same time."""
     newest_row = connection.execute(NEWEST).one_or_none()
     tail = Tail(0, None) if newest_row is None else Tail(*newest_row)
     put(connection, ADD_ENTRY, [entry_row(connection, entry, tail)])
@@ -63,8 +65,8 @@ def entry_row(connection: Connection, entry: AuditEntry, tail: Tail) -> dict[str
 
 
 def _link_of_unchained(connection: Connection) -> str:
-    """Only once in a store: its first entry, or the first after the upgrade, begins the
-    chain."""
+    """Return the link that begins the chain. It is computed only once in a store: for
+    its first entry, or the first entry after the upgrade."""
     digest = UnchainedDigest()
     for row in chain_entries(connection):
         digest.add(row.number, row.record)
@@ -79,7 +81,8 @@ def entries(
     after: int | None,
     limit: int,
 ) -> list[AuditEntry]:
-    """The newest first; with `after`, the oldest first from there on."""
+    """Return entries of the audit log, the newest first; with `after`, the entries
+    after that number, the oldest first."""
     query = select(audit.c.number, audit.c.record, audit.c.crc, audit.c.link)
     query = query.where(audit.c.at >= since)
     if by is not None:
@@ -98,7 +101,7 @@ def entries(
 
 
 def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
-    """All entries, the oldest first, by pages; to be read in one transaction."""
+    """Yield all entries, the oldest first, in pages. It must run in one transaction."""
     last_number = -(2**62)
     while True:
         query = (
@@ -122,7 +125,7 @@ def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
 
 
 def _is_intact(at: float, by: str, record: str, crc: int) -> bool:
-    """Whether the columns that entries are found by say the same as the record."""
+    """Return whether the columns by which entries are found agree with the record."""
     try:
         entry = ENTRY.read(record, crc)
     except StoreTrouble:

@@ -1,9 +1,9 @@
-"""A store as lines of JSON, and a store made of such lines: the same for every
-database.
+"""A store as lines of JSON, and a store created from such lines; the format is the same
+for every database.
 
-What ran on after the backup was made is unknown to the restored store. So its term is
-far above any that a head can have led since, and its requests, which jobs are named
-after, go on at a number that no living attempt of before can have.
+What happened after the backup is unknown to the restored store. So its term is set far
+above any that a head can have led since. Its request numbers, from which job ids are
+made, continue at a number that no living attempt from before can have.
 """
 
 import base64
@@ -51,8 +51,8 @@ OLDEST: Final = "0009"
 
 
 def lines_of(connection: Connection) -> Iterator[bytes]:
-    """Every row, those first that others refer to; but for the heads that live just
-    now. To be read in one transaction."""
+    """Yield every row as a line; rows to which others refer come first. The heads that
+    are alive now are left out. It must run in one transaction."""
     for table in (
         sorted_table
         for sorted_table in metadata.sorted_tables
@@ -67,7 +67,7 @@ def lines_of(connection: Connection) -> Iterator[bytes]:
 
 
 def needed(connection: Connection) -> list[str]:
-    """Digests of the snapshots that unfinished jobs run in."""
+    """Return the digests of the workdir snapshots of unfinished jobs."""
     digest = text_at(jobs.c.record, "spec.workdir")
     scalar_result = connection.execute(
         select(digest).where(jobs.c.final == 0).distinct()
@@ -76,7 +76,7 @@ def needed(connection: Connection) -> list[str]:
 
 
 def jobs_in(connection: Connection) -> tuple[int, int]:
-    """(all, unfinished)."""
+    """Return (number of jobs, number of unfinished jobs)."""
     count = select(
         func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)
     ).select_from(jobs)
@@ -89,7 +89,7 @@ def cluster_of(connection: Connection) -> ClusterId:
 
 
 def fill(connection: Connection, lines: Iterable[bytes]) -> None:
-    """Put the rows into a new store, in one transaction of the caller's.
+    """Insert the rows into a new store, within one transaction of the caller.
 
     Raises: StoreTrouble when a line is not what `lines_of` wrote.
     """
@@ -119,7 +119,7 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
 
 
 def _share_as_before(connection: Connection) -> None:
-    """Mark what schema 0011 marks: until then the secrets of admins served everybody,
+    """Mark secrets as schema 0011 does: before it, secrets of admins served everybody,
     and those of removed users belonged to a name only."""
     rows = connection.execute(
         select(users.c.name, text_at(users.c.record, "role"))
@@ -161,7 +161,8 @@ def _may_lack(column: Column[Any]) -> bool:
 
 
 def _move_far_ahead(connection: Connection) -> None:
-    """Checked, and moved beyond whatever has happened since."""
+    """Check the head's row, and move its term and request numbers beyond everything
+    that may have happened since the backup."""
     store_head = read_head(connection)
     newest_wish = Sequence(
         ((store_head.newest_wish + REQUESTS) // REQUESTS + 1) * REQUESTS
@@ -173,7 +174,8 @@ def _move_far_ahead(connection: Connection) -> None:
 
 
 def _go_on_counting(connection: Connection) -> None:
-    """PostgreSQL counts rows apart from the rows."""
+    """Set PostgreSQL's counters of row numbers after the highest row, because
+    PostgreSQL keeps them apart from the rows."""
     if connection.dialect.name == "postgresql":
         for table in (audit, receipts):
             next_number = select(

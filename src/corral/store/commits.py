@@ -1,4 +1,5 @@
-"""Writes to the tables: each a function of a connection, run in the writer's thread."""
+"""Writes to the tables. Each is a function of a connection and runs in the writer's
+thread."""
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
@@ -111,7 +112,7 @@ _PRUNE: Final = delete(events).where(
 
 
 def begin(connection: Connection, cluster: ClusterId) -> None:
-    """The rows of a new store that there is always one of."""
+    """Insert the rows of a new store that always exist exactly once."""
     put_head(connection, StoreHead(cluster, 0, Sequence(0), Sequence(0), 0))
     leader_election.begin(connection)
 
@@ -226,9 +227,11 @@ def _read_job_states(
 def _write_changes(
     batch: StatementBatch, changes: Changes, numbered: Seq[Event]
 ) -> None:
-    """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to
-    them, then they; the keys of their submissions stay a while. Raises:
-    Unrecordable."""
+    """Write the changes. Jobs come first, because other rows refer to them.
+
+    Of forgotten jobs, all dependent rows are deleted first, then the jobs; the keys of
+    their submissions are kept for a while. Raises: Unrecordable.
+    """
     rows = _Rows()
     trees = (changes.queues,) if changes.queues else ()
     referenced_rows = (
@@ -263,7 +266,7 @@ def _write_changes(
 
 
 class _Rows:
-    """Makes columns of rows, and remembers the rows of which none can be made."""
+    """Converts rows to columns, and collects the rows that cannot be converted."""
 
     def __init__(self) -> None:
         self.wrong: list[tuple[object, str]] = []
@@ -282,13 +285,14 @@ class _Rows:
         return row_columns
 
     def check(self) -> None:
-        """Raises: Unrecordable."""
+        """Check that all rows could be converted. Raises: Unrecordable with the rows
+        that could not."""
         if self.wrong:
             raise Unrecordable(self.wrong)
 
 
 def _prune_oldest_events(batch: StatementBatch, oldest: int, added: int) -> None:
-    """Forget the oldest events in small steps, so that no commit waits long."""
+    """Delete the oldest events in small steps, so that no commit waits long."""
     if oldest > 0:
         batch.run(_PRUNE, {"oldest": oldest, "most": max(PRUNE_ROWS, 2 * added)})
 

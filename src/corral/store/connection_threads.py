@@ -1,4 +1,4 @@
-"""Threads that own a connection each. The writer's does together what waits
+"""Threads that each own a connection. The writer's thread commits all waiting work
 together."""
 
 import asyncio
@@ -23,7 +23,7 @@ GROUP: Final = 1_000  # most members of one transaction
 
 @dataclass(slots=True)
 class BatchedWork:
-    """One caller's work, and where its answer goes."""
+    """Work of one caller, and the future that receives its result."""
 
     work: Work
     loop: asyncio.AbstractEventLoop
@@ -50,7 +50,8 @@ class WriterCounters:
 
 
 class ReaderThread:
-    """A thread that answers one question after the other, each on a snapshot."""
+    """A thread that answers queries one after the other, each on a snapshot of the
+    database."""
 
     def __init__(self, database: Database, *, name: str) -> None:
         self._database = database
@@ -79,7 +80,7 @@ class ReaderThread:
         return cast(T, await member.future)
 
     async def close(self) -> None:
-        """Answer what waits, then let the connection go."""
+        """Finish the waiting work, then close the connection."""
         self._closed = True
         if self._thread is not None:
             self._waiting.put(None)
@@ -134,17 +135,18 @@ class ReaderThread:
         return isinstance(_unwrap_driver_error(error), self._database.errors)
 
     def _after(self, connection: Connection) -> None:
-        """Do what comes after the callers have their answers."""
+        """Do the work that follows after the callers have their answers."""
 
     def _finish_connection(self, connection: Connection) -> None:
-        """Do what comes before the connection closes."""
+        """Do the work that is needed before the connection closes."""
 
 
 class Writer(ReaderThread):
-    """The one thread that writes. All that waits is one transaction, so one fsync.
+    """The only thread that writes. All waiting work forms one transaction, and so needs
+    one fsync.
 
-    Each member has a savepoint of its own: one that fails takes nothing of its
-    neighbours with it.
+    Each member has a savepoint of its own, so that a member that fails does not affect
+    the others.
     """
 
     def __init__(
@@ -183,8 +185,8 @@ class Writer(ReaderThread):
                 self._execute_single(connection, member)
 
     def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
-        """Whether the database refused something of the group, and not just
-        everybody."""
+        """Return whether the error concerns one member of the group alone: the database
+        refused something of it, and is neither lost nor busy for all members."""
         everybody = self._database.is_lost(connection) or self._database.is_busy(
             _unwrap_driver_error(error)
         )
@@ -244,7 +246,7 @@ def _let_go(connection: Connection) -> None:
 
 
 def _wake_callers(members: list[BatchedWork]) -> None:
-    """Wake every caller in its own loop, one wake-up a loop."""
+    """Wake every caller in its own event loop, with one wake-up for each loop."""
     for loop in {member.loop for member in members}:
         batched_works = [member for member in members if member.loop is loop]
         with contextlib.suppress(RuntimeError):  # its loop is closed: no caller waits

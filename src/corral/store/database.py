@@ -1,4 +1,5 @@
-"""Interface of a database for the threads, which need not know which one it is."""
+"""Interface of a database for the threads, which do not need to know which database it
+is."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -10,13 +11,14 @@ from corral.domain.errors import CorralError
 
 
 class DatabaseDriver(Protocol):
-    """The driver's own connection, in which each statement stands alone until BEGIN."""
+    """The connection of the database driver, in which each statement is a transaction
+    of its own until BEGIN."""
 
     def execute(self, statement: str, /) -> Any: ...
 
 
 class Database(Protocol):
-    """Database with the tables. A connection belongs to the thread that opened it."""
+    """A database with the tables. A connection belongs to the thread that opened it."""
 
     @property
     def name(self) -> str:
@@ -25,12 +27,14 @@ class Database(Protocol):
 
     @property
     def begin_writing(self) -> Sequence[str]:
-        """Return statements after which no other connection writes until the end."""
+        """Return the statements that begin a writing transaction, after which no other
+        connection writes until its end."""
         ...
 
     @property
     def begin_reading(self) -> Sequence[str]:
-        """Statements after which all is read as of one moment."""
+        """Return the statements that begin a reading transaction, which sees the
+        database as of one moment."""
         ...
 
     @property
@@ -39,7 +43,7 @@ class Database(Protocol):
         ...
 
     def connect(self, *, write: bool) -> Connection:
-        """Raises: one of `errors`."""
+        """Open a connection. Raises: one of `errors` if that fails."""
         ...
 
     def in_transaction(self, connection: Connection) -> bool: ...
@@ -49,23 +53,23 @@ class Database(Protocol):
         ...
 
     def is_busy(self, error: Exception) -> bool:
-        """Whether another connection writes.
+        """Return whether the error means that another connection writes.
 
-        Each separate retry would then have to wait for it.
+        Each separate retry would then have to wait for that connection.
         """
         ...
 
     def named(self, error: Exception) -> CorralError:
-        """One of `errors` as Trouble with what to do, or as our own bug."""
+        """Return one of `errors` as Trouble with a hint, or as a bug of Corral."""
         ...
 
     def tidy(self, connection: Connection) -> bool:
-        """After the callers have their answers. Answers whether there was anything to
-        do."""
+        """Do maintenance after the callers have their answers. Returns: whether there
+        was anything to do."""
         ...
 
     def finish(self, connection: Connection) -> None:
-        """Before a connection that has written goes."""
+        """Do the final work before a connection that has written is closed."""
         ...
 
 
@@ -77,7 +81,7 @@ def driver(connection: Connection) -> DatabaseDriver:
 def transaction(
     database: Database, connection: Connection, *, write: bool
 ) -> Iterator[None]:
-    """All of it, durably, or nothing."""
+    """Run the context as one transaction: all of it is committed durably, or nothing."""
     raw = driver(connection)
     try:
         for statement in database.begin_writing if write else database.begin_reading:

@@ -1,9 +1,9 @@
-"""Sizes of recorded events in blocks of a thousand, so that old ones are deleted before
-they fill the disk, however long their texts are.
+"""Sizes of recorded events in blocks of a thousand, so that old events are deleted
+before they fill the disk, however long their texts are.
 
-A block is measured once, when it is whole. After a start the blocks that are there
-already are measured from the newest back, one with each few events that are added: no
-start waits for it.
+A block is measured once, when it is complete. After a start, existing blocks are
+measured from the newest back, one block for each few events that are added, so no start
+has to wait for the measurement.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _BYTES: Final = select(func.coalesce(func.sum(func.length(events.c.record)), 0))
 
 
 class EventSizes:
-    """Event sizes of one store, used by its writer alone."""
+    """Event sizes of one store. Only the store's writer uses them."""
 
     def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:
         self._keep_bytes = keep_bytes
@@ -35,8 +35,8 @@ class EventSizes:
         """Return the number up to which events are too old, 0 for none.
 
         Args:
-            newest: the number of the last event that is recorded.
-            adding: how many more are about to be.
+            newest: the number of the last recorded event.
+            adding: how many more events are about to be recorded.
         """
         full_block_count = (newest + 1) // BLOCK  # blocks that nothing more comes to
         self._added += adding
@@ -55,8 +55,8 @@ class EventSizes:
         return self._oldest
 
     def _next_unmeasured_block(self, whole: int) -> list[int]:
-        """Return the newest block that is not measured yet; none where all before it
-        are gone."""
+        """Return the newest block that is not measured yet; an empty list if all
+        earlier blocks are deleted."""
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:
                 return [block]
@@ -69,8 +69,8 @@ class EventSizes:
         self._blocks[block] = connection.execute(_BYTES, span).scalar_one()
 
     def _over(self, whole: int) -> int:
-        """Return the last number before the newest blocks that fit; they are known from
-        the end."""
+        """Return the last number before the newest blocks that fit into the limit,
+        counted from the newest block; 0 if all measured blocks fit."""
         bytes_left = self._keep_bytes
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:

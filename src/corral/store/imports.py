@@ -1,4 +1,4 @@
-"""Imported jobs in the tables."""
+"""Imported jobs in the tables of the store."""
 
 from collections.abc import Sequence as Seq
 from typing import Any, Final

@@ -52,7 +52,7 @@ def step_down(connection: Connection, term: int) -> None:
 
 
 def be_there(connection: Connection, name: str, url: str) -> None:
-    """One beat more of the head of that name."""
+    """Record one more heartbeat of the head of that name."""
     put(connection, _PUT_HEAD, [_next_heartbeat_row(connection, name, url)])
 
 

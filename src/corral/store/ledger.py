@@ -1,5 +1,5 @@
-"""The ledger in the tables: what a commit brings is added to what is there, in its
-transaction."""
+"""The ledger in the tables: the usage records of a commit are added to the recorded
+ones, in the commit's transaction."""
 
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, Final
@@ -39,7 +39,8 @@ def add(
     rows: Iterable[UsageRecord],
     known: Set[JobId],
 ) -> None:
-    """Add rows to the days, and to those jobs that are `known`."""
+    """Add usage records to the sums of days, and to the sums of those jobs that are in
+    `known`."""
     rows = list(rows)
     _add_usage_records(
         connection, batch, accounts, (row for row in rows if row.job in known)
@@ -93,8 +94,8 @@ def _day_range_query(table: Table, first: int, last: int) -> Any:
 
 
 def _read_usage_records(connection: Connection, query: Any) -> list[UsageRecord]:
-    """Some at a time: while the driver's rows are fetched, no other thread of the head
-    goes on."""
+    """Return usage records, read in batches, because no other thread of the head runs
+    while the driver fetches rows."""
     row_batches = connection.execute(query).partitions(READ_AT_ONCE)
     return [
         row_codec.ACCOUNT.read(record, crc)

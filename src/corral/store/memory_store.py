@@ -1,5 +1,5 @@
-"""A store that forgets when its process ends: for simulated worlds, and the model of
-the others."""
+"""A store in memory that ends with its process: for simulated worlds, and as a
+reference for the other stores."""
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
@@ -62,7 +62,7 @@ def _account_sort_key(row: UsageRecord) -> str:
 
 
 class MemoryStore(MemoryUses):
-    """Keeps ports.Store's contract but for durability. Several heads may share one."""
+    """Implementation of ports.Store without durability. Several heads may share one."""
 
     def __init__(
         self,
@@ -452,4 +452,4 @@ class MemoryStore(MemoryUses):
         return rows[max(0, len(rows) - max(0, limit)) :]
 
     async def close(self) -> None:
-        """Nothing to let go of: the next head goes on with what is here."""
+        """Do nothing: the data stays in memory for the next head."""

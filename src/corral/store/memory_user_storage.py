@@ -1,4 +1,4 @@
-"""Uploads and what is held for one user, of the store in memory."""
+"""Uploads and storage of each user, in the store in memory."""
 
 from collections.abc import Sequence as Seq
 
@@ -12,7 +12,7 @@ from corral.store.row_codec import CONTENT
 
 
 class MemoryUses(MemoryPeople):
-    """A part of ports.Store."""
+    """The part of ports.Store for uploads and the storage of users, in memory."""
 
     _jobs: dict[JobId, Job]
 

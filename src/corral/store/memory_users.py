@@ -1,4 +1,5 @@
-"""Users, tokens and the audit log of the store in memory: the model of the tables."""
+"""Users, tokens and the audit log of the store in memory, as a reference for the
+tables."""
 
 import hmac
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -35,7 +36,7 @@ class KeptSecret:
 
 
 class MemoryPeople:
-    """Keeps ports.People's contract but for durability, and the contract of secrets."""
+    """Implementation of ports.People and of the storage of secrets, without durability."""
 
     def __init__(self) -> None:
         self._newest_request = Sequence(0)

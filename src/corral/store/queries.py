@@ -1,4 +1,5 @@
-"""Queries of the tables: each a function of a connection, run in one of the threads."""
+"""Queries of the tables. Each is a function of a connection and runs in one of the
+store's threads."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -86,7 +87,8 @@ _REQUEST_OF_KEY: Final = _REQUESTS.where(
 
 
 class StoreHead(NamedTuple):
-    """The one row that says where the cluster stands."""
+    """The single row with the state of the cluster: its id, its term, and the newest
+    numbers."""
 
     cluster: ClusterId
     term: int
@@ -119,7 +121,7 @@ def read_head(connection: Connection) -> StoreHead:
 
 
 def read_head_and_tail(connection: Connection) -> tuple[StoreHead, Tail]:
-    """The head's row, and the newest entry of the audit log, by one question."""
+    """Return the head's row and the newest entry of the audit log, with one query."""
     *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
     store_head = StoreHead(*columns)
     row_codec.check("head", row_codec.text_of(store_head), crc)
@@ -132,12 +134,12 @@ def _read_rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> li
 
 
 def _read_jobs_with_specs(connection: Connection, query: Select[Any]) -> list[Job]:
-    """Jobs with all of their specs."""
+    """Return the jobs of a query, including the large fields of their specs."""
     return spec_rows.whole(connection, _read_rows(connection, query, row_codec.JOB))
 
 
 def world(connection: Connection) -> World:
-    """All that is not over."""
+    """Return the state of the cluster with all jobs that are not over."""
     now = read_head(connection)
     world_now = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
@@ -325,8 +327,9 @@ def _filter_by_owner(query: Select[Any], by: UserName | None) -> Select[Any]:
 
 
 def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
-    """Return the jobs of an array. By id, which holds the position of its submission;
-    by name, the newest of that name, of any user or of this one."""
+    """Return the jobs of an array. `of` is an array's id, which holds the position of
+    its submission, or a name: then the newest array of that name is taken, of any user
+    or of this one."""
     if match := _ID.fullmatch(of):
         submitted_jobs = _jobs_submitted(connection, int(match.group(1)))
         if array_jobs := [job for job in submitted_jobs if job.array == of]:

@@ -1,4 +1,4 @@
-"""Rows as JSON text with a checksum. What does not read back the same is never
+"""Rows as JSON text with a checksum. A row that does not read back identically is never
 written."""
 
 import re
@@ -56,17 +56,17 @@ _LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
 
 
 class Codec(Generic[Row]):
-    """One kind of row to and from its record."""
+    """Conversion of one kind of row to its record and back."""
 
     def __init__(self, kind: str, shape: type[Row]) -> None:
         self.kind = kind
         self._decode = msgspec.json.Decoder(shape).decode
 
     def write(self, row: Row) -> Sealed:
-        """The row's record.
+        """Return the row's record.
 
-        Raises: InvariantBroken for what a record cannot hold: half a surrogate, no
-        finite number.
+        Raises: InvariantBroken for a value that a record cannot hold: half of a
+        surrogate pair, or a number that is not finite.
         """
         try:
             record = msgspec.json.encode(row)
@@ -82,7 +82,7 @@ class Codec(Generic[Row]):
         return record.decode(), zlib.crc32(record)
 
     def read(self, record: str, crc: int) -> Row:
-        """The row again.
+        """Return the row of a record.
 
         Raises: StoreTrouble when the record is not what was written.
         """
@@ -90,7 +90,7 @@ class Codec(Generic[Row]):
         return self.decode(record)
 
     def decode(self, record: str) -> Row:
-        """The row of a record that has been checked already."""
+        """Return the row of a record whose checksum has been checked already."""
         try:
             return self._decode(record)
         except msgspec.MsgspecError as error:
@@ -166,7 +166,8 @@ _KINDS: Final[dict[type[Recorded], str]] = {
 
 
 def check_columns(columns: Mapping[str, Any]) -> None:
-    """Refuse what no column can hold, of a row whose record has been made already.
+    """Refuse column values that no column can hold, for a row whose record has been
+    created already.
 
     Raises: InvariantBroken.
     """
@@ -179,8 +180,7 @@ def check_columns(columns: Mapping[str, Any]) -> None:
 
 
 def check(kind: str, text: str, crc: int) -> None:
-    """Raises: StoreTrouble when the text is not the one that this checksum was made
-    of."""
+    """Check the text against its checksum. Raises: StoreTrouble when they do not match."""
     if crc_of(text) != crc:
         raise StoreTrouble(
             f"a record of a {kind} is damaged: its checksum does not match",
@@ -193,10 +193,10 @@ def crc_of(text: str) -> int:
 
 
 def write_asked(asked: Recorded) -> tuple[str, str]:
-    """(kind, record) of what was asked.
+    """Return (kind, record) of a request.
 
-    Raises: SpecInvalid when it holds what cannot be recorded: nothing has been
-    acknowledged yet.
+    Raises: SpecInvalid when the request holds a value that cannot be recorded; nothing
+    has been acknowledged yet.
     """
     kind = _KINDS[type(asked)]
     codec: Codec[Recorded] = _ASKED[kind]  # type: ignore[assignment]
@@ -226,8 +226,8 @@ def _write_new(codec: Codec[Row], row: Row) -> Sealed:
 
 
 def has_nul(record: str) -> bool:
-    """Whether a text of the record holds a NUL: PostgreSQL cannot read such a record as
-    JSON."""
+    """Return whether a text in the record holds a NUL: PostgreSQL cannot read such a
+    record as JSON."""
     return _NUL in record and _ESCAPED_NUL.search(record) is not None
 
 
@@ -242,5 +242,5 @@ def read_asked(kind: str, record: str) -> Asked | Submission:
 
 
 def text_of(columns: Iterable[object]) -> str:
-    """The columns as a JSON list: for json_each, and to make a checksum of."""
+    """Return the columns as a JSON list, for json_each and for checksums."""
     return msgspec.json.encode(tuple(columns)).decode()

@@ -1,8 +1,8 @@
-"""The tables of this version: keys and what is searched by are columns, the rest is the
-record.
+"""The tables of this version: keys and the columns used in searches are columns, the
+rest is in the record.
 
-docs/decisions/0004 says why. A change here is a new migration as well, and a new
-REVISION.
+docs/decisions/0004 gives the reasons. A change of the tables also needs a new migration
+and a new REVISION.
 """
 
 from typing import Any, Final
@@ -35,9 +35,8 @@ INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Words(TypeDecorator[str]):
-    """Text in the order of its bytes. PostgreSQL's has no NUL, and nothing that is
-    recorded as a name or a key has one: what is asked for by such a name is not
-    found."""
+    """Text in the order of its bytes. PostgreSQL's text cannot hold a NUL, and no
+    recorded name or key has one, so a search for a name with a NUL finds nothing."""
 
     impl = Text
     cache_ok = True
@@ -65,7 +64,7 @@ def only(rows: TextClause) -> dict[str, Any]:
 
 
 def record_columns() -> tuple[Column[Any], Column[Any]]:
-    """The whole row as JSON, and the CRC-32 of that text."""
+    """Return the columns for the whole row as JSON, and for the CRC-32 of that text."""
     return Column("record", TEXT, nullable=False), Column(
         "crc", INTEGER, nullable=False
     )

@@ -1,4 +1,5 @@
-"""Sealed secrets in their table: each a function of a connection, on a lane."""
+"""Encrypted secrets in their table. Each operation is a function of a connection and
+runs in one of the store's threads."""
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set

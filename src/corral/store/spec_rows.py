@@ -1,4 +1,4 @@
-"""Rows of specs' large fields: written with the submission, read with its jobs."""
+"""Rows for the large fields of specs: written with the submission, read with its jobs."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -53,12 +53,12 @@ def forget(batch: StatementBatch, forgotten: Iterable[JobId]) -> None:
 
 
 def forget_unmade(connection: Connection) -> None:
-    """Remove the large fields of submissions that were granted and brought no job."""
+    """Remove the large fields of submissions that were granted but created no job."""
     connection.execute(_FORGET_UNMADE)
 
 
 def stored(job: Job) -> Job:
-    """Return the job as its own record has it."""
+    """Return the job as it is stored in its own record, without its large fields."""
     number = job.spec.content_number
     return (
         job if number is None else replace(job, spec=without_content(job.spec, number))
@@ -90,7 +90,7 @@ def _with_content(job: Job, contents: Contents) -> Job:
 
 
 def submit_of(connection: Connection, sequence: int, submission: Submission) -> Submit:
-    """Return the submission as it was asked."""
+    """Return the submission as it was requested."""
     contents = _read_contents(connection, {sequence}) if submission.has_contents else {}
     return unfolded(
         submission,

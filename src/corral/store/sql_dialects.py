@@ -1,6 +1,7 @@
-"""SQL in which SQLite and PostgreSQL differ.
+"""SQL statements that differ between SQLite and PostgreSQL.
 
-Built once for each of the two: to build a statement costs more than to run it.
+Each statement is built once for each of the two, because building a statement costs
+more than running it.
 """
 
 from collections.abc import Mapping
@@ -34,10 +35,11 @@ from corral.store.database import driver
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """An insert that replaces what is not part of the key; without a key, it only adds.
+    """An insert that replaces the columns outside the key; without a key, it only adds
+    rows.
 
-    `fixed` are columns that never change, so that their indexes are left alone.
-    `only_new`: a row that is there stays as it is.
+    `fixed`: columns that never change, so that their indexes are not updated.
+    `only_new`: an existing row stays as it is.
     """
 
     table: Table
@@ -59,8 +61,8 @@ def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
 
 
 def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
-    """All rows as one parameter. Of two with one key the later is written, as one by
-    one."""
+    """Return all rows as one JSON parameter. Of two rows with one key, the later one is
+    written, as if the rows were written one by one."""
     if what.key and not what.only_new:
         rows = list(
             {tuple(row[name] for name in what.key): row for row in rows}.values()
@@ -69,7 +71,7 @@ def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
 
 
 def _hex_encode_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes as PostgreSQL reads them."""
+    """Return the row with bytes as hexadecimal text, which PostgreSQL reads."""
     return {
         name: f"\\x{value.hex()}" if isinstance(value, bytes) else value
         for name, value in row.items()
@@ -78,7 +80,8 @@ def _hex_encode_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _compile_put(what: Put, dialect: str, columns: frozenset[str]) -> str:
-    """For thousands of rows, SQLAlchemy's work on each costs as much as SQLite's."""
+    """Return the compiled SQL of the insert. It is compiled once because, for thousands
+    of rows, SQLAlchemy's work on each row costs as much as SQLite's."""
     names = sorted(columns)
     spoken, statement = (
         _sqlite_insert(what.table)
@@ -109,7 +112,8 @@ def _sqlite_insert(table: Table) -> tuple[Dialect, Any]:
 
 
 def _postgresql(table: Table, names: list[str]) -> tuple[Dialect, Any]:
-    """All rows by one statement: sent one by one, each would be a wait of its own."""
+    """Return an insert of all rows by one statement, because each separate statement
+    would be another wait for the server."""
     from sqlalchemy.dialects.postgresql import insert
 
     shape: list[Column[Any]] = [column(name, table.c[name].type) for name in names]  # type: ignore[misc]
@@ -129,9 +133,9 @@ def _psycopg_dialect() -> Dialect:
 
 
 class StatementBatch:
-    """Statements of whose answers nothing depends: to a server they go together, at
-    `send`. Each answer that is waited for costs a way to the server and back, and a
-    turn of a busy head."""
+    """Statements whose results are not needed. They are sent to the server together, by
+    `send`: waiting for each result would cost a round trip to the server, and a turn of
+    the busy head."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -168,27 +172,29 @@ def _compile_statement(statement: Executable) -> str:
 
 
 class larger_of(FunctionElement[int]):  # noqa: N801 - it reads as SQL's functions do
-    """The larger of two numbers."""
+    """SQL function that returns the larger of two numbers."""
 
     type = Integer()
     inherit_cache = True
 
 
 class smaller_of(FunctionElement[int]):  # noqa: N801
-    """The smaller of two numbers."""
+    """SQL function that returns the smaller of two numbers."""
 
     type = Integer()
     inherit_cache = True
 
 
 class texts_of(FunctionElement[str]):  # noqa: N801
-    """Rows of a JSON list of texts, in the column `value`."""
+    """SQL function that returns the texts of a JSON list as rows, in the column
+    `value`."""
 
     inherit_cache = True
 
 
 class text_at(FunctionElement[str]):  # noqa: N801
-    """Value of a record at a path of names with dots between them."""
+    """SQL function that returns the value of a record at a path: names separated by
+    dots."""
 
     type = Text()
     inherit_cache = False  # the path is no part of SQLAlchemy's key

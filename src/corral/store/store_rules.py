@@ -17,19 +17,20 @@ NEWEST_NAMES: Final = 1_000
 
 
 def key_of(asked: Asked) -> str | None:
-    """Return the key that makes a repeat of this request harmless; an empty key counts
-    as none."""
+    """Return the idempotency key of the request, which makes a repeated request
+    harmless; None for an empty key."""
     return asked.key or None if isinstance(asked, Submit) else None
 
 
 def age(job: Job) -> tuple[int, int, str]:
-    """Ascending: oldest first, and within an array by index."""
+    """Return the sort key of a job by age: ascending order is the oldest first, and
+    within an array by index."""
     index = job.spec.array_index
     return (job.submitted, -1 if index is None else index, job.id)
 
 
 def is_part(job: Job, of: str) -> bool:
-    """Whether it is a job of an array of this name."""
+    """Return whether the job belongs to an array of this name."""
     return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
 
 
@@ -51,11 +52,11 @@ def check(
     newest: int,
     holding: Iterable[JobId] = (),
 ) -> None:
-    """Refuse what no correct head would write.
+    """Refuse changes that no correct head would write.
 
     `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest`
-    are sequences of requests; `holding` are those of the forgotten jobs that still hold
-    an allocation.
+    are sequence numbers of requests; `holding` are those of the forgotten jobs that
+    still hold an allocation.
     Raises: InvariantBroken, with nothing written.
     """
     states_after = dict(states)

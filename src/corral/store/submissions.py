@@ -1,5 +1,5 @@
-"""Submissions as they are stored: an array as one spec with its indices, large fields
-once."""
+"""Submissions as they are stored: an array is one spec with its indices, and large
+fields are stored once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -24,8 +24,8 @@ _COMMON: Final = attrgetter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Jobs of one spec. `spec` is that of the first; `indices` are those of an array,
-    else none."""
+    """Jobs that share one spec. `spec` is that of the first job; `indices` are the
+    indices of an array, else empty."""
 
     spec: JobSpec
     indices: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Submission:
 
     @property
     def has_contents(self) -> bool:
-        """Whether large fields of it are stored in records of their own."""
+        """Return whether large fields of the submission are stored in separate records."""
         return any(fold.spec.content_number is not None for fold in self.folds)
 
 
@@ -60,7 +60,7 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
 
 
 def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
-    """Join consecutive jobs that differ by their index alone."""
+    """Join consecutive jobs that differ only in their array index."""
     first_spec: JobSpec | None = None
     common: object = None
     indices: list[int] = []
@@ -89,9 +89,10 @@ def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
 
 
 def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Submit:
-    """Return the submission as it was asked. Its jobs share their fields.
+    """Return the submission as it was requested. Its jobs share their fields.
 
-    Records of large fields are gone once every job of the submission is forgotten.
+    Records of large fields no longer exist once every job of the submission is
+    forgotten.
     """
     specs: list[JobSpec] = []
     for fold in submission.folds:

@@ -1,4 +1,4 @@
-"""The store on tables, whichever database they lie in."""
+"""The store on the tables of a database, either SQLite or PostgreSQL."""
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
@@ -36,11 +36,11 @@ from corral.store.tables_users import TablePeople
 
 
 class TableStore(TablePeople):
-    """Keeps ports.Store's contract on the tables of a database.
+    """Implementation of ports.Store on the tables of a database.
 
-    Three threads, each with a connection: the writer (with it the reads of the loop),
-    quick questions, and listings, so that a long listing delays neither a commit nor a
-    look-up.
+    Three threads each have a connection: the writer (which also does the reads of the
+    head's loop), quick queries, and listings. A long listing thus delays neither a
+    commit nor a look-up.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class TableStore(TablePeople):
         )
 
     async def close(self) -> None:
-        """Finish what waits; then the connections go."""
+        """Finish the waiting work, then close the connections."""
         await self._listing.close()
         await self._quick.close()
         await self._writer.close()

@@ -1,4 +1,4 @@
-"""The part of the store on tables that knows users, tokens and the audit log."""
+"""The part of the store on tables for users, tokens and the audit log."""
 
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
@@ -12,7 +12,7 @@ from corral.store.connection_threads import ReaderThread, Writer
 
 
 class TablePeople:
-    """Keeps ports.People's contract on the lanes of the store."""
+    """Implementation of ports.People on the store's threads."""
 
     _writer: Writer
     _quick: ReaderThread

@@ -51,7 +51,8 @@ def add_upload(
     at: float,
     entry: AuditEntry,
 ) -> None:
-    """Count the snapshot for this user, unless it already counts for another user."""
+    """Count the snapshot towards this user's storage, unless it already counts for
+    another user."""
     row = dict(sha256=sha256, owner=owner, bytes=size_bytes, at=at)
     if put(connection, _ADD, [row]):
         add_entry(connection, entry)

@@ -1,7 +1,7 @@
 """Users, tokens and the audit log in the tables.
 
-Each operation is a function of a connection, on a lane. A change of a user's rights and
-its line in the log are written in one transaction.
+Each operation is a function of a connection and runs in one of the store's threads. A
+change of a user's rights and its entry in the audit log are written in one transaction.
 """
 
 import hmac
@@ -242,8 +242,8 @@ def identity(connection: Connection, sha256: str) -> Identity | None:
 
 
 def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
-    """A thousand agents' are asked for each second, so by as few statements as may
-    be."""
+    """Return the identity for each token digest; None for an unknown one. It uses as
+    few statements as possible, because a thousand agents are checked each second."""
     identity_by_digest: dict[str, Identity] = {}
     for batch_start in range(0, len(digests), _AT_ONCE):
         parameters = {"digests": list(digests[batch_start : batch_start + _AT_ONCE])}

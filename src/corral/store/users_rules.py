@@ -1,4 +1,4 @@
-"""Rules of every store for users, tokens and the audit log."""
+"""Rules for users, tokens and the audit log that apply to every store."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -54,7 +54,7 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
 def check_identity_free(
     users: Iterable[User], name: UserName, identity: ProviderIdentity
 ) -> None:
-    """Refuse an identity that logs in as another user already. Raises: Conflict."""
+    """Refuse an identity that already logs in as another user. Raises: Conflict."""
     for user in users:
         if user.identity == identity and user.name != name:
             raise Conflict(
@@ -69,7 +69,8 @@ def changed(
     disabled: bool | None,
     limits: Mapping[str, int | None] | None,
 ) -> User:
-    """Return the user with what is given; None leaves it as it is."""
+    """Return the user with the given values; a value of None leaves the field
+    unchanged."""
     own_limits = {**dict(user.limits), **(limits or {})}
     return replace(
         user,
@@ -88,8 +89,8 @@ def changed(
 def ended_with_user(
     before: User, after: User | None, tokens: Iterable[Token], at: float
 ) -> list[Token]:
-    """Return the user's tokens that end by a change, revoked: all of a user who is
-    removed, and sessions and links of one whose role changes, or who is disabled."""
+    """Return, as revoked, the user's tokens that a change ends: all tokens of a removed
+    user; sessions and links of a user whose role changes, or who is disabled."""
     if after is None:
         ended_kinds = set(TokenKind)
     elif after.role != before.role or (after.disabled and not before.disabled):
@@ -116,7 +117,7 @@ def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list
 
 
 def spent(token: Token | None, at: float) -> Token | None:
-    """Return the join token after one more use; None if it is no longer valid."""
+    """Return the join token after one more use; None if the token is no longer valid."""
     if token is None or not token.uses_left or token.revoked_at is not None:
         return None
     if token.expires_at is not None and at >= token.expires_at:
@@ -129,12 +130,11 @@ def renewed(
 ) -> tuple[Token, list[TokenId]] | None:
     """Replace a token of a node, or of a cluster's directory, by `made`.
 
-    Returns: the earlier token, which now ends as well, a part's at once, and the tokens
-    of the node
-        that are to be forgotten; None when there is nothing to renew.
-    Raises: TokenRevoked when a later token of the node has been used already: then this
-    one was
-        copied.
+    Returns: the earlier token with its end, and the node's tokens that are to be
+    forgotten; None when there is nothing to renew. The earlier token of a node's part
+    ends at once.
+    Raises: TokenRevoked when a later token of the node has been used already: this
+    token was then copied.
     """
     tokens = list(tokens)
     old_token = next((token for token in tokens if token.id == id), None)
@@ -170,7 +170,8 @@ def renewed(
 
 
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:
-    """A node has one identity, and no two have the same. Raises: Conflict."""
+    """Check that the node has no valid token yet, and that the token is not known
+    already. Raises: Conflict."""
     tokens = list(tokens)
     if any(token.sha256 == made.sha256 for token in tokens):
         raise Conflict(
@@ -185,12 +186,13 @@ def check_name_free(tokens: Iterable[Token], made: Token) -> None:
 
 
 def used_later(token: Token, at: float) -> Token:
-    """The token, used at this moment too: moments come in any order."""
+    """Return the token with this time as its last use, unless a later use is recorded:
+    times arrive in any order."""
     return token if (token.used_at or 0.0) >= at else replace(token, used_at=at)
 
 
 def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
-    """The audit log's line of an acknowledged request."""
+    """Return the audit log's entry for an acknowledged request."""
     action, on, detail = _describe_request(request)
     return AuditEntry(
         at=request.at,
@@ -257,7 +259,8 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
 
 
 def _describe_queue_changes(asked: SetQueues) -> str:
-    """For example: the whole tree; ~ lab: weight: none -> 2."""
+    """Return the changes of queues as text. For example: the whole tree; ~ lab: weight:
+    none -> 2."""
     change_texts = ["the whole tree"] if asked.whole else []
     hidden_count = len(asked.changes) - CHANGES_SHOWN
     change_texts += [

@@ -1,4 +1,4 @@
-"""The tables of users, tokens and the audit log, and what guards the log."""
+"""The tables of users, tokens and the audit log, and the protection of the log."""
 
 from typing import Final
 

@@ -1,5 +1,5 @@
-"""Logs of clusters: workloads to replay under one policy or several, and a page of how
-it went.
+"""Logs of clusters: workloads to replay under one policy or several, and a page with
+the results.
 
-Nothing here knows of the seeded worlds next to it.
+This package does not depend on the seeded worlds of `simulate`.
 """

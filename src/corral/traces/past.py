@@ -1,5 +1,5 @@
-"""Logs of other systems as jobs to import: what is read of them, and what is not and
-why."""
+"""Logs of other systems as jobs to import: what is read from them, and what is left out
+and why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +17,9 @@ MOST_TOLD: Final = 10  # faults of a log that is refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJobs:
-    """`left_out`: those that never ran, or are not over. `faults`: what could not be
-    read, each with where it stands."""
+    """Jobs read from another system's log. `left_out`: number of jobs that never ran,
+    or are not over. `faults`: entries that could not be read, each with its position.
+    """
 
     jobs: tuple[Imported, ...]
     left_out: int
@@ -27,8 +28,8 @@ class PastJobs:
 
 @dataclass(slots=True)
 class _Reading:
-    """`jobs` by their ids: of one that is listed twice, as requeued ones are, the last
-    counts."""
+    """Jobs read so far. `jobs`: jobs by id; of a job that is listed twice, such as a
+    requeued one, the last entry counts."""
 
     jobs: dict[str, Imported] = field(default_factory=dict)
     left_out: int = 0
@@ -46,9 +47,9 @@ class _Reading:
 
 
 def read_past(source: str, path: Path) -> PastJobs:
-    """The jobs of what `sacct -P` or `kubectl get workloads -o json` has printed.
+    """Return the jobs in the output of `sacct -P` or `kubectl get workloads -o json`.
 
-    Raises: SpecInvalid when it is nothing of the kind, or holds no job that ran.
+    Raises: SpecInvalid when the file is no such output, or holds no job that ran.
     """
     try:
         rows = (
@@ -80,7 +81,8 @@ HINTS: Final = {
 
 
 def refuse_faults(path: Path, faults: Sequence[str]) -> None:
-    """Raises: SpecInvalid with what could not be read, if anything."""
+    """Refuse a log with unreadable entries. Raises: SpecInvalid with these entries, if
+    there are any."""
     if faults:
         hidden_count = len(faults) - MOST_TOLD
         fault_lines = [

@@ -1,8 +1,8 @@
-"""Workloads of Kueue, to import: what `kubectl get workloads -A -o json` (or yaml)
-prints.
+"""Workloads of Kueue to import, from the output of `kubectl get workloads -A -o json`
+(or yaml).
 
 Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/, Workload. A pod counts
-as a node, and the namespace as the user, as a Workload names none.
+as a node, and the namespace as the user, because a Workload names no user.
 """
 
 import json
@@ -24,10 +24,10 @@ _PARTS: Final = {"": 1.0, "m": 0.001, "k": 1000.0}
 
 
 def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """A job; a fault with the number of its item; or None for one that never ran or is
-    not over.
+    """Yield for each workload a job; or a fault with the number of the item; or None
+    for a workload that never ran or is not over.
 
-    Raises: ValueError for what is no list of workloads.
+    Raises: ValueError for a file that is not a list of workloads.
     """
     for number, item in enumerate(_load_workloads("".join(lines)), start=1):
         item_text = f"item {number}"
@@ -70,8 +70,9 @@ def _namespaced_name(item: Mapping[str, Any]) -> str:
 
 
 def _job_from_workload(item: Mapping[str, Any]) -> Imported | None:
-    """Raises: ValueError, KeyError, TypeError, AttributeError for what is no
-    Workload."""
+    """Return the job of a workload; None if it never ran or is not over. Raises:
+    ValueError, KeyError, TypeError, AttributeError for an item that is not a Workload.
+    """
     if item["kind"] != "Workload":
         raise ValueError(f"it is a {item['kind']}")
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
@@ -125,7 +126,7 @@ def _parse_timestamp(text: object) -> float:
 def _shape_of_pod_sets(
     asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]
 ) -> Shape:
-    """Return the shape of the pods with GPUs, from what was given, else from the
+    """Return the shape of the pods with GPUs, from what was assigned, else from the
     request. GPUs that do not divide evenly over the pods count as one pod."""
     requested_sets = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
     assigned = {str(pod_set.get("name", "")): pod_set for pod_set in given}
@@ -142,7 +143,7 @@ def _shape_of_pod_sets(
 
 
 def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, float]:
-    """(pods, GPUs of all of them)"""
+    """Return (number of pods, GPUs of all pods) of one pod set."""
     count = int(given.get("count") or asked.get("count") or 1)
     usage = given.get("resourceUsage")
     if usage is not None:
@@ -168,7 +169,7 @@ def _count_gpus(resources: Mapping[str, Any]) -> float:
 
 
 def _parse_quantity(value: object) -> float:
-    """Raises: ValueError."""
+    """Parse a Kubernetes quantity of GPUs. Raises: ValueError if it is not valid."""
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
         raise ValueError(f"{str(value)[:60]!r} is no number of GPUs")

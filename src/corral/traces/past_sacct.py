@@ -1,5 +1,5 @@
-"""Jobs of `sacct -P`, to import: column names, then one job or step a line, parted by
-bars.
+"""Jobs of `sacct -P` to import: a line with column names, then one job or step for each
+line, separated by bars.
 
 Source: https://slurm.schedmd.com/sacct.html, "Job Accounting Fields" and "Job State
 Codes".
@@ -31,10 +31,10 @@ _NODES: Final = re.compile(r"(?:^|,)node=(\d+)")
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """A job; a fault with the number of its line; or None for one that never ran or is
-    not over. Steps are passed over.
+    """Yield for each row a job; or a fault with the number of the line; or None for a
+    job that never ran or is not over. Job steps are skipped.
 
-    Raises: ValueError for what has no such columns.
+    Raises: ValueError if required columns are missing.
     """
     rows = iter(lines)
     columns = next(rows, "").lstrip("\ufeff").strip().split("|")
@@ -58,7 +58,8 @@ def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
 
 
 def _job_from_row(row: Mapping[str, str]) -> Imported | None:
-    """Raises: ValueError."""
+    """Return the job of a row; None if it never ran or is not over. Raises: ValueError
+    if the row is not valid."""
     state = row["State"].partition(" ")[0].rstrip("+")  # "CANCELLED by 1000"
     seconds = clock_seconds(row["Elapsed"])
     if state in NOT_OVER or not seconds or row.get("Start", "") in UNKNOWN[1:]:
@@ -91,8 +92,8 @@ def _job_from_row(row: Mapping[str, str]) -> Imported | None:
 
 
 def _parse_end_time(row: Mapping[str, str], started: float) -> float:
-    """Not before it started: in the hour that clocks tell twice, the later one is
-    meant."""
+    """Return the end time, which is never before the start: in the repeated hour at the
+    end of daylight saving time, the later of the two times is taken then."""
     end_time = _parse_local_time(row, "End")
     if end_time < started:
         end_time = _parse_local_time(row, "End", fold=1)
@@ -102,8 +103,8 @@ def _parse_end_time(row: Mapping[str, str], started: float) -> float:
 
 
 def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
-    """In this machine's own time, as sacct prints it; `fold` 1: the later of two with
-    this name."""
+    """Parse a time in this machine's local time zone, as sacct prints it. `fold` 1: the
+    later of two equal local times."""
     try:
         return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -111,7 +112,8 @@ def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> fl
 
 
 def _parse_shape(tres: str, nodes: str) -> Shape:
-    """GPUs that do not go evenly over the nodes count as of one."""
+    """Return the shape of a job. GPUs that do not divide evenly over the nodes count as
+    those of one node."""
     gpus, match, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
     node_text = match[1] if match else nodes
     count = int(node_text) if node_text.isdigit() and int(node_text) > 0 else 1

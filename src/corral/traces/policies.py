@@ -1,4 +1,4 @@
-"""Policies by name, and those of a TOML file."""
+"""Scheduling policies by name, and policies from a TOML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from corral.schedule.columns.order import DEFAULT, POLICIES, ColumnPolicy, Named
 def chosen(
     names: Sequence[str], config: Path | None, restart_seconds: float
 ) -> dict[str, Named]:
-    """The policies of these names; of none, all of the file, and without a file the
-    default.
+    """Return the policies of these names. Without names, return all policies of the
+    file; without a file, the default policy.
 
-    Raises: NotFound for an unknown name, Unsupported for one that only queues have,
-    SpecInvalid for a file that does not hold policies.
+    Raises: NotFound for an unknown name, Unsupported for a policy that only queues
+    have, SpecInvalid for a file that does not hold policies.
     """
     own_policies = read_policies(config) if config else {}
     known_policies = dict(POLICIES) | own_policies
@@ -51,8 +51,8 @@ def _unknown_policy_error(name: str, known: Sequence[str]) -> Refusal:
 
 
 def read_policies(path: Path) -> dict[str, Named]:
-    """Policies of a TOML file; each is like a named one, but for the numbers that it
-    gives."""
+    """Return the policies of a TOML file. Each is based on a named policy, and changes
+    only the numbers that it gives."""
     try:
         tables = loads(path.read_text())
         return {name: _policy_from_table(table) for name, table in tables.items()}

@@ -1,4 +1,5 @@
-"""Queues for the jobs of a log: those of a file, or one for each of its own."""
+"""Queues for the jobs of a replayed log: those of a queue file, or one queue for each
+vc of the log."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ from corral.wire.yaml_document import documents_of
 
 
 def read_tree(path: Path) -> QueueTree:
-    """The tree of a file such as corral apply takes.
+    """Return the queue tree of a queue file, in the form that `corral apply` takes.
 
-    Raises: SpecInvalid when it is not one, or cannot be read.
+    Raises: SpecInvalid if the file is no queue file, or cannot be read.
     """
     try:
         text = path.read_text()
@@ -51,8 +52,8 @@ def read_tree(path: Path) -> QueueTree:
 
 
 def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
-    """The queue of the same name for each of the log's; the default one if it has
-    none."""
+    """Return the tree's queue of the same name for each queue of the log; the default
+    queue if the tree has no such queue."""
     return [
         QueueName(name) if name in tree.by_name else DEFAULT_QUEUE for name in queues
     ]
@@ -101,11 +102,14 @@ def _shorten_name_list(names: Sequence[str]) -> str:
 def tree_of_log(
     trace: Trace, sizes: Sequence[int], own: Mapping[str, int]
 ) -> QueueTree:
-    """A queue for each of the log's that has a name.
+    """Return a tree with one queue for each named queue of the log.
 
-    `own`: GPUs of each, by the list of nodes; where that says nothing, the GPUs are
-    shared out by the GPU time of their jobs, and what is left of a GPU belongs to no
-    queue.
+    Args:
+        own: GPUs of each queue, from the list of nodes. If it is empty, the GPUs are
+            divided in proportion to the GPU time of the queues' jobs; fractions of a
+            GPU that remain belong to no queue.
+
+    Raises: SpecInvalid if no job of the log names a queue.
     """
     names = [name for name in trace.queues if is_name(name)]
     if not names:

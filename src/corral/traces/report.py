@@ -1,5 +1,5 @@
-"""A page of a simulation that stands alone: its numbers, its waits, and how full the
-nodes were."""
+"""A self-contained HTML page about a simulation: its numbers, the waits, and how full
+the nodes were."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -37,9 +37,10 @@ Results = Mapping[str, Mapping[str, Any]]
 
 
 def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str, Any]:
-    """A line of the events' file: `node` and `gpus` of a start, one line a node of the
-    gang. The job by its name in the log and its row in order of submission, the node by
-    its place in the list of nodes; both from 0."""
+    """Return a row of the event file. A start has one row for each node of the gang,
+    with `node` and `gpus`. The job is given by its name in the log and by its row in
+    order of submission, the node by its index in the list of nodes; both count from 0.
+    """
     job, kind = jobs[event.job], KINDS[event.kind]
     row = {
         "policy": policy,
@@ -58,13 +59,13 @@ def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str,
 
 
 def curve(waits: Sequence[float]) -> list[float]:
-    """The waits at equal shares of all jobs, from the shortest to the longest."""
+    """Return waits from the shortest to the longest, at equal shares of all jobs."""
     ranked = sorted(waits)
     return [ranked[point * (len(ranked) - 1) // POINTS] for point in range(POINTS + 1)]
 
 
 def page(answer: Mapping[str, Any]) -> str:
-    """HTML without scripts or anything from elsewhere."""
+    """Return the report as HTML without scripts and without external resources."""
     return page_of(report(answer))
 
 
@@ -103,7 +104,7 @@ def _summary_table(policies: Results) -> ReportTable:
 
 
 def _format_metric_name(key: str) -> str:
-    """For example: jct p99 (s), of jct_p99_s."""
+    """Return the display name of a metric. For example: jct p99 (s) for jct_p99_s."""
     metric_name = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
     return f"{metric_name} (s)" if key.endswith("_s") else metric_name
 

@@ -1,5 +1,5 @@
-"""Logs of clusters as workloads: CSV of jobs, SWF, what `sacct -P` and `corral ps`
-print."""
+"""Conversion of cluster logs to workloads. The logs are CSV files of jobs, SWF files,
+and the output of `sacct -P` and `corral ps`."""
 
 import gzip
 import zlib
@@ -26,9 +26,9 @@ MOST_NODES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended.
-    `rounded`: those that asked for a part of a GPU, and count as one that asks for the
-    whole of it."""
+    """A workload read from a log. `skipped`: number of rows that cannot be replayed,
+    because they have no GPUs or never ended. `rounded`: number of jobs that requested a
+    fraction of a GPU, and are counted as if they requested a whole GPU."""
 
     workload: Workload
     queues: tuple[str, ...]
@@ -37,10 +37,10 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON,
-    or SWF.
+    """Read the jobs of a log. The first line determines the format: names of CSV
+    columns, names of sacct's columns, JSON, or SWF.
 
-    Raises: SpecInvalid when it has none of these forms, or has no job.
+    Raises: SpecInvalid if the log has none of these formats, or has no job.
     """
     lines = log_lines(path)
     head = next(lines, "")
@@ -60,7 +60,8 @@ def read_trace(path: Path) -> Trace:
 
 
 def read_nodes(path: Path) -> list[tuple[int, str]]:
-    """GPUs of each node of a CSV with a column `gpus`, and its `vc` or ""."""
+    """Read a CSV file of nodes with a column `gpus`. Return the GPUs of each node, and
+    its `vc` or ""."""
     lines, hint = log_lines(path), "it wants CSV with a column gpus, one node a row"
     try:
         nodes = nodes_of_csv(next(lines, ""), lines)
@@ -74,8 +75,8 @@ def read_nodes(path: Path) -> list[tuple[int, str]]:
 
 
 def sizes_of(cluster: str) -> list[int]:
-    """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of
-    two kinds."""
+    """Return the GPUs of each node of a cluster. For example: 88x8 is 88 nodes with 8
+    GPUs each, and 4x8+2x4 is four nodes with 8 GPUs and two with 4."""
     sizes: list[int] = []
     for node_group in cluster.split("+"):
         nodes, _, gpus = node_group.partition("x")
@@ -117,9 +118,9 @@ def log_lines(path: Path) -> Iterator[str]:
 
 
 def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
-    """The jobs as a workload. `path`: where they are from, for people.
+    """Return the jobs as a workload. `path`: the origin of the jobs, for messages.
 
-    Raises: SpecInvalid when none can be replayed.
+    Raises: SpecInvalid if no job can be replayed.
     """
     able = [
         job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0
@@ -153,6 +154,6 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
 
 
 def _encode_names(names: Iterable[str]) -> list[int]:
-    """-1 for no name."""
+    """Return a number for each name, the same for equal names; -1 for an empty name."""
     known_numbers: dict[str, int] = {"": -1}
     return [known_numbers.setdefault(name, len(known_numbers) - 1) for name in names]

@@ -1,4 +1,5 @@
-"""Corral's own history: what `corral ps --all --json` prints, and what was imported."""
+"""Corral's own history as a log: the output of `corral ps --all --json`, and imported
+jobs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,12 +11,12 @@ from corral.traces.traces_job import LoggedJob
 
 
 def jobs_of_corral(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Every job of the listing."""
+    """Return every job of the listing."""
     return map(logged, json.loads("".join(lines))["jobs"])
 
 
 def logged(job: Mapping[str, Any]) -> LoggedJob:
-    """A job of a listing; how long it ran is counted from its first start to its
+    """Convert a job of a listing. Its run time is counted from its first start to its
     end."""
     begun, end_time = job["started_at"], job["ended_at"]
     return LoggedJob(

@@ -1,5 +1,5 @@
-"""Jobs and nodes as CSV with a header; columns may come in any order, and others are
-ignored."""
+"""Reading of jobs and nodes from CSV with a header. Columns may be in any order, and
+unknown columns are ignored."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ KNOWN = ("vc", "walltime_s", "job_id", "user", "name")
 
 def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     """Yield jobs from the columns job_id, user, name, vc, submit_s, duration_s, gpus
-    and walltime_s; empty is unknown.
+    and walltime_s. An empty cell means unknown.
 
     Raises: ValueError that names the line.
     """
@@ -66,8 +66,8 @@ def _parse_number(
 
 
 def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
-    """GPUs of each node that has any, and whose it is; "" where the list does not
-    say."""
+    """Return the GPUs and the vc of each node that has GPUs; the vc is "" if the list
+    does not name it."""
     columns = _parse_header(head, ("gpus",))
     gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
     reader, nodes = csv.reader(lines), []
@@ -81,7 +81,10 @@ def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def _gpus_of_node(cell: str) -> int:
-    """Raises: ValueError when no node has this many."""
+    """Return the number of GPUs in a cell.
+
+    Raises: ValueError if no node can have this number.
+    """
     count = float(cell or 0)
     if not 0 <= count <= MOST_GPUS or count % 1:
         raise ValueError(f"gpus is {cell}: a node has 0 to {MOST_GPUS:,} whole ones")

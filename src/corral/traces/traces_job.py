@@ -1,13 +1,13 @@
-"""A job as a log describes it."""
+"""A job in the form in which a log describes it."""
 
 from typing import NamedTuple
 
 
 class LoggedJob(NamedTuple):
-    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user
-    gave none.
+    """A job of a log. Times are in seconds. `duration` below 0: the job never ran or
+    never ended. `limit` 0: the user gave no time limit.
 
-    `kind`: the name that the user gave it, which jobs that are alike share.
+    `kind`: the name that the user gave to the job, which similar jobs share.
     """
 
     name: str

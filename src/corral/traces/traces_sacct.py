@@ -1,5 +1,5 @@
-"""Output of `sacct -P`: names of columns, then one job or step a line, with bars
-between the fields."""
+"""Reading of the output of `sacct -P`: a line of column names, then one job or step a
+line, with | between the fields."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,8 +16,8 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     """Yield jobs from the columns JobID, Partition, Submit, Elapsed, AllocTRES (else
     ReqTRES) and Timelimit.
 
-    Steps, and jobs that never started, are not replayed: the latter took 0 s and held
-    no GPU.
+    Steps are not replayed. Jobs that never started are not replayed either, because
+    they took 0 s and held no GPU.
     """
     columns = head.strip().split("|")
     for needed in ("JobID", "Submit", "Elapsed"):
@@ -52,7 +52,8 @@ def _parse_submit_time(text: str, line: int) -> float:
 
 
 def gpus_of(tres: str) -> int:
-    """GPUs of a TRES list: the total where it is given, else the sum over types."""
+    """Return the GPUs of a TRES list: the total if it is given, else the sum over the
+    GPU types."""
     total = GPUS.search(tres)
     return (
         int(total[1])

@@ -1,5 +1,5 @@
-"""The Standard Workload Format of the Parallel Workloads Archive; processors stand for
-GPUs.
+"""Reading of the Standard Workload Format of the Parallel Workloads Archive. Processors
+are counted as GPUs.
 
 Source: Feitelson, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; -1 is
 unknown.
@@ -25,7 +25,7 @@ FIELDS: Final = 18
 
 
 def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """One job a line; a line that begins with ; is a comment."""
+    """Yield the jobs, one from each line. A line that begins with ; is a comment."""
     for number, line in enumerate(lines, start=1):
         if line.startswith(";") or not line.strip():
             continue

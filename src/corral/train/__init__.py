@@ -1,5 +1,5 @@
-"""Library for training scripts in a job: start, resume, steps, and checkpoints that
-verify.
+"""Library for training scripts in a job: start, resume, steps, and checkpoints that are
+verified.
 
     import corral.train as train
     run = train.start()
@@ -8,8 +8,8 @@ verify.
         ...
         run.log(loss=loss, samples=len(batch))
 
-Outside Corral the same script runs alone: a world of one, no socket, saves only where
-asked for.
+Outside Corral the same script runs alone: with a world size of one, without a socket,
+and with saves only if a checkpoint path is given.
 """
 
 from importlib import import_module

@@ -1,9 +1,10 @@
 """The directory of a job's saves.
 
-<root>/job                        the job that the directory belongs to
-<root>/attempt-<n>/step-<k>/      a complete save, which its manifest proves
-<root>/attempt-<n>/step-<k>.partial      being written, or left over: never read
-<root>/attempt-<n>/step-<k>.quarantined  did not verify; why.txt in it says what was wrong
+<root>/job                        names the job that the directory belongs to
+<root>/attempt-<n>/step-<k>/      a complete save, as its manifest proves
+<root>/attempt-<n>/step-<k>.partial      a save that is being written, or a leftover:
+never read <root>/attempt-<n>/step-<k>.quarantined  a save that failed verification; its
+why.txt gives the reason
 """
 
 import os
@@ -27,7 +28,8 @@ _STEP: Final = re.compile(r"step-([0-9]+)(|\.partial|\.quarantined(?:-[0-9]+)?)"
 
 
 class Fenced(Trouble):
-    """A newer attempt of this job has begun: this one may save no more."""
+    """The error for an attempt that may save no more, because a newer attempt of the
+    job has begun."""
 
     code = "fenced"
 
@@ -44,7 +46,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """One attempt's place among the saves of its job."""
+    """The directory of one attempt within the directory of the job's saves."""
 
     root: Path
     job: str
@@ -59,12 +61,13 @@ class Shelf:
         return self.directory / f"step-{step}"
 
     def partial(self, step: int) -> Path:
-        """Return the path of a step's save while it is written."""
+        """Return the path at which the save of a step is written, before it is
+        complete."""
         return self.directory / f"step-{step}{PARTIAL}"
 
     def open(self) -> None:
-        """Make this attempt's directory, which fences older attempts, and sweep their
-        leftovers."""
+        """Create this attempt's directory, which fences older attempts, and remove the
+        incomplete saves of older attempts."""
         self.directory.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root.parent)
         sync_directory(self.root)
@@ -73,9 +76,9 @@ class Shelf:
                 shutil.rmtree(slot.path, ignore_errors=True)
 
     def begin(self, step: int) -> Path:
-        """An empty directory to write the save of a step into.
+        """Return an empty directory into which the save of a step is written.
 
-        Raises: Fenced when a newer attempt has begun.
+        Raises: Fenced if a newer attempt has begun.
         """
         self._not_fenced()
         partial = self.partial(step)
@@ -85,9 +88,9 @@ class Shelf:
         return partial
 
     def publish(self, step: int) -> Path:
-        """Give a completely written save its name, durably.
+        """Rename a completely written save to its final name, durably.
 
-        Raises: Fenced when a newer attempt has begun.
+        Raises: Fenced if a newer attempt has begun.
         """
         self._not_fenced()
         target = self.target(step)
@@ -109,11 +112,11 @@ class Shelf:
             )
 
     def abandon(self, step: int) -> None:
-        """Take away what a failed save has left."""
+        """Remove the files that a failed save has left."""
         shutil.rmtree(self.partial(step), ignore_errors=True)
 
     def saves(self) -> list[Slot]:
-        """The complete saves, the newest first."""
+        """Return the complete saves, newest first."""
         slots = [
             slot
             for slot in _find_save_slots(self.root, "")
@@ -122,11 +125,13 @@ class Shelf:
         return sorted(slots, reverse=True)
 
     def prune(self, committed: Collection[tuple[int, int]], *, keep: int) -> list[Slot]:
-        """Remove what is older than the newest `keep` committed saves, given as
-        (attempt, step).
+        """Remove saves that are older than the newest `keep` committed saves. Return
+        the removed saves.
 
-        Nothing is removed before there are that many; an uncommitted save younger than
-        the oldest kept stays. Answers with what was removed.
+        Args:
+            committed: (attempt, step) of each committed save. If there are fewer than
+                `keep`, nothing is removed. An uncommitted save that is younger than the
+                oldest kept save stays.
         """
         kept_steps = sorted(committed, reverse=True)[: max(1, keep)]
         if len(kept_steps) < max(1, keep):
@@ -156,8 +161,8 @@ def put_aside(path: Path, why: str) -> Path:
 
 
 def claim(path: Path, job: str) -> Path:
-    """The root that belongs to this job: the path itself, or below it if another job
-    has it."""
+    """Return the root directory for the saves of this job: the path itself, or a
+    directory below it if another job owns the path."""
     path.mkdir(parents=True, exist_ok=True)
     if not job:
         return path
@@ -174,7 +179,7 @@ def claim(path: Path, job: str) -> Path:
 
 
 def attempts(root: Path) -> Iterator[int]:
-    """The numbers of the attempts that have begun to save here."""
+    """Yield the numbers of the attempts that have begun to save below this root."""
     with suppress(FileNotFoundError):
         for entry in os.scandir(root):
             if match := _ATTEMPT.fullmatch(entry.name):
@@ -182,7 +187,7 @@ def attempts(root: Path) -> Iterator[int]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the file names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

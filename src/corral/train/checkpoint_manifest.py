@@ -1,4 +1,5 @@
-"""The manifest of a save: what belongs to it, and the proof that it is whole."""
+"""The manifest of a save: the list of its files, and the hashes that prove that it is
+complete and unchanged."""
 
 import hashlib
 import json
@@ -12,14 +13,15 @@ MANIFEST: Final = "manifest.json"
 
 
 class Broken(Trouble):
-    """A save that is not what was written. It must not be loaded."""
+    """The error for a save that differs from what was written. Such a save must not be
+    loaded."""
 
     code = "checkpoint_broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """One file of a save, by its name within the save's directory."""
+    """One file of a save. `name` is relative to the save's directory."""
 
     name: str
     size_bytes: int
@@ -28,7 +30,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All that a save consists of. `world_size` and `torch` say how it was written."""
+    """The files of a save. `world_size` and `torch` describe how the save was written."""
 
     job: str
     attempt: int
@@ -43,16 +45,16 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest's one spelling as JSON, sealed: a reader without the head sees any
-    change."""
+    """Return the canonical JSON of the manifest with a seal, so that a reader without
+    the head detects any change."""
     body = {"format": FORMAT, **asdict(manifest)}
     return _encode_manifest({**body, "seal": digest(_encode_manifest(body))})
 
 
 def decode(data: bytes) -> Manifest:
-    """Read what `encode` wrote.
+    """Decode a manifest from `encode`.
 
-    Raises: Broken for anything else, down to a single bit.
+    Raises: Broken if even a single bit differs.
     """
     try:
         body = json.loads(data)
@@ -72,7 +74,7 @@ def decode(data: bytes) -> Manifest:
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 in hexadecimal digits."""
+    """Return the SHA-256 of the bytes in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 

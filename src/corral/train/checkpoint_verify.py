@@ -1,5 +1,5 @@
-"""Is a save what was written? Every file's size and SHA-256, before anything of it is
-loaded."""
+"""Verification of a save before it is loaded, by the size and the SHA-256 of every
+file."""
 
 import hashlib
 import os
@@ -30,12 +30,16 @@ def verify(
     part: int = 0,
     parts: int = 1,
 ) -> Manifest:
-    """The manifest of a save that is whole.
+    """Verify a save, and return its manifest.
 
-    `manifest_sha256` is the head's record of it, where there is one. With `parts`, this
-    caller hashes only its own part of the files; every part checks the manifest and all
-    sizes.
-    Raises: Broken saying what is wrong.
+    Args:
+        manifest_sha256: the hash of the manifest that the head has recorded; None if
+            there is no record.
+        part: number of the part of the files that this caller hashes.
+        parts: number of parts. Each caller hashes only its own part of the files, but
+            checks the manifest and all sizes.
+
+    Raises: Broken with a description of the defect.
     """
     manifest = _read_manifest(directory, manifest_sha256)
     if (manifest.attempt, manifest.step) != (attempt, step):
@@ -93,7 +97,7 @@ def _check_content(path: Path, entry: FileEntry) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, read from beginning to end."""
+    """Return the SHA-256 of a file, read from beginning to end."""
     hasher = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)

@@ -1,10 +1,11 @@
-"""Proofs of GPUs and of what joins them, as processes of the node's agent: results are
-JSON lines.
+"""Active checks of GPUs and of their links, as processes that the node's agent starts.
+Results are JSON lines.
 
 `python -m corral.train.device_checks products SECONDS KINDS DEVICE...` multiplies
-matrices whose answer is known on all devices at once, then copies their memory. `python
+matrices with a known product on all devices at once, then copies their memory. `python
 -m corral.train.device_checks all-reduce RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE`
-is one rank of an all-reduce."""
+is one rank of an all-reduce.
+"""
 
 import ctypes
 import hashlib
@@ -68,7 +69,7 @@ def say(**found: Any) -> None:
 
 @dataclass(slots=True)
 class Proof:
-    """One product on one device: its factors, and the answer that is known."""
+    """One matrix product on one device: its factors, and the known result."""
 
     device: torch.device
     left: torch.Tensor
@@ -78,7 +79,7 @@ class Proof:
     made: int = 0
 
     def make(self) -> None:
-        """One more, without waiting for it."""
+        """Start one more product and its comparison, without waiting for the result."""
         self.wrong += ((self.left @ self.right) != self.known).any()
         self.made += 1
 
@@ -100,8 +101,10 @@ def hash_of(product: torch.Tensor) -> str:
 
 
 def proofs_of(device: torch.device) -> list[Proof]:
-    """In the formats that this device is used in. Raises: RuntimeError where its CPU is
-    wrong."""
+    """Return the products for the number formats in which this device is used.
+
+    Raises: RuntimeError if the CPU computes the expected result wrongly.
+    """
     side = SIDE[device.type]
     shapes = [(WIDE, side, side, torch.float32)]
     if device.type == "cuda":
@@ -133,11 +136,11 @@ def proofs_of(device: torch.device) -> list[Proof]:
 def products(
     devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]
 ) -> None:
-    """All devices at once: that is also the most that the node's power and cooling get
-    to do.
+    """Check all devices at once, which is also the highest load on the power and
+    cooling of the node.
 
-    Raises: RuntimeError where a device cannot be used at all; what fails later is a
-    result.
+    Raises: RuntimeError if a device cannot be used at all; a later failure is reported
+    as a result.
     """
     for device in devices:
         torch.zeros(1, device=device)
@@ -170,7 +173,8 @@ def products(
 
 
 def _run_device_check(do: Callable[[T], R], on: T, kind: str) -> R | None:
-    """None where the device has failed, which is reported."""
+    """Run one step of a check, and return its result. If the device fails, report the
+    failure and return None."""
     try:
         return do(on)
     except RuntimeError as error:
@@ -180,7 +184,7 @@ def _run_device_check(do: Callable[[T], R], on: T, kind: str) -> R | None:
 
 
 def _run_proof_round(proofs: list[Proof]) -> bool:
-    """A few of each, then wait for them."""
+    """Start a few products of each kind, then wait for them. Return True."""
     for proof in proofs:
         for _ in range(MAKE_AT_ONCE):
             proof.make()
@@ -189,8 +193,8 @@ def _run_proof_round(proofs: list[Proof]) -> bool:
 
 
 def _report_proofs(proofs: list[Proof]) -> bool:
-    """Each by its hash once more, alongside those that were compared on the device
-    itself."""
+    """Check each product once more by its hash, and report these results together with
+    those that were compared on the device. Return True."""
     wrong_count = sum(int(proof.wrong) for proof in proofs)
     wrong_count += sum(
         hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs
@@ -206,7 +210,7 @@ def _report_proofs(proofs: list[Proof]) -> bool:
 
 
 def copies(device: torch.device) -> float:
-    """Return the memory bandwidth in bytes a second, by the median of some large
+    """Return the memory bandwidth in bytes a second, from the median of several large
     copies."""
     size = COPY_BYTES[device.type]
     if device.type == "cuda":
@@ -242,8 +246,8 @@ class CheckPlace:
 def all_reduce(
     place: CheckPlace, backend: str, seconds: float, device: torch.device
 ) -> None:
-    """Says the bus bandwidth by the slowest rank: 2 (n - 1) / n of the bytes that each
-    has."""
+    """Report the bus bandwidth of an all-reduce by the slowest rank: 2 (n - 1) / n of
+    the bytes of each rank."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if place.address.startswith("127."):

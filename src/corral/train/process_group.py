@@ -1,5 +1,5 @@
-"""The gang of ranks: its process group, this rank's device, and quiet talk alongside
-training."""
+"""The gang of ranks: its process group, this rank's device, and communication that does
+not disturb training."""
 
 import ipaddress
 import os
@@ -18,7 +18,7 @@ QUIET_TIMEOUT: Final = timedelta(minutes=30)  # a save of any size ends sooner
 
 
 def choose_device(settings: Settings) -> torch.device:
-    """This rank's GPU where there is a real one, else the CPU."""
+    """Return the GPU of this rank if the rank has a real one, else the CPU."""
     if settings.pretend_gpus or not torch.cuda.is_available():
         return torch.device("cpu")
     index = settings.local_rank % torch.cuda.device_count()
@@ -27,10 +27,10 @@ def choose_device(settings: Settings) -> torch.device:
 
 
 def join_gang(settings: Settings, device: torch.device) -> None:
-    """Join the process group that the environment describes; alone, one of one, without
-    a port.
+    """Join the process group that the environment describes. A single rank forms a
+    group of one, without a port.
 
-    A process group that the script has made itself is left as it is.
+    A process group that the script has already created is left unchanged.
     """
     if dist.is_initialized():
         return
@@ -46,7 +46,7 @@ def join_gang(settings: Settings, device: torch.device) -> None:
 
 
 def leave_gang() -> None:
-    """Take the process group down at a regular end."""
+    """Destroy the process group at a regular end."""
     if dist.is_initialized():
         with suppress(RuntimeError):  # a peer that left first
             dist.destroy_process_group()
@@ -60,8 +60,8 @@ def _is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGroup:
-    """A gloo group of its own for one thread's talk; none is needed for a world of
-    one."""
+    """A gloo group for the communication of one thread. A world of one rank needs no
+    group."""
 
     rank: int
     world_size: int
@@ -73,7 +73,8 @@ class ProcessGroup:
 
     @staticmethod
     def gather_around(timeout: timedelta = QUIET_TIMEOUT) -> "ProcessGroup":
-        """A new group of all ranks. Every rank must call this, in the same order."""
+        """Create a new group of all ranks. Every rank must call this, in the same
+        order."""
         rank, world_size = dist.get_rank(), dist.get_world_size()
         group = (
             dist.new_group(backend="gloo", timeout=timeout) if world_size > 1 else None
@@ -81,7 +82,8 @@ class ProcessGroup:
         return ProcessGroup(rank=rank, world_size=world_size, group=group)
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's value, by rank, on rank 0; elsewhere nothing."""
+        """Collect the value of every rank. Rank 0 gets the list by rank; the other
+        ranks get an empty list."""
         if self.group is None:
             return [value]
         values: list[Any] | None = [None] * self.world_size if self.leads else None
@@ -89,7 +91,7 @@ class ProcessGroup:
         return values or []
 
     def share(self, value: Any) -> Any:
-        """Rank 0's value, everywhere."""
+        """Return the value of rank 0 on every rank."""
         if self.group is None:
             return value
         box = [value]
@@ -97,7 +99,8 @@ class ProcessGroup:
         return box[0]
 
     def hand_out(self, values: list[Any]) -> Any:
-        """The value that rank 0 has for this rank."""
+        """Return the value that rank 0 has for this rank. `values` is used on rank 0
+        only."""
         if self.group is None:
             return values[0]
         box: list[Any] = [None]
@@ -107,8 +110,8 @@ class ProcessGroup:
         return box[0]
 
     def largest(self, numbers: list[int]) -> "Largest":
-        """Begin to find the largest of each number over all ranks; `wait` for the
-        answer."""
+        """Start to compute the largest of each number over all ranks. `wait` of the
+        returned object returns the result."""
         tensor = torch.tensor(numbers, dtype=torch.int64)
         if self.group is None:
             return Largest(tensor=tensor, work=None)
@@ -120,7 +123,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Largest:
-    """The answer of `ProcessGroup.largest`, on its way."""
+    """The pending result of `ProcessGroup.largest`."""
 
     tensor: torch.Tensor
     work: Any

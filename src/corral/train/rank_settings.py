@@ -1,4 +1,4 @@
-"""Settings of this rank from its environment: its place in the gang, and its checkpoint
+"""Settings of this rank from its environment: its rank in the gang, and its checkpoint
 rule."""
 
 import json
@@ -13,15 +13,15 @@ NODE_MTBF_SECONDS: Final = 30 * 86400.0  # of a node nothing is known about
 
 
 class SettingInvalid(Refusal):
-    """The environment says something that cannot be."""
+    """The error for an invalid value in the environment."""
 
     code = "setting_invalid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A save that the head has recorded. `job`: whose it is; "" from heads that do not
-    name it."""
+    """A save that the head has recorded. `job`: the job that wrote it; "" from heads
+    that do not name the job."""
 
     attempt: int
     step: int
@@ -32,11 +32,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One rank's place and rules. Durations in seconds.
+    """The rank and rules of one process. Durations are in seconds.
 
-    `attempt` None: no head counts them, so the directory of saves does. `resume` None:
-    no head records saves either, so the newest complete one is the one to resume from.
-    `interval_seconds` None: chosen by itself.
+    `attempt` None: no head counts the attempts, so they are counted by the directory of
+    saves. `resume` None: no head records saves, so the newest complete save is the one
+    to resume from. `interval_seconds` None: the library chooses the interval.
     """
 
     rank: int = 0
@@ -55,7 +55,7 @@ class Settings:
     resume: tuple[Committed, ...] | None = None
 
     def is_own(self, save: Committed) -> bool:
-        """Return whether this job wrote it, and so may prune it or put it aside."""
+        """Return whether this job wrote the save, and so may remove or quarantine it."""
         return save.job in ("", self.job)
 
 
@@ -66,8 +66,8 @@ def read_settings(
     interval: float | str = "auto",
     keep: int = 3,
 ) -> Settings:
-    """Settings from the environment; the arguments are what holds where it says
-    nothing.
+    """Read the settings from the environment. The arguments apply where the environment
+    has no value.
 
     Raises: SettingInvalid.
     """
@@ -120,7 +120,8 @@ def _parse_interval(text: str) -> float | None:
 
 
 def _count_nodes(env: Mapping[str, str]) -> int:
-    """CORRAL_NODES is the nodes' addresses with commas between, or their number."""
+    """Return the number of nodes. CORRAL_NODES is this number, or a list of node
+    addresses separated by commas."""
     text = env.get("CORRAL_NODES") or env.get("SLURM_NNODES") or "1"
     return int(text) if text.isdecimal() else len(text.replace(",", " ").split())
 

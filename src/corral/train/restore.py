@@ -1,5 +1,5 @@
-"""Choice of the save to resume from, the same on all ranks, and its loading after
-verification."""
+"""Choice of the save to resume from, which is the same on all ranks; its verification
+and loading."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -19,28 +19,31 @@ from corral.train.training_state import StateHolder
 
 
 class DoesNotFit(Refusal):
-    """A whole save, but of another model or optimizer than those given."""
+    """The error for an intact save of a model or optimizer that differs from the given
+    ones."""
 
     code = "checkpoint_does_not_fit"
 
 
 class OriginBroken(Refusal):
-    """The save of another job that this one was to start from does not verify."""
+    """The error for a save of another job, from which this job starts, that fails
+    verification."""
 
     code = "origin_broken"
 
 
 class NotTrusted(Refusal):
-    """A whole save that other accounts can change, and that would run code when
-    loaded."""
+    """The error for an intact save that other accounts can change, and that would run
+    code when it is loaded."""
 
     code = "checkpoint_not_trusted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCandidate:
-    """A save that might be resumed from. `manifest_sha256` None: no head has recorded
-    it. `origin`: the other job that wrote it, from which this one starts."""
+    """A save from which the job might resume. `manifest_sha256` None: no head has
+    recorded the save. `origin`: the other job that wrote the save, from which this job
+    starts."""
 
     attempt: int
     step: int
@@ -50,11 +53,11 @@ class RestoreCandidate:
 
 
 def candidates(settings: Settings, shelf: Shelf) -> list[RestoreCandidate]:
-    """The saves that count, the best first.
+    """Return the saves from which the job may resume, the best first.
 
-    With a head these are the ones it has recorded, after what an earlier life of this
-    very attempt has saved (a launcher such as torchrun may restart its ranks within one
-    attempt). Without a head every complete save counts.
+    With a head these are the saves of this same attempt, then the saves that the head
+    has recorded. An attempt can have earlier saves because a launcher such as torchrun
+    may restart its ranks. Without a head every complete save is a candidate.
     """
     restore_candidates = [
         RestoreCandidate(
@@ -114,11 +117,11 @@ def choose(
 
 
 def load(candidate: RestoreCandidate, holder: StateHolder) -> dict[str, Any]:
-    """Put a verified save into the holder's objects; answers with what is common to all
-    ranks.
+    """Load a verified save into the objects of the holder. Return the state that is
+    common to all ranks.
 
-    Raises: DoesNotFit when the model or the optimizer is another; NotTrusted when the
-    save would run code that other accounts may have put there.
+    Raises: DoesNotFit if the model or the optimizer differs; NotTrusted if the save
+    would run code that other accounts may have put there.
     """
     reader = SaveReader(candidate.path)
     try:

@@ -1,4 +1,4 @@
-"""A training run: the object behind the three lines in a training script."""
+"""A training run: the object that a training script uses to start, resume and step."""
 
 import atexit
 import os
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class CannotSave(Trouble):
-    """The directory of saves cannot be used."""
+    """The error for a directory of saves that cannot be used."""
 
     code = "cannot_save"
 
@@ -44,10 +44,10 @@ class CannotSave(Trouble):
 def start(
     *, checkpoint: str | None = None, interval: float | str = "auto", keep: int = 3
 ) -> "Run":
-    """Join the gang that the environment describes and choose this rank's device.
+    """Join the gang that the environment describes, and choose the device of this rank.
 
-    Inside Corral the job's spec rules; the arguments hold outside of it, where without
-    `checkpoint` nothing is saved. `interval` is "auto" or seconds.
+    Inside Corral the spec of the job applies. Outside Corral the arguments apply, and
+    without `checkpoint` nothing is saved. `interval` is "auto" or seconds.
     """
     settings = read_settings(
         os.environ, checkpoint=checkpoint, interval=interval, keep=keep
@@ -58,8 +58,8 @@ def start(
 
 
 class Run:
-    """One rank's run. `rank`, `world_size`, `local_rank` and `device` are for the
-    script."""
+    """One rank's training run. The script may read `rank`, `world_size`, `local_rank`
+    and `device`."""
 
     def __init__(self, settings: Settings, device: torch.device) -> None:
         self.device = device
@@ -101,12 +101,12 @@ class Run:
         data: Stateful | None = None,
         **others: Stateful,
     ) -> TrainingState:
-        """Put the newest save that verifies into these objects, and save them from now
-        on.
+        """Load the newest save that passes verification into these objects, and save
+        the objects from now on.
 
-        Restores also the random generators of this rank. `others` are more objects with
-        `state_dict` and `load_state_dict`, say a gradient scaler. Every rank must call
-        this.
+        The random generators of this rank are restored, too. `others` are more objects
+        with `state_dict` and `load_state_dict`, for example a gradient scaler. Every
+        rank must call this.
         Raises: NoState, DoesNotFit, WorldChanged, CannotSave, OriginBroken.
         """
         stateful: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
@@ -152,11 +152,12 @@ class Run:
         return self._state
 
     def steps(self, until: int) -> Iterator[int]:
-        """The numbers of the steps that are left, from the resumed one up to `until`.
+        """Yield the numbers of the remaining steps, from the resumed step up to
+        `until`.
 
-        Between two steps it beats, saves when a save is due or asked for, and ends the
-        process with code 75 when a stop is requested. After the last step the state is
-        saved.
+        Between two steps the run sends heartbeats, saves if a save is due or requested,
+        and ends the process with code 75 if a stop is requested. After the last step
+        the state is saved.
         """
         previous = self._take_term()
         self._waits.begin()
@@ -168,20 +169,22 @@ class Run:
             self._hang_up()
 
     def log(self, *, loss: Any = None, samples: float = 0, **scalars: Any) -> None:
-        """Record the step in hand: its loss, this rank's samples, and other scalars by
-        their names.
+        """Record the loss of the current step, the samples of this rank, and other
+        scalars by name.
 
         Loss and scalars are numbers or tensors of one element. Each is drawn as a
-        curve; at most 32 names of at most 64 letters. Raises: ValueError beyond that.
+        curve; at most 32 names of at most 64 letters.
+
+        Raises: ValueError if there are more names or a name is longer.
         """
         self._meter.log(loss=loss, samples=samples, **scalars)
 
     def data(self, source: Iterable[T]) -> Iterator[T]:
-        """The same batches, with the time spent waiting for them counted.
+        """Yield the batches of the source, and count the time spent waiting for them.
 
-        Read a loader that fetches ahead through this: its sampler then counts what
-        training has taken, not what was fetched. Beginning to read draws no random
-        number.
+        Use this for a loader that prefetches: its sampler then counts the batches that
+        training has taken, not those that were prefetched. The start of the iteration
+        draws no random number.
         """
         samplers = (
             source,
@@ -209,7 +212,8 @@ class Run:
             yield batch
 
     def _open_shelf(self) -> Shelf:
-        """Rank 0 makes this attempt's directory of saves; all ranks use the same."""
+        """Create this attempt's directory of saves on rank 0, and return it on all
+        ranks."""
         new_shelf: Shelf | str = ""
         if self.rank == 0:
             try:
@@ -280,7 +284,7 @@ class Run:
         )
 
     def _save_is_asked(self) -> bool:
-        """True once for each time."""
+        """Return whether a save was requested. Each request is returned only once."""
         is_asked = self._channel is not None and self._channel.save_is_asked
         if self._channel is not None and is_asked:
             self._channel.save_is_asked = False
@@ -305,7 +309,7 @@ class Run:
         saver.wait()
 
     def _stop(self, agreed: StopRequests, step: int) -> None:
-        """Save if that was asked for, within the grace, and leave.
+        """Save if a save was requested, within the grace period, and end the process.
 
         Raises: SystemExit with code 75, always.
         """
@@ -369,7 +373,7 @@ class Run:
         )
 
     def _on_committed(self, steps: Sequence[int]) -> None:
-        """These saves are recorded, so older ones may go."""
+        """Handle the report that these saves are recorded: older saves may be removed."""
         saver = self._saver
         if saver is not None and self.rank == 0:
             self._committed |= {(saver.shelf.attempt, step) for step in steps}
@@ -408,8 +412,8 @@ class Run:
             signal.signal(signal.SIGTERM, previous)
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
-        """The first SIGTERM asks for a save and an end; the second is obeyed at
-        once."""
+        """Handle SIGTERM. The first one requests a save and a stop; the second one ends
+        the process at once."""
         if self._term is not None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

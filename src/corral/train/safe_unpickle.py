@@ -1,8 +1,8 @@
-"""Loading what a save holds without running code that another account put there.
+"""Loading of a save without running code that another account put there.
 
-The index of a save is a pickle, and so is each plain Python object in it. Between its
-verification and its loading a save can be changed by every account that may write to
-its files.
+The index of a save is a pickle, and so is each plain Python object in a save. Between
+its verification and its loading, a save can be changed by every account that may write
+to its files.
 """
 
 import io
@@ -33,7 +33,7 @@ _ROOT: Final = 0
 
 
 class Untrusted(pickle.UnpicklingError):
-    """A save names code that has no place in its index."""
+    """The error for a save that names code which its index must not contain."""
 
 
 class _IndexUnpickler(pickle.Unpickler):
@@ -52,9 +52,11 @@ class _IndexUnpickler(pickle.Unpickler):
 
 
 def _member_of(owner: object, name: object) -> Enum:
-    """Stand in for `getattr`, by which some versions of Python (3.11.2 is one) write
-    the member of an enum. `owner` has passed `find_class`. Raises: Untrusted for
-    anything but such a member."""
+    """Replace `getattr`, with which some versions of Python (for example 3.11.2) pickle
+    the member of an enum. `owner` has already passed `find_class`.
+
+    Raises: Untrusted for anything other than a member of an enum.
+    """
     if (
         isinstance(owner, type)
         and issubclass(owner, Enum)
@@ -67,20 +69,21 @@ def _member_of(owner: object, name: object) -> Enum:
 
 
 def _is_own(found: object, module: str) -> bool:
-    """Return whether it is a class of the module itself and none that it imports."""
+    """Return whether the object is a class that the module itself defines, and not one
+    that it imports."""
     return isinstance(found, type) and found.__module__ == module
 
 
 def index_of(data: bytes) -> Any:
     """Return the object of an index.
 
-    Raises: Untrusted when the pickle names anything but the classes of an index.
+    Raises: Untrusted if the pickle names anything other than the classes of an index.
     """
     return _IndexUnpickler(io.BytesIO(data)).load()
 
 
 def may_be_changed_by_others(directory: Path) -> bool:
-    """Return whether another account than this one and root can change the files of a
+    """Return whether an account other than this one and root can change the files of a
     save."""
     own_users = {os.geteuid(), _ROOT}
     for path in (directory, *directory.iterdir()):
@@ -91,8 +94,8 @@ def may_be_changed_by_others(directory: Path) -> bool:
 
 
 class WeightsOnlyPlanner(DefaultLoadPlanner):
-    """Load planner for saves that others can change: tensors and plain values, never
-    code."""
+    """Load planner for saves that other accounts can change. It loads tensors and plain
+    values, but never code."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
         loaded = torch.load(value, weights_only=True)

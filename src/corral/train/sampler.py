@@ -1,5 +1,5 @@
-"""Sampler of the next samples: shuffled, divided among the ranks, and never twice in an
-epoch."""
+"""Sampler of sample indices: they are shuffled, divided among the ranks, and never
+repeated within an epoch."""
 
 import os
 from collections.abc import Iterator
@@ -11,22 +11,23 @@ from corral.domain.errors import Refusal
 
 
 class DataChanged(Refusal):
-    """The saved position is of other data than those given."""
+    """The error for a saved data position that belongs to other data than the given
+    data."""
 
     code = "data_changed"
 
 
 class Sampler:
-    """Batches of indices for this rank, without end; a `batch_sampler` for a
-    DataLoader.
+    """Endless batches of sample indices for this rank. Use it as the `batch_sampler` of
+    a DataLoader.
 
-    The epochs follow one another in one stream of samples, each epoch a permutation of
-    `length` samples that depends on seed and epoch alone. A global batch is the next
-    `batch_size` x world samples of the stream, and may span two epochs, so that every
-    rank always has a whole batch. The position is the number of samples consumed by all
-    ranks: it means the same for any number of ranks, and each sample comes once an
-    epoch whatever their number was. Rank and world size are taken from RANK and
-    WORLD_SIZE where they are not given.
+    The epochs form one stream of samples; each epoch is a permutation of `length`
+    samples that depends only on seed and epoch. A global batch is the next `batch_size`
+    x world size samples of the stream, and may span two epochs, so that every rank
+    always has a whole batch. The position is the number of samples consumed by all
+    ranks. It has the same meaning for any number of ranks, and each sample appears once
+    in an epoch even if the number of ranks changes. Rank and world size are taken from
+    RANK and WORLD_SIZE if they are not given.
 
     Raises: ValueError unless length and batch_size are at least 1.
     """
@@ -71,12 +72,13 @@ class Sampler:
             yield batch
 
     def count_on_delivery(self) -> None:
-        """Let only `delivered` move the position from now on: what a loader fetches
-        ahead is not yet consumed."""
+        """From now on, let only `delivered` advance the position, because batches that
+        a loader prefetches are not consumed yet."""
         self._counts_itself = False
 
     def delivered(self) -> None:
-        """The training loop of this rank, and so of each, has taken its next batch."""
+        """Advance the position, because the training loop of this rank, and so of every
+        rank, has taken its next batch."""
         if not self._counts_itself:
             self.consumed += self.batch_size * self.world_size
 
@@ -84,9 +86,9 @@ class Sampler:
         return {"consumed": self.consumed, "length": self.length, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a saved position, whatever the number of ranks was.
+        """Continue from a saved position, for any earlier number of ranks.
 
-        Raises: DataChanged when it was saved over other data or in another order.
+        Raises: DataChanged if the position was saved for other data or another order.
         """
         their_shape = (state["length"], state["seed"])
         if their_shape != (self.length, self.seed):

@@ -1,4 +1,4 @@
-"""Checkpoint interval: the cost of a save against the cost of a failure."""
+"""The interval between checkpoints, from the cost of a save and the cost of a failure."""
 
 import math
 from typing import Final
@@ -8,9 +8,10 @@ LONGEST_SECONDS: Final = 4 * 3600.0
 
 
 def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
-    """The time of work between two saves that loses least.
+    """Return the time of work between two saves for which the expected loss is
+    smallest.
 
-    Units: seconds; the cost is what one save takes away from training.
+    Units: seconds; the cost is the time that one save takes away from training.
     Raises: ValueError unless the cost is at least 0 and the mean time between failures
     above 0.
     Source: Daly 2006, Future Generation Computer Systems 22(3), equation 37; its first
@@ -31,10 +32,11 @@ def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
 def gang_mtbf_seconds(
     node_mtbf_seconds: float, nodes: int, *, observed_seconds: float, failures: int
 ) -> float:
-    """Mean time between failures of the gang: what is known of its nodes, and what it
-    has seen.
+    """Return the mean time between failures of the gang, from the estimate for its
+    nodes and its own observed failures.
 
-    The nodes' word counts as one failure seen; each own failure as one more.
+    The estimate for the nodes counts as one observed failure; each failure of the job
+    counts as one more.
     Raises: ValueError unless there is a node and its mean time between failures is
     above 0.
     """
@@ -52,8 +54,8 @@ def interval_seconds(
 ) -> float:
     """Return the interval from the start of one save to the start of the next.
 
-    At least ten times what a save costs, and longer than a save takes: never two at
-    once.
+    The interval is at least ten times the cost of a save. It is also at least the
+    duration of a save, so that two saves never overlap.
     """
     optimal_seconds = young_daly_seconds(cost_seconds, mtbf_seconds)
     min_seconds = max(COST_FACTOR * cost_seconds, save_seconds)

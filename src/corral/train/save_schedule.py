@@ -1,4 +1,4 @@
-"""Time of the next save, from the cost of the last one."""
+"""Choice of the time of the next save, from the cost of the last one."""
 
 import statistics
 from collections import deque
@@ -15,12 +15,11 @@ QUIET_STEPS: Final = 64  # what a step takes while nothing is written
 
 @dataclass(slots=True, kw_only=True)
 class SaveSchedule:
-    """Rank 0's measurements of saving. All times in seconds of a clock that never goes
-    back.
+    """Rank 0's measurements of saves. All times are in seconds of a monotonic clock.
 
-    `fixed_seconds` None: the interval is chosen from what is measured. `before_seconds`
-    is how long the job had trained when this attempt began, `failures` how many
-    attempts failed until then.
+    `fixed_seconds` None: the interval is chosen from the measurements.
+    `before_seconds`: how long the job had trained when this attempt began. `failures`:
+    how many attempts had failed until then.
     """
 
     fixed_seconds: float | None
@@ -39,7 +38,7 @@ class SaveSchedule:
     _quiet: deque[float] = field(default_factory=lambda: deque(maxlen=QUIET_STEPS))
 
     def begin(self, now: float) -> None:
-        """The training loop begins."""
+        """Start the schedule when the training loop begins."""
         self.began = self._last_save = now
         self.interval = self.fixed_seconds
         self._steps = 0
@@ -49,8 +48,8 @@ class SaveSchedule:
         return self.before_seconds + now - self.began
 
     def step_done(self, seconds: float) -> None:
-        """A step took this long; alongside a save, what it took above the usual is the
-        save's."""
+        """Record the duration of a step. During a save, the time above the usual
+        duration counts as a cost of the save."""
         self._steps += 1
         if not self._in_progress:
             self._quiet.append(seconds)
@@ -59,8 +58,8 @@ class SaveSchedule:
 
     @property
     def usual_step_seconds(self) -> float:
-        """Return the time of a step while nothing is being written; 0 if it is
-        unknown."""
+        """Return the usual duration of a step while no save is being written; 0 if it
+        is unknown."""
         return statistics.median(self._quiet) if self._quiet else 0.0
 
     def due(self, now: float) -> bool:
@@ -80,7 +79,8 @@ class SaveSchedule:
         self._in_progress = True
 
     def save_ended(self, now: float, *, save_seconds: float | None) -> None:
-        """The save is over, after `save_seconds` or, with None, without success."""
+        """Record the end of a save. `save_seconds` is its duration; None means that it
+        failed."""
         if not self._in_progress:
             return
         self._in_progress = False

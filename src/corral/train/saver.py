@@ -1,9 +1,10 @@
-"""Saving alongside training: copied at the step boundary, written by a thread, reported
-when durable.
+"""Saving in parallel with training. The state is copied at the step boundary, a thread
+writes it, and the save is reported when it is durable.
 
 Order of one save: every rank writes and fsyncs its files; then rank 0 writes and fsyncs
-the index and the manifest, fsyncs the directory, renames it and fsyncs its parent.
-Before the rename nothing reads it; after it everything in it is durable.
+the index and the manifest, fsyncs the directory, renames it and fsyncs its parent. No
+reader uses the directory before the rename; after the rename all of its content is
+durable.
 """
 
 import queue
@@ -38,7 +39,8 @@ _END: Final = None  # in the queue: no more work
 
 
 class SaveFailed(Trouble):
-    """A save that did not become complete. Training and older saves are untouched."""
+    """The error for a save that was not completed. Training and older saves are
+    unaffected."""
 
     code = "save_failed"
 
@@ -67,13 +69,13 @@ class _Task:
 
 
 class Saver:
-    """One rank's half of every save. All methods but `forget` are the training
-    thread's.
+    """One rank's part in every save. All methods except `forget` are called by the
+    training thread.
 
-    `talk` is used by the training thread, `quiet` by the writing thread: two groups, so
-    that neither can take the other's messages. `done` is called, on the writing thread
-    of rank 0, of every save that is complete, and `failed` on every rank of one that is
-    not.
+    The training thread uses the group `talk`, the writing thread the group `quiet`, so
+    that neither can receive messages of the other. `done` is called for every complete
+    save, on the writing thread of rank 0. `failed` is called on every rank for a save
+    that was not completed.
     """
 
     def __init__(
@@ -116,7 +118,8 @@ class Saver:
         return not self._idle.is_set()
 
     def guard(self, optimizer: torch.optim.Optimizer) -> None:
-        """Let no step of the optimizer change its state while that is being copied."""
+        """Ensure that no step of the optimizer changes its state while the state is
+        being copied."""
         optimizer.register_step_pre_hook(self._before_optimizer_step)
 
     def _before_optimizer_step(self, *_: Any) -> None:
@@ -125,10 +128,10 @@ class Saver:
             self._copied.wait()
 
     def prepare(self, state: dict[str, Any]) -> None:
-        """Plan, and get the staging buffers ready alongside training, before the first
-        save is due.
+        """Plan the saves, and allocate the staging buffers in parallel with training,
+        before the first save is due.
 
-        Every rank must call this together.
+        All ranks must call this together.
         """
         self._plan(state)
         items = self._part.items if self._part else ()
@@ -136,9 +139,9 @@ class Saver:
         self._tasks.put(lambda: self._allocate_staging(state, items))
 
     def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
-        """Take a copy of the state and write it alongside training; answers with the
-        seconds that training lost. Every rank must call this together; a save in
-        progress is waited for."""
+        """Copy the state, and write it in parallel with training. Return the seconds
+        that training lost. All ranks must call this together; a save in progress is
+        waited for."""
         self.wait()
         began = time.monotonic()
         self.last_seconds = None
@@ -175,12 +178,12 @@ class Saver:
         return self._idle.wait(seconds)
 
     def forget(self, committed: Sequence[tuple[int, int]]) -> None:
-        """Let go of saves older than the newest committed ones, given as (attempt,
-        step)."""
+        """Remove saves that are older than the newest committed ones. `committed` has
+        (attempt, step) of each."""
         self._tasks.put(lambda: self._prune_saves(committed))
 
     def close(self) -> None:
-        """Finish what is being written and end the thread."""
+        """Finish the save that is being written, and end the thread."""
         self._tasks.put(_END)
         self._thread.join()
 
@@ -225,7 +228,8 @@ class Saver:
             self._idle.set()
 
     def _copy_remaining(self, task: _Task) -> str:
-        """Copy what training left to be copied; then its optimizers may continue."""
+        """Copy the tensors that training left to be copied; then let the optimizers
+        continue."""
         try:
             troubles = [later.copy() for later in task.later]
         finally:
@@ -236,8 +240,10 @@ class Saver:
         return task.trouble or next(filter(None, troubles), "")
 
     def _together(self, task: _Task, own_trouble: str) -> Saved | None:
-        """All ranks' way through one save. Raises SaveFailed on every rank, or on
-        none."""
+        """Run one save on all ranks together, and return it.
+
+        Raises: SaveFailed on every rank, or on none.
+        """
         began = self._begin_partial_save(task.step) if self._quiet.leads else ""
         trouble = self._quiet.share(began)
         written: Written | str = trouble or own_trouble
@@ -272,7 +278,8 @@ class Saver:
         return written
 
     def _commit_save(self, task: _Task, parts: Sequence[Written]) -> Saved | str:
-        """Rank 0: what makes the written files one save. A text says why not."""
+        """Make one complete save of the files that all ranks have written. Only rank 0
+        calls this. Return a text with the reason if it fails."""
         directory = self.shelf.partial(task.step)
         assert self._part is not None
         assert self._part.metadata is not None

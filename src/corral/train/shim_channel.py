@@ -1,9 +1,9 @@
-"""The rank's line to its shim: progress and saves out, requests in. Training never waits
-for it.
+"""The socket between a rank and its shim: the rank sends progress and saves, and
+receives requests. Training never waits for it.
 
-One JSON object a line (docs/architecture/overview.md, "Between a rank and its shim"). A
-line that is not there is tried again in silence; of progress only the newest is kept, a
-save is kept until sent.
+The messages are JSON objects, one a line (docs/architecture/overview.md, "Between a
+rank and its shim"). If the socket is not available, the connection is retried silently.
+Only the newest progress is kept, but a save is kept until it is sent.
 """
 
 import json
@@ -26,8 +26,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest:
-    """Somebody wants this attempt to end: with a save or without, within
-    `grace_seconds`."""
+    """A request to end this attempt, with or without a save, within `grace_seconds`."""
 
     save: bool
     grace_seconds: float
@@ -35,8 +34,8 @@ class StopRequest:
 
 
 class Channel:
-    """A thread of its own talks to the shim. `stop` is the newest request to stop, if any;
-    `save_is_asked`, to save and go on."""
+    """A thread that communicates with the shim. `stop` is the newest stop request, if
+    there is one; `save_is_asked` is True if a save without a stop is requested."""
 
     def __init__(
         self, path: str, rank: int, committed: Callable[[list[int]], None]
@@ -58,13 +57,14 @@ class Channel:
         self._thread.start()
 
     def progress(self, fields: Message) -> None:
-        """Let the shim know the newest progress; what has not been sent yet is
-        replaced."""
+        """Send the newest progress to the shim. It replaces progress that has not been
+        sent yet."""
         self._progress = {"type": "progress", "rank": self._rank, **fields}
         self._wake()
 
     def save(self, fields: Message) -> None:
-        """Let the shim know of a save; this is not lost while the line is down."""
+        """Report a save to the shim. The report is not lost while the connection is
+        down."""
         self._saves.append({"type": "save", **fields})
         self._wake()
 
@@ -75,7 +75,7 @@ class Channel:
         return self._idle.wait(seconds)
 
     def close(self, seconds: float = 1.0) -> None:
-        """Send what there is, for at most this long, and hang up."""
+        """Send the pending messages, for at most `seconds`, and close the connection."""
         if self._thread.is_alive():
             self.flush(seconds)
             self._closing = True
@@ -99,7 +99,7 @@ class Channel:
                 self._sleep(pause)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait to dial again; only hanging up shortens it."""
+        """Wait before the next connection attempt. Only `close` ends the wait early."""
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
@@ -152,7 +152,8 @@ class Channel:
             self._apply_message(text)
 
     def _apply_message(self, text: bytes) -> None:
-        """Obey one message; one of a kind that is not known here is for newer ranks."""
+        """Process one message of the shim. A message of an unknown kind is ignored,
+        because it is meant for newer versions."""
         try:
             message = json.loads(text)
             kind = message["type"]
@@ -171,8 +172,8 @@ class Channel:
 
 
 def connect(path: str) -> socket.socket:
-    """Dial a Unix socket, also where its path is longer than the 108 bytes of an
-    address."""
+    """Connect to a Unix socket, even if its path is longer than the 108 bytes of a
+    socket address."""
     folder, name = os.path.split(path)
     directory = os.open(folder or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,5 +1,5 @@
-"""Time of a rank by activity, for its heartbeats. Cheap: a few clock readings a
-step."""
+"""Time of a rank by activity, for its heartbeats. The cost is a few clock readings for
+each step."""
 
 import math
 import time
@@ -12,7 +12,7 @@ SMOOTHING: Final = 0.5  # weight of the newest rate
 
 
 class Meter:
-    """Counts for one training loop. Seconds are totals since the loop began."""
+    """Counters of one training loop. Seconds are totals since the loop began."""
 
     def __init__(self, *, first_step: int, until: int, world_size: int) -> None:
         self.first_step = first_step
@@ -33,10 +33,10 @@ class Meter:
         self._step_began = self._told = time.monotonic()
 
     def log(self, *, loss: Any, samples: float, **scalars: Any) -> None:
-        """Note the newest loss and scalars, numbers or tensors, and samples done by
+        """Record the newest loss and scalars, as numbers or tensors, and the samples of
         this rank.
 
-        Raises: ValueError on a name that is too long, and on too many of them.
+        Raises: ValueError if a name is too long, or there are too many names.
         """
         if loss is not None:
             self._loss = _detach_tensor(loss)
@@ -47,7 +47,7 @@ class Meter:
         self._samples += samples
 
     def step_done(self) -> float:
-        """The newest step is over; answers with the time."""
+        """Record the end of the current step, and return the current time."""
         now = time.monotonic()
         self.step_seconds = now - self._step_began
         data = self.data_seconds - self._data_at_begin
@@ -62,8 +62,8 @@ class Meter:
         return now - self._told >= BEAT_SECONDS
 
     def beat(self, step: int, now: float) -> dict[str, Any]:
-        """The fields of a progress message. Reading a loss from a GPU waits for it:
-        only here."""
+        """Return the fields of a progress message. Only here is the loss read from a
+        GPU, because reading it waits for the GPU."""
         elapsed = now - self._told
         if elapsed > 0 and self._samples > self._samples_told:
             newest_rate = (
@@ -94,9 +94,9 @@ class Meter:
 
 
 def check_name(name: str, known: int) -> None:
-    """Refuse a name that is too long, or one more than are kept.
+    """Check the name of a scalar. `known` is the number of names that are already kept.
 
-    Raises: ValueError.
+    Raises: ValueError if the name is too long, or is one more than are kept.
     """
     if len(name) > SCALAR_LETTERS:
         raise ValueError(
@@ -113,7 +113,7 @@ def _detach_tensor(value: Any) -> Any:
 
 
 def _finite_or_none(number: Any) -> float | None:
-    """A number that JSON can carry, or nothing."""
+    """Return the number as a float, or None if JSON cannot represent it."""
     if number is None:
         return None
     value = float(number)

@@ -1,10 +1,10 @@
-"""Agreement of all ranks to save, and to stop, at the same step, without waiting for
-each other.
+"""Agreement of all ranks to save or stop at the same step, without waiting for each
+other.
 
-Every few steps each rank throws its requests into an all-reduce of its own, which runs
-alongside the next steps; the answer is taken in some steps later, by all at the same
-step. What comes out depends on requests alone, so training itself is the same whenever it
-is asked to save.
+Every few steps, each rank adds its requests to a separate all-reduce, which runs in
+parallel with the next steps. All ranks read the result at the same later step. The
+agreement does not change the training itself, so training gives the same result
+whenever a save is requested.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LONGEST_ROUND_STEPS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequests:
-    """Requests of one rank, or those that all have agreed on."""
+    """The requests of one rank, or the requests on which all ranks have agreed."""
 
     save: bool = False
     stop: bool = False
@@ -27,7 +27,8 @@ class StopRequests:
 
 
 class Agreement:
-    """Rounds of requests. Every rank goes through the same rounds at the same steps."""
+    """The rounds of requests. Every rank takes part in the same rounds at the same
+    steps."""
 
     def __init__(self, gang: ProcessGroup) -> None:
         self._gang = gang
@@ -40,7 +41,8 @@ class Agreement:
         return step >= self._next_step
 
     def collect(self) -> StopRequests:
-        """Return what was agreed in the round that ends here."""
+        """Return the requests on which the ranks agreed in the round that ends at this
+        step."""
         if self._round is None:
             return StopRequests()
         save, stop, without, grace, self._gap_steps = self._round.wait()
@@ -55,7 +57,8 @@ class Agreement:
     def begin(
         self, step: int, stop_requests: StopRequests, step_seconds: float
     ) -> None:
-        """Begin the next round; it says also how many steps the one after it takes."""
+        """Start the next round. It also agrees on the number of steps of the round
+        after it."""
         self._round = self._gang.largest(
             _encode_requests(stop_requests, _steps_per_round(step_seconds))
         )
@@ -63,8 +66,8 @@ class Agreement:
 
 
 def _steps_per_round(step_seconds: float) -> int:
-    """Steps in a round; the ranks' largest is taken, so that they need not measure
-    alike."""
+    """Return the number of steps in a round. The largest number of all ranks is used,
+    so that their measurements may differ."""
     if step_seconds <= 0:
         return 1
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))

@@ -1,9 +1,9 @@
-"""Tensors to bytes and back, under torch.distributed.checkpoint's plans.
+"""Reading and writing of tensors as bytes, according to the plans of
+torch.distributed.checkpoint (DCP).
 
-A rank's part of a save is a few flat files of raw bytes, hashed while they are written.
-Which rank writes what, and who reads which part of it again, is DCP's planning:
-replicated tensors are written once, sharded ones by shard, and a save fits any number
-of ranks.
+A rank's part of a save is a few flat files of raw bytes, which are hashed while they
+are written. DCP plans which rank writes and reads which part: replicated tensors are
+written once, sharded tensors by shard, and a save fits any number of ranks.
 """
 
 import hashlib
@@ -52,8 +52,8 @@ READ_THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorPlace:
-    """Position of an item. `dtype` None: plain bytes; else a tensor of that shape,
-    contiguous."""
+    """The position of an item in a file. `dtype` None: plain bytes; else a contiguous
+    tensor of this shape."""
 
     file: str
     offset: int
@@ -64,7 +64,7 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """One item of this rank's part, copied away from training."""
+    """One item of this rank's part, in a copy that training does not change."""
 
     index: MetadataIndex
     data: memoryview
@@ -74,7 +74,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """A tensor still to be copied, which nothing but its optimizer's step changes."""
+    """A tensor that is still to be copied. Only a step of its optimizer may change it."""
 
     name: str
     source: torch.Tensor
@@ -82,7 +82,8 @@ class Later:
     version: int
 
     def copy(self) -> str:
-        """Copy it now; answers with what went wrong, if anything did."""
+        """Copy the tensor now. Return a text about the problem, or "" if there was
+        none."""
         self.buffer.copy_(self.source)
         if self.source._version != self.version:
             return f"{self.name} was changed outside of its optimizer's step while it was copied"
@@ -91,7 +92,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Files that one rank has made durable."""
+    """The files that one rank has made durable."""
 
     files: tuple[FileEntry, ...]
     places: dict[MetadataIndex, TensorPlace]
@@ -99,7 +100,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPlan:
-    """This rank's share of every save of one shape. `metadata` is with rank 0 only."""
+    """This rank's part in every save of one shape. Only rank 0 has `metadata`."""
 
     shape: tuple[Any, ...]
     items: Sequence[WriteItem]
@@ -115,10 +116,10 @@ def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
-    """Agree with the other ranks on who writes what. Every rank must call this
-    together.
+    """Agree with the other ranks on which rank writes which items. All ranks must call
+    this together.
 
-    Raises: ValueError on every rank when the ranks' states do not fit together.
+    Raises: ValueError on every rank if the states of the ranks do not fit together.
     """
     planner = _create_save_planner(state, leads=gang.leads)
     plans = gang.gather(planner.create_local_plan())
@@ -139,8 +140,8 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
 
 
 class Staging:
-    """Buffers that this rank's part is copied into; the same ones each time, pinned for
-    CUDA."""
+    """Buffers into which this rank's part is copied. They are reused for each save, and
+    pinned for CUDA."""
 
     def __init__(self) -> None:
         self._buffers: dict[MetadataIndex, torch.Tensor] = {}
@@ -148,10 +149,11 @@ class Staging:
     def take(
         self, state: dict[str, Any], items: Iterable[WriteItem]
     ) -> tuple[list[Staged], list[Later]]:
-        """Copy the items out of the live state. When this returns training may go on.
+        """Copy the items out of the live state. After the return, training may
+        continue.
 
-        An optimizer's state in the CPU's memory is left for later: it must be copied
-        before the optimizer's next step.
+        An optimizer's state in CPU memory is not copied yet but returned as `Later`: it
+        must be copied before the next step of the optimizer.
         """
         planner = _create_save_planner(state, leads=False)
         staged: list[Staged] = []
@@ -192,10 +194,10 @@ class Staging:
 
 
 def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
-    """Write one rank's part into files of its own, and make them and their names
+    """Write one rank's part into separate files, and make the files and their names
     durable.
 
-    Raises: OSError, with the files left as they are.
+    Raises: OSError; the files then stay as they are.
     """
     places: dict[MetadataIndex, TensorPlace] = {}
     entries: list[FileEntry] = []
@@ -239,8 +241,8 @@ def write_whole(path: Path, data: bytes) -> FileEntry:
 def write_index(
     directory: Path, metadata: Metadata, parts: Iterable[Written]
 ) -> FileEntry:
-    """Write what a reader needs to find each item: DCP's metadata with our places in
-    it."""
+    """Write the index that a reader needs to find each item: the metadata of DCP with
+    our file positions."""
     places = {
         index: item_location
         for rank_output in parts
@@ -251,8 +253,8 @@ def write_index(
 
 
 class SaveReader(StorageReader):
-    """Reads a save that has been verified; also `torch.distributed.checkpoint.load`
-    takes it."""
+    """Reader of a save that has been verified. `torch.distributed.checkpoint.load` can
+    use it, too."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -328,11 +330,11 @@ class SaveReader(StorageReader):
 
 
 def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> None:
-    """Read into the template all that it asks for, this rank's shards only.
+    """Read all items of the template from the save, only the shards of this rank.
 
-    Raises: RuntimeError or ValueError when the save does not have it, or in another
-    shape; pickle.UnpicklingError when others can change the save and it holds more than
-    plain values.
+    Raises: RuntimeError or ValueError if the save lacks an item or has it in another
+    shape; pickle.UnpicklingError if other accounts can change the save and it holds
+    more than plain values.
     """
     planners = (
         WeightsOnlyPlanner
@@ -346,7 +348,7 @@ def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> No
 
 
 class _HashedFile:
-    """A file that is hashed as it grows."""
+    """A file that is hashed while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -396,7 +398,8 @@ def _staged_from_buffer(index: MetadataIndex, buffer: torch.Tensor) -> Staged:
 
 
 def _map_file(path: Path) -> mmap.mmap:
-    """A file's bytes. Privately mapped: torch wants memory that it could write to."""
+    """Return the bytes of a file as a private mapping, because torch requires writable
+    memory."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:  # it holds empty tensors only
             return mmap.mmap(-1, 1)

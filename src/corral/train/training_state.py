@@ -1,9 +1,9 @@
 """Content of a save of a training run, and its restoration.
 
-One flat dictionary: tensors under `model/<name>` and
-`optimizer/<i>/<parameter>/<name>`, which torch.distributed.checkpoint shards and
-reshards; everything else as two pickled values, `common` (the same on every rank) and
-`rank/<r>`. Names are those of the bare module, so that a save of a DDP-wrapped,
+A save is one flat dictionary. Tensors are under `model/<name>` and
+`optimizer/<i>/<parameter>/<name>`, and torch.distributed.checkpoint shards and reshards
+them. Everything else is in two pickled values, `common` (the same on every rank) and
+`rank/<r>`. Names are those of the unwrapped module, so that a save of a DDP-wrapped,
 compiled or FSDP2 module fits any other form of the same module.
 """
 
@@ -26,7 +26,7 @@ COMMON = "common"
 
 
 class Stateful(Protocol):
-    """Anything whose state can be taken and put back."""
+    """An object whose state can be read and restored."""
 
     def state_dict(self) -> Any: ...
 
@@ -34,14 +34,17 @@ class Stateful(Protocol):
 
 
 class NoState(Refusal):
-    """An object that cannot be saved: its state can neither be taken nor put back."""
+    """The error for an object that cannot be saved, because its state cannot be read
+    and restored."""
 
     code = "no_state"
 
 
 def check_stateful(name: str, value: Any) -> None:
-    """Refuse an object without state at once, not at the first save. Raises:
-    NoState."""
+    """Refuse an object without state at once, and not only at the first save.
+
+    Raises: NoState.
+    """
     lacks = [
         method
         for method in ("state_dict", "load_state_dict")
@@ -59,16 +62,16 @@ def check_stateful(name: str, value: Any) -> None:
 
 
 class WorldChanged(Refusal):
-    """A data position that means something only for the number of ranks it was saved
-    with."""
+    """The error for a data position that is only valid for the number of ranks with
+    which it was saved."""
 
     code = "world_changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """State of the training: `step` steps are done. `path`: the save it came from, if
-    any."""
+    """State of the training: `step` steps are complete. `path`: the save from which the
+    state was loaded, if any."""
 
     step: int = 0
     path: Path | None = None
@@ -81,7 +84,7 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateHolder:
-    """The objects that a run's state lives in. `others` are more objects, by name."""
+    """The objects that hold the state of a run. `others` are more objects, by name."""
 
     model: nn.Module
     optimizers: Sequence[torch.optim.Optimizer] = ()
@@ -92,7 +95,7 @@ class StateHolder:
     world_size: int = 1
 
     def capture(self, *, step: int, observed_seconds: float) -> dict[str, Any]:
-        """The state as it is now: tensors are not copied, they are the live ones."""
+        """Return the current state. It contains the live tensors, not copies."""
         tensors, oddments = self._model_state()
         own_keys = tensors.keys() - (self._replicated_buffers() if self.rank else set())
         state: dict[str, Any] = {
@@ -121,8 +124,8 @@ class StateHolder:
         return state
 
     def template(self, saved: Metadata) -> dict[str, Any]:
-        """Return what is filled from a save: live tensors, and new ones where there are
-        none."""
+        """Return the state to fill from a save: the live tensors, and new tensors where
+        none exist yet."""
         state: dict[str, Any] = dict(self._model_state()[0])
         parameters = dict(self._parameters())
         for key, stored_entry in saved.state_dict_metadata.items():
@@ -145,10 +148,10 @@ class StateHolder:
         return state
 
     def restore(self, filled: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the filled template back into the objects. Answers with what is common to
-        all.
+        """Restore the objects from the filled template. Return the state that is common
+        to all ranks.
 
-        Raises: WorldChanged when the data position does not fit the number of ranks.
+        Raises: WorldChanged if the data position does not fit the number of ranks.
         """
         common = _unpickle_bytes(filled[COMMON])
         own_key = f"rank/{self.rank}"
@@ -201,8 +204,8 @@ class StateHolder:
         return tensors, oddments
 
     def _replicated_buffers(self) -> set[str]:
-        """Buffers may differ from rank to rank (batch norm); rank 0's count, as they do
-        in DDP."""
+        """Return the keys of the buffers that are not sharded. They may differ from
+        rank to rank (batch norm); the values of rank 0 are used, as in DDP."""
         return {
             f"model/{_strip_compile_prefix(name)}"
             for name, buffer in self._bare_model().named_buffers(remove_duplicate=False)
@@ -239,8 +242,8 @@ class StateHolder:
         filled: Mapping[str, Any],
         common: Mapping[str, Any],
     ) -> None:
-        """Restore by parameter name, then in the optimizer's own way, which knows its
-        devices."""
+        """Restore the optimizer state by parameter name. The optimizer's own load
+        method then moves it to the right devices."""
         names = self._names()
         order = [
             parameter
@@ -267,7 +270,7 @@ class StateHolder:
 
 
 def random_state() -> dict[str, Any]:
-    """Every generator that a training script draws from."""
+    """Return the state of every random generator that a training script uses."""
     return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),
@@ -289,7 +292,8 @@ def _strip_compile_prefix(name: str) -> str:
 
 
 def _parse_optimizer_key(key: str) -> tuple[int, str, str]:
-    """Split `optimizer/<number>/<parameter>/<entry>`."""
+    """Split the key `optimizer/<number>/<parameter>/<entry>`. Return (number,
+    parameter, entry)."""
     _, number, rest = key.split("/", 2)
     name, entry = rest.rsplit("/", 1)
     return int(number), name, entry
@@ -298,8 +302,8 @@ def _parse_optimizer_key(key: str) -> tuple[int, str, str]:
 def _room_for(
     kept: TensorStorageMetadata, parameter: nn.Parameter | None, found: Any
 ) -> torch.Tensor:
-    """A tensor to read into: the one that is there, or a new one, sharded as its
-    parameter is."""
+    """Return a tensor to read into: the existing one if it fits, else a new one that is
+    sharded like its parameter."""
     if isinstance(found, torch.Tensor) and found.shape == kept.size:
         return found
     if parameter is not None and parameter.shape == kept.size:

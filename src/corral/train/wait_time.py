@@ -1,9 +1,10 @@
-"""Time that a rank waits for others: for results of collectives, and for gradients.
+"""Measurement of the time that a rank waits for others: for results of collectives, and
+for gradients.
 
-What is left of its step it was busy itself. In a gang that goes in step all steps are
-equally long, and only this shows which rank holds the others up. On a GPU the program
-does not wait, its stream does: there two events say for how long, and are read when
-both have passed.
+In the rest of its step the rank was busy itself. In a synchronous gang all steps take
+equally long, and only this measurement shows which rank delays the others. On a GPU,
+the stream waits and not the program: two CUDA events measure the wait, and are read
+when both have completed.
 """
 
 import threading
@@ -19,7 +20,8 @@ from torch import nn
 
 
 class Waits:
-    """`seconds`: waited in all, in steps between `begin` and `end`."""
+    """Counter of waits. `seconds`: total time waited in steps between `begin` and
+    `end`."""
 
     def __init__(self, model: nn.Module | None, device: torch.device) -> None:
         self.counting = False  # True while a step is under way
@@ -37,14 +39,16 @@ class Waits:
 
     @property
     def seconds(self) -> float:
-        """A GPU's part of it as far as it has got."""
+        """Return the seconds waited. On a GPU, only waits that the GPU has already
+        completed are included."""
         while self._pairs and self._pairs[0][1].query():  # type: ignore[no-untyped-call]
             start_event, end_event = self._pairs.popleft()
             self._seconds += start_event.elapsed_time(end_event) / 1000.0
         return self._seconds
 
     def begin(self) -> None:
-        """In a gang of several: watch this thread from now on."""
+        """Start to measure the waits of this thread. With fewer than two ranks, do
+        nothing."""
         if (
             self._wait is not None
             or not dist.is_initialized()
@@ -67,8 +71,8 @@ class Waits:
         self._hooks, self._wait = [], None
 
     def _hook_ddp_model(self, model: nn.parallel.DistributedDataParallel) -> None:
-        """Measure what DDP does in C++: buffers of all ranks before its forward,
-        gradients after its backward."""
+        """Measure the waits of DDP in C++: for the buffers of all ranks before the
+        forward pass, and for the gradients after the backward pass."""
         first_parameter = next(
             (parameter for parameter in model.parameters() if parameter.requires_grad),
             None,
@@ -98,8 +102,8 @@ class Waits:
         return wait
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Backward, at whose end the gradients of all ranks are waited for: what passes
-        after the last gradient of its own."""
+        """Wrap the backward function, which waits at its end for the gradients of all
+        ranks. The time after the last gradient of this rank counts as waiting."""
 
         @wraps(original)
         def backward(*args: Any, **more: Any) -> Any:

@@ -49,7 +49,8 @@ API work without them: <code>corral status</code>.</p></html>"""
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Content of an answer; `packed` by the name of its coding."""
+    """Content of a response. `packed`: the compressed content, by the name of its
+    encoding."""
 
     content: bytes
     kind: str
@@ -58,7 +59,7 @@ class File:
 
 
 class Pages:
-    """Answers for the pages, and hands all else on to `app`."""
+    """ASGI application that serves the pages and passes all other requests to `app`."""
 
     def __init__(self, app: ASGIApp, folder: Path = FOLDER) -> None:
         self._app = app
@@ -104,9 +105,8 @@ class Pages:
         return Response(content, 200, headers, media_type=file.kind)
 
     def _file(self, name: str) -> File | None:
-        """Read once: what is under a name of `assets/` never changes, and the page is
-        small. None where there is no such file, also for a name that no file can
-        have."""
+        """Return the file; None if there is no such file. A file under `assets/` never
+        changes and is read only once; the page is read again for each request."""
         file = self._files.get(name)
         if file is not None and file.caching == KEPT:
             return file
@@ -127,10 +127,11 @@ class Pages:
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path is below the pages, whether or not there is a file."""
+    """Return whether a path belongs to the pages, even if there is no such file."""
     return not path.startswith(NOT_PAGES)
 
 
 def _is_file(name: str) -> bool:
-    """A page's address has no ending; a missing file is not answered with a page."""
+    """Return whether the name is that of a file. The address of a page has no file
+    extension, and a missing file is not answered with a page."""
     return name.startswith("assets/") or Path(name).suffix in _TYPES

@@ -12,9 +12,9 @@ Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"
 
 
 class CheckAsked(BaseModel):
-    """`nodes` empty: all. `kinds`: which checks; `paths`: folders that disk and data
-    look at too. A long check computes for `seconds`; a node that is busy is waited for
-    `max_wait_seconds`."""
+    """Request for active checks. `nodes` empty: all nodes. `kinds`: the checks to run.
+    `paths`: folders that the checks disk and data use, too. A long check computes for
+    `seconds`. A busy node is waited for, at most `max_wait_seconds`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -28,9 +28,9 @@ class CheckAsked(BaseModel):
 
 
 class CheckResult(ForecastView):
-    """Last result of one check of a device. `result`: passed, failed, measured (without
-    anything to compare with yet) or not run. `value` is in `unit`, `expected` the least
-    that passes; `past`: earlier values, the newest last."""
+    """Last result of one check of a device. `result`: passed, failed, measured (there
+    is nothing to compare with yet) or not run. `value` is in `unit`, `expected` is the
+    lowest value that passes; `past`: earlier values, the newest last."""
 
     kind: str
     gpu: int | None
@@ -50,7 +50,8 @@ class CheckResult(ForecastView):
 
 
 class CheckWaiting(ForecastView):
-    """A round of checks that a node has before it, or, with `begun_at`, is at."""
+    """A round of checks that waits on a node or, if `begun_at` is set, is running
+    there."""
 
     id: str
     kinds: list[str]
@@ -66,8 +67,8 @@ class CheckWaiting(ForecastView):
 
 
 class CheckedNode(ForecastView):
-    """Progress of a node. `state`: waiting, running, over. `jobs`: what keeps it
-    busy."""
+    """Progress of a node. `state`: waiting, running, over. `jobs`: the jobs that keep
+    the node busy."""
 
     node: str
     state: str
@@ -77,7 +78,8 @@ class CheckedNode(ForecastView):
 
 
 class Checkup(ForecastView):
-    """`unable`: nodes that no agent stays on, so that they cannot be checked."""
+    """Progress of the requested checks. `unable`: nodes that cannot be checked, because
+    no agent runs there permanently."""
 
     id: str
     nodes: list[CheckedNode]
@@ -89,7 +91,7 @@ class Checkup(ForecastView):
 
 
 def results_of(measures: Sequence[CheckMeasure]) -> list[CheckResult]:
-    """In an order that stays: by what, and where."""
+    """Return the results in a stable order: by the kind of check, then by the device."""
     ordered = sorted(
         measures, key=lambda one: (list(CheckKind).index(one.kind), one.where)
     )

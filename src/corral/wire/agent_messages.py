@@ -1,11 +1,13 @@
-"""The agents' channel: two WebSockets that an agent dials, both MessagePack, one
+"""The agents' channel: two WebSockets that an agent opens. Both carry MessagePack, one
 message a frame.
 
-`/v1/agents/heartbeats`: Hello first, then Heartbeat each second and on any change; the head
-answers HeartbeatAck to each Heartbeat and sends Wanted whenever its version rises or the agent's is
-behind. `/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that
-log is kept. After a reconnect the agent begins with an empty chunk and goes on from the
-answer. Both carry the node's own token in the Authorization header.
+`/v1/agents/heartbeats`: the agent sends Hello first, then Heartbeat each second and
+after any change. The head answers each Heartbeat with HeartbeatAck, and sends Wanted,
+the desired state, whenever its version rises or the agent has an older version.
+`/v1/agents/logs`: the agent sends LogChunk, and the head answers LogAt with the offset
+up to which the log is stored. After a reconnect the agent sends an empty chunk and
+continues from the answer. Both connections carry the node's own token in the
+Authorization header.
 """
 
 from typing import Final
@@ -27,14 +29,15 @@ ENDED: Final = 4000
 
 
 def exit_code_of(closed_with: int | None) -> int | None:
-    """Return the exit code in the closing code of a terminal; None if it holds none."""
+    """Return the exit code that a terminal's closing code contains; None if it contains
+    none."""
     code = -1 if closed_with is None else closed_with - ENDED
     return code if 0 <= code <= 255 else None
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
-    """Greeting of a node that dials. A head that does not support the protocol closes
-    with code 4400 and a reason."""
+    """First message of a node that connects. A head that does not support the protocol
+    closes the connection with code 4400 and a reason."""
 
     protocol: int
     node: NodeId
@@ -44,9 +47,9 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
 
 
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True):
-    """All that the agent sees. `inventory` only when it has changed since the last
-    message, `sample` when the sensors have been read since; signals until the head has
-    recorded them."""
+    """The agent's complete report. `inventory` is set only if it has changed since the
+    last message, `sample` only if the sensors have been read since; `signals` are
+    repeated until the head has recorded them."""
 
     number: int
     version: Version | None  # of the newest Wanted that it obeys
@@ -82,9 +85,9 @@ class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
 class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
     """Request for a terminal.
 
-    The agent dials `/v1/agents/attach/{session}`, and copies raw bytes both ways.
-    `shell` True: a shell on a pty next to the ranks, in their containment and
-    environment. If `command` is given, /bin/sh runs it instead. `shell` False: the
+    The agent connects to `/v1/agents/attach/{session}`, and copies raw bytes in both
+    directions. `shell` True: a shell on a pty next to the ranks, in their containment
+    and environment. If `command` is given, /bin/sh runs it instead. `shell` False: the
     standard input of the rank, and its output from now on.
     """
 
@@ -99,9 +102,9 @@ class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
 
 
 class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
-    """Somebody sends a signal to what runs of the attempt on this node: to its ranks
-    and all that they have started, to the shell of each alone (`batch`), or to both
-    (`all`)."""
+    """Request to send a signal to the processes of the attempt on this node: to its
+    ranks and all processes that they have started, only to the shell of each rank
+    (`batch`), or to both (`all`)."""
 
     job: JobId
     attempt: AttemptNumber
@@ -110,8 +113,8 @@ class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
 
 
 class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
-    """Somebody wants the list of an attempt's outputs (`path` None), or one of them as
-    a tar: dial `/v1/agents/attach/{session}` and send frames of
+    """Request for the list of an attempt's outputs (`path` None), or for one output as
+    a tar. The agent connects to `/v1/agents/attach/{session}` and sends frames of
     `wire.output_frames`."""
 
     session: str
@@ -121,8 +124,8 @@ class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
-    """Bytes of one rank's log from `offset` on. A gap before it was dropped by the
-    cap."""
+    """Bytes of one rank's log, from `offset` on. Bytes missing before `offset` were
+    dropped by the size limit."""
 
     job: JobId
     attempt: AttemptNumber
@@ -132,7 +135,7 @@ class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
 
 
 class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
-    """The head keeps this log up to `offset`."""
+    """Report of the head that it stores this log up to `offset`."""
 
     job: JobId
     attempt: AttemptNumber

@@ -1,5 +1,5 @@
-"""Routes that agents ask for, by name alone: shapes of requests would load what agents
-need not."""
+"""Paths of the routes that agents use. They are in a separate module so that agents
+need not load the request models."""
 
 from typing import Final
 

@@ -41,7 +41,7 @@ def _validate_email(value: Any) -> str:
 
 
 def _parse_time_of_day(value: Any) -> float:
-    """Seconds of the day in "22:00"."""
+    """Return the seconds of the day for a time. For example: "22:00"."""
     match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise WrongValue(
@@ -62,7 +62,7 @@ def _validate_time_zone(value: Any) -> str:
 
 
 def _parse_fraction(value: Any, *, field: str) -> float | None:
-    """A part of the whole in "10%" and 0.1; never in off."""
+    """Return a fraction from "10%" or 0.1; None, which means never, for off."""
     if value is False or value == "off":
         return None
     number = value
@@ -80,7 +80,8 @@ def _parse_fraction(value: Any, *, field: str) -> float | None:
 
 
 def _parse_delay(value: Any, *, field: str) -> float | None:
-    """Seconds in "30m"; never in off."""
+    """Return the seconds of a delay. For example: "30m". None, which means never, for
+    off."""
     if value is False or value == "off":
         return None
     return field_readers.seconds(value, field=field, low=1.0)
@@ -103,7 +104,7 @@ class QuietHours(_Part):
 
 
 class Mail(_Part):
-    """A message by SMTP. The password lies in a file of its own, 0600."""
+    """Settings of messages by SMTP. The password is in a separate file with mode 0600."""
 
     to: list[Annotated[str, BeforeValidator(_validate_email)]] = Field(
         min_length=1, max_length=20
@@ -117,7 +118,8 @@ class Mail(_Part):
 
 
 class ReceiverBody(_Part):
-    """One of webhook, slack and email, and what it wants to hear."""
+    """A receiver of alerts: one of webhook, slack and email, and the alerts that it
+    gets."""
 
     name: str = Field(min_length=1, max_length=60)
     webhook: (
@@ -153,7 +155,7 @@ def _rule_validator(read_it: Any, field: str) -> BeforeValidator:
 
 
 class Rules(_Part):
-    """Thresholds of the alerts; off: never."""
+    """Thresholds of the alerts; off disables an alert."""
 
     job_failed: Annotated[bool, _rule_validator(_parse_switch, "job_failed")] = True
     job_stuck: Annotated[float | None, _rule_validator(_parse_delay, "job_stuck")] = (
@@ -261,7 +263,7 @@ def _problem_from_error(error: Mapping[str, Any]) -> Problem:
 
 
 def _known_field_names(where: Where) -> str:
-    """The fields of the part that the unknown one is in."""
+    """Return the field names of the section that contains the unknown field."""
     section_models: dict[str, type[BaseModel]] = {
         "rules": Rules,
         "quiet": QuietHours,
@@ -277,7 +279,7 @@ def _known_field_names(where: Where) -> str:
 
 
 class AlertRow(ForecastView):
-    """An alert that stands (`corral alert ls`)."""
+    """An alert whose condition holds (`corral alert ls`)."""
 
     key: str
     kind: str
@@ -306,7 +308,7 @@ class ReceiverRow(ForecastView):
 
 
 class Alerts(ForecastView):
-    """`trouble`: why alerts.yaml cannot be read."""
+    """The current alerts and the receivers. `trouble`: why alerts.yaml cannot be read."""
 
     alerts: list[AlertRow]
     receivers: list[ReceiverRow]
@@ -314,7 +316,7 @@ class Alerts(ForecastView):
 
 
 class AlertsSent(ForecastView):
-    """Receivers that a test message was handed to, and those that it did not reach."""
+    """Receivers to which a test message was sent, and receivers that it did not reach."""
 
     sent: list[str]
     failed: list[ReceiverRow] = []

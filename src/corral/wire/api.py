@@ -1,8 +1,8 @@
-"""Shapes of the HTTP API: requests are strict, answers are stable
+"""Bodies of the HTTP API: requests are strict, answers are stable
 (docs/reference/schema/*.json).
 
-Times are wall-clock seconds since 1970, durations seconds, sizes bytes; GPUs are
-numbers, a share being a fraction. A client ignores fields that it does not know.
+Times are wall-clock seconds since 1970, durations are seconds, sizes are bytes. Numbers
+of GPUs may be fractions. A client ignores fields that it does not know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,17 +124,17 @@ __all__ = [
 
 
 class RequestBody(BaseModel):
-    """A request's body: nothing is taken for something else, nothing is left unread."""
+    """Base of request bodies. Unknown fields and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class JobSubmit(RequestBody):
-    """Specs as in docs/reference/schema/spec.json; `workdir` is the digest of a
-    snapshot that is here.
+    """Submission of specs, in the form of docs/reference/schema/spec.json. `workdir` is
+    the digest of a snapshot that the head stores.
 
-    The same key again answers with the first jobs. `held`: they are suspended from the
-    start, and begin after `resume`.
+    A repeated submission with the same key returns the jobs of the first one. `held`:
+    the jobs are suspended from the start, and start after `resume`.
     """
 
     specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
@@ -143,8 +143,8 @@ class JobSubmit(RequestBody):
 
 
 class JobChange(RequestBody):
-    """Change of a waiting job; null leaves a field unchanged. `name` of a job of an
-    array is without its index."""
+    """Change of a waiting job; null leaves a field unchanged. For a job of an array,
+    `name` is without the index."""
 
     name: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
     queue: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
@@ -164,24 +164,24 @@ class JobChange(RequestBody):
 
 
 class JobSignal(RequestBody):
-    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started (of a batch
-    script, its steps), the shell that each was started by alone (`batch`), or both
-    (`all`). None: both of a batch script, else the ranks."""
+    """Signal for a job: USR1, SIGUSR1 or 10. `to`: the ranks with all processes that
+    they have started (for a batch script, its steps), only the shell that started each
+    rank (`batch`), or both (`all`). None: both for a batch script, else the ranks."""
 
     signal: Annotated[str, Field(min_length=1, max_length=20)]
     to: To | None = None
 
 
 class SecretValue(RequestBody):
-    """A secret's value. `for_everybody`: it serves the jobs of all users, not of its
-    owner alone; null leaves that as it is."""
+    """A secret's value. `for_everybody`: whether jobs of all users may use the secret,
+    or only jobs of its owner; null keeps the present setting."""
 
     value: Annotated[str, Field(min_length=1, max_length=65_536)]
     for_everybody: bool | None = None
 
 
 class NodeLabels(RequestBody):
-    """Labels and their values; null takes one away."""
+    """Labels and their values; null removes a label."""
 
     labels: Annotated[dict[str, str | None], Field(min_length=1, max_length=100)]
 
@@ -191,7 +191,8 @@ class HeadDown(RequestBody):
 
 
 class ErrorBody(ForecastView):
-    """`code` never changes once released; `hint` is the next thing to do."""
+    """Body of an error. `code` never changes once it is released; `hint` is the next
+    step for the user."""
 
     code: str
     message: str
@@ -203,8 +204,8 @@ class Error(ForecastView):
 
 
 class JobView(ForecastView):
-    """A job in a listing. `nodes` are those of its newest attempt, while it is on them,
-    and `held_gpus` what it holds there; null while it is on none."""
+    """A job in a listing. `nodes`: the nodes of its newest attempt while the job runs
+    there. `held_gpus`: the GPUs that it holds on them; null while it is on no nodes."""
 
     id: str
     name: str
@@ -276,8 +277,8 @@ class JobView(ForecastView):
 
 
 class JobDetail(JobView):
-    """One job whole (`corral show`). `nodes` are those of its newest attempt, also
-    afterwards."""
+    """Complete view of a job (`corral show`). `nodes`: the nodes of its newest attempt,
+    also after its end."""
 
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
@@ -304,7 +305,8 @@ class JobsView(ForecastView):
 
 
 class EventView(ForecastView):
-    """Something that happened. Numbers rise; they are the place to go on from."""
+    """An event. Numbers increase; a reader continues after the last number that it has
+    read."""
 
     number: int
     at: float
@@ -328,9 +330,9 @@ class Checkpoints(ForecastView):
 
 
 class LogLines(ForecastView):
-    """A piece of one rank's log, or at the end the state that the job ended in.
-    `times`, where asked for: when each line reached the head; the first is of the
-    piece's first byte."""
+    """A piece of one rank's log; the last piece has `end`, the state in which the job
+    ended. `times`, if requested: when each line reached the head; the first time
+    belongs to the first byte of the piece."""
 
     rank: int | None = None
     attempt: int | None = None
@@ -340,13 +342,14 @@ class LogLines(ForecastView):
 
 
 class PlannedJob(ForecastView):
-    """Plan of a job: where it would start now, or why it would wait. `environment`:
-    that of its first rank, as far as it is known before the start; `forecast`: that of
-    the first job that would wait; `stops`: the jobs it would preempt. `forms`: all that
-    would do, in the order in which they are tried; `shape`: the one that it would get,
-    or the first. `kind` "ray": a program that runs once, with a log of each node's
-    `ranks`. `python`: that of a job without one of its own. `origin`: the save of
-    another job that it starts from, j35@400."""
+    """Plan of a job: where it would start now, or why it would wait. `environment`: the
+    environment of its first rank, as far as it is known before the start. `forecast`:
+    that of the first job that would wait. `stops`: the jobs that it would preempt.
+    `forms`: all acceptable forms, in the order in which they are tried. `shape`: the
+    form that the job would get, or the first form. `kind` "ray": a program that runs
+    once, with one log for each node (`ranks`). `python`: the Python of a job that has
+    none of its own. `origin`: the save of another job from which it starts, for example
+    j35@400."""
 
     name: str
     starts_now: bool
@@ -377,7 +380,7 @@ class Plan(ForecastView):
 
 
 class Secret(ForecastView):
-    """A secret by name; its value is never answered."""
+    """A secret by name. Its value is never returned."""
 
     name: str
     by: str
@@ -390,12 +393,12 @@ class Secrets(ForecastView):
 
 
 class KeptSnapshot(ForecastView):
-    """A snapshot that the head keeps."""
+    """A snapshot that the head stores."""
 
     sha256: str
     size_bytes: int
 
 
 def error_of(code: str, message: str, hint: str = "") -> Mapping[str, Any]:
-    """The body of every refusal."""
+    """Return the body of an error response."""
     return {"error": {"code": code, "message": message, "hint": hint}}

@@ -1,4 +1,4 @@
-"""`array: 0-99%10`: many jobs of one spec. Pure."""
+"""Parsing of `array: 0-99%10`, which makes many jobs of one spec. No I/O."""
 
 import re
 from dataclasses import dataclass
@@ -16,17 +16,18 @@ _PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
-    """Indices in rising order; `limit`: at most this many at once."""
+    """The indices of an array in rising order. `limit`: the highest number of jobs that
+    run at once."""
 
     indices: tuple[int, ...]
     limit: int | None = None
 
 
 def read_array(value: Any) -> Array:
-    """Indices of "0-99", "1,3,5-7", "0-98:2", each with "%10" behind it if not all may
-    run at once.
+    """Parse the indices of an array: "0-99", "1,3,5-7" or "0-98:2". A suffix such as
+    "%10" limits the number of jobs that run at once.
 
-    Raises: Wrong.
+    Raises: WrongValue.
     """
     if isinstance(value, Array):
         return value
@@ -73,7 +74,7 @@ def read_array(value: Any) -> Array:
 
 
 def check_count(jobs: int, source: str) -> None:
-    """Refuse more jobs than one submission may have, before any array is unfolded.
+    """Refuse more jobs than one submission may have, before any array is expanded.
 
     Raises: SpecInvalid.
     """

@@ -1,9 +1,9 @@
-"""Reading an agent's messages within bounds: one pass in C for what is right, and for
-the rest a second look that leaves out what breaks the bounds and nothing else.
+"""Reading of an agent's messages within bounds. A valid message is decoded in one pass
+in C. For another message, a second pass drops only the parts that exceed the bounds.
 
-For each type that travels there is a shape of the same fields with the bounds on them,
-made here of the type itself. A message is decoded by that shape first; a field that is
-new is bounded too.
+For each message type, this module derives a type with the same fields and with bounds
+on them, and decodes messages by the bounded type first. New fields get bounds
+automatically.
 """
 
 from collections.abc import Callable, Iterable
@@ -119,7 +119,7 @@ _Loss: Final = Annotated[float, msgspec.Meta(ge=-MOST_LOSS, le=MOST_LOSS)]
 
 
 class Dropped(NamedTuple):
-    """Part of a message that was left out: for example ("save", ("j3", 1), "step must
+    """A part of a message that was dropped. For example: ("save", ("j3", 1), "step must
     be ...")."""
 
     what: str
@@ -129,7 +129,7 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundedMessage:
-    """A message within bounds, and what of it was left out."""
+    """A message within bounds, and the parts of it that were dropped."""
 
     message: Hello | Heartbeat | LogChunk
     dropped: tuple[Dropped, ...] = ()
@@ -138,8 +138,8 @@ class BoundedMessage:
 def read_frame(frame: bytes) -> BoundedMessage:
     """Read one frame of an agent.
 
-    Raises: ValueError, TypeError, RecursionError, OverflowError for what is no message
-    at all, and for a hello or a chunk of a log out of bounds.
+    Raises: ValueError, TypeError, RecursionError, OverflowError for a frame that is no
+    message at all, and for a hello or a log chunk out of bounds.
     """
     try:
         within = _shape_of_frame(frame)
@@ -154,8 +154,8 @@ def read_frame(frame: bytes) -> BoundedMessage:
 
 
 def _is_consistent(within: Any) -> bool:
-    """Whether what a bound on a field cannot say is right: GPUs, ports and disks by one
-    name."""
+    """Return whether the parts are consistent in ways that bounds on fields cannot
+    express. For example: no two GPUs, ports or disks with the same name."""
     try:
         if within.sample:
             _check_sample(within.sample)
@@ -183,7 +183,7 @@ _NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
 class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
-    """A heartbeat whose parts are looked at one by one."""
+    """A heartbeat whose parts are decoded one by one."""
 
     number: int
     version: msgspec.Raw
@@ -198,7 +198,7 @@ class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
 
 
 class _BareSeen(msgspec.Struct):
-    """The least of an attempt: with it the head knows that the attempt is there."""
+    """The minimum of an attempt. With it, the head still knows that the attempt exists."""
 
     key: AttemptKey
     phase: Phase
@@ -215,7 +215,7 @@ _bare_seen: Final = msgspec.msgpack.Decoder(_BareSeen).decode
 
 @dataclass(slots=True)
 class _Sieve:
-    """Takes the parts of one message and remembers which were left out."""
+    """Decodes the parts of one message, and records the parts that were dropped."""
 
     dropped: list[Dropped]
 
@@ -227,8 +227,7 @@ class _Sieve:
         key: AttemptKey | None = None,
         of: str = "",
     ) -> Any:
-        """Return the part as its own type, None for one that is out of bounds or
-        absent."""
+        """Return the part in its own type; None if it is out of bounds or absent."""
         if raw == _NIL:
             return None
         try:
@@ -253,8 +252,8 @@ class _Sieve:
         most: int,
         key: AttemptKey | None = None,
     ) -> tuple[Any, ...]:
-        """Return the parts of a list that are within bounds, the first `most` of
-        them."""
+        """Return the items of a list that are within bounds, at most from the first
+        `most` items."""
         kept_items: list[Any] = []
         for item_index, raw in enumerate(raws):
             if item_index >= most:
@@ -286,8 +285,8 @@ def _second_look(frame: bytes) -> BoundedMessage:
 
 
 def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
-    """Return the attempt without what is out of bounds, None where not even its key is
-    right."""
+    """Return the attempt without the parts that are out of bounds; None if even its key
+    is invalid."""
     try:
         _bounded_decoder(Seen)(raw)
         return _decoder_for_type(Seen)(raw)  # type: ignore[no-any-return]
@@ -311,8 +310,7 @@ def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
 def _part_of_seen(
     sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey
 ) -> Any:
-    """Return one field of an attempt; lists lose only those items that are out of
-    bounds."""
+    """Return one field of an attempt. Lists lose only the items that are out of bounds."""
     if name in ("exits", "saves", "tails"):
         try:
             raws = _list_of_raw(raw)
@@ -356,8 +354,8 @@ def _decode_progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | Non
 def _decode_log_tails(
     sieve: _Sieve, raws: Iterable[msgspec.Raw], key: AttemptKey
 ) -> tuple[tuple[int, str], ...]:
-    """Return the tails of logs, whose text is the program's: what cannot be kept is
-    replaced."""
+    """Return the last lines of the logs. Their text comes from the program, so
+    characters that cannot be stored are replaced."""
     tails = sieve.several(_TAIL, raws, "tail of a log", MOST_RANKS, key)
     return tuple((rank, printed(text[-TAIL_LETTERS:])) for rank, text in tails)
 
@@ -365,8 +363,7 @@ def _decode_log_tails(
 def _decode_shortened(
     sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey
 ) -> str | None:
-    """Return a sentence for people, shortened: its beginning says more than nothing
-    does."""
+    """Return a sentence for people, shortened to `letters`; None if it is no text."""
     text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
     if text is None:
         return None
@@ -394,7 +391,7 @@ def _bounded_decoder(shape: Any, of: str = "") -> Callable[[Any], Any]:
 
 
 def bounded(hint: Any, of: str = "") -> Any:
-    """Return the type with the bounds on it. `of`: the field that it is of,
+    """Return the type with bounds. `of`: the field that has this type, for example
     "Save.path"."""
     name = of.rpartition(".")[2]
     if get_origin(hint) is Annotated:
@@ -426,7 +423,8 @@ def bounded(hint: Any, of: str = "") -> Any:
 
 
 def _bounded_container(hint: Any, of: str) -> Any:
-    """Return it for tuples, unions and types without bounds of their own."""
+    """Return the bounded type for tuples, unions, and types without bounds of their
+    own."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         meta = msgspec.Meta(max_length=ITEMS.get(of, MOST_ITEMS))
@@ -445,8 +443,8 @@ def _bounded_container(hint: Any, of: str) -> Any:
 
 @cache
 def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
-    """Return a struct of the same fields, with bounds; a field with a default may be
-    absent."""
+    """Return a struct type with the same fields and with bounds. A field with a default
+    may be absent."""
     hints = get_type_hints(shape)
     struct_fields: list[Any] = []
     for name, is_required in _list_struct_fields(shape):
@@ -459,7 +457,7 @@ def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
 
 
 def _list_struct_fields(shape: Any) -> list[tuple[str, bool]]:
-    """Return the names of the fields, and whether each must be there."""
+    """Return the names of the fields, and whether each is required."""
     if is_dataclass(shape):
         return [
             (field.name, field.default is MISSING and field.default_factory is MISSING)

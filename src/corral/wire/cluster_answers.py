@@ -16,7 +16,7 @@ class HeadView(ForecastView):
 
 
 class OneHead(ForecastView):
-    """One of several heads. It says each second that it lives."""
+    """One of several heads. Each second the head reports that it is alive."""
 
     name: str
     url: str
@@ -31,8 +31,8 @@ class ClusterView(ForecastView):
 
 
 class Gpus(ForecastView):
-    """GPUs of the cluster. `free` are those that a job could have now, on nodes that
-    take work."""
+    """GPUs of the cluster. `free`: GPUs that a job could get now, on nodes that take
+    work."""
 
     total: int
     free: float
@@ -45,9 +45,10 @@ class Gpus(ForecastView):
 class UserIsolationView(ForecastView):
     """Isolation of users on these nodes.
 
-    `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one
-    account of all users' ranks; "" where each user has an account. `shared`: surfaces
-    on which users can reach each other. `text`: a sentence about it.
+    `means`: own_accounts, pods, one_account or privileged_pods. `account`: the account
+    that the ranks of all users share; "" if each user has an account. `shared`:
+    surfaces on which users can reach each other. `text`: a sentence about the
+    isolation.
     """
 
     nodes: list[str]
@@ -69,7 +70,7 @@ class UserIsolationView(ForecastView):
 
 class WarningView(ForecastView):
     """A warning of the head. `code`: one of docs/reference/codes.md. `node`: the node
-    that it is about, if it is about one."""
+    that the warning concerns, if any."""
 
     code: str
     text: str
@@ -81,8 +82,9 @@ class WarningView(ForecastView):
 
 
 class Status(ForecastView):
-    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but
-    one. `separation`: how users are kept apart on the nodes that are alive."""
+    """State of the cluster. `jobs` counts unfinished jobs by state. `heads` is empty if
+    the cluster can have only one head. `separation`: how users are isolated on the
+    nodes that are alive."""
 
     head: HeadView
     cluster: ClusterView

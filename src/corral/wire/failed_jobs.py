@@ -1,10 +1,11 @@
-"""Jobs that failed lately, and the classes of their failures, as they are answered."""
+"""Answers of the API about jobs that failed recently, and about the classes of their
+failures."""
 
 from corral.wire.job_parts import ForecastView
 
 
 class FailedJob(ForecastView):
-    """A job that is FAILED. `failure`: the class of the cause, "" where none is known
+    """A job that is FAILED. `failure`: the class of the cause; "" if it is not known
     yet."""
 
     id: str
@@ -17,7 +18,7 @@ class FailedJob(ForecastView):
 
 
 class FailureClass(ForecastView):
-    """Jobs that failed of causes of one class."""
+    """The number of jobs that failed from causes of one class."""
 
     failure: str
     text: str
@@ -25,8 +26,8 @@ class FailureClass(ForecastView):
 
 
 class FailedJobs(ForecastView):
-    """The newest jobs that ended FAILED since a moment, and the classes of all that are
-    counted. `more`: there are more than are counted."""
+    """The newest jobs that ended FAILED since a given time, and the classes of all
+    counted jobs. `more`: more jobs failed than are counted."""
 
     since: float
     jobs: list[FailedJob]

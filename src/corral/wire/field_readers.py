@@ -1,5 +1,6 @@
-"""One reader a kind of value: what a person wrote -> what it means, or Wrong, which
-says how to write it. Pure; the spec's models are made of these."""
+"""Readers of the values in a spec, one for each kind of value. A reader converts the
+text of the user, or raises WrongValue with a hint about the right form. No I/O. The
+models of the spec use these readers."""
 
 import json
 import math
@@ -44,11 +45,11 @@ _GPU: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?:\s*:\s*([^:]+))?", r
 
 
 class WrongValue(ValueError):
-    """Value that is not valid, and how to write it.
+    """The error for an invalid value.
 
     Args:
-        hint: A sentence for a spec.
-        correction: Values that are valid, where the field is known.
+        hint: A sentence about the right form, for a spec.
+        correction: Valid values, if the field is known.
     """
 
     def __init__(
@@ -94,14 +95,14 @@ def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
 
 
 def image(value: Any) -> str:
-    """The image's name, as it was written. Raises: ValueError."""
+    """Return the name of the image. Raises: ValueError if it is invalid."""
     written = text(value, noun="image", example="image: ubuntu:24.04")
     image_of(written)
     return written
 
 
 def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
-    """One of a few words."""
+    """Return the value if it is one of the words in `among`."""
     if isinstance(value, str) and value in among:
         return value
     near = get_close_matches(shown(value).lower(), among, n=1) or among
@@ -112,7 +113,7 @@ def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
 
 
 def name(value: Any, *, field: str, noun: str) -> str:
-    """A name by the one rule for names."""
+    """Return the value if it is a valid name. The same rule applies to all names."""
     if isinstance(value, str) and is_name(value):
         return value
     raise WrongValue(
@@ -122,7 +123,7 @@ def name(value: Any, *, field: str, noun: str) -> str:
 
 
 def _suggest_name(value: object) -> str:
-    """The nearest name to what was written."""
+    """Return a valid name that is close to the given value."""
     safe_text = value if isinstance(value, str) else shown(value)
     suggested_name = re.sub(
         r"[^A-Za-z0-9._-]+", "-", safe_text[:63], flags=re.ASCII
@@ -133,12 +134,12 @@ def _suggest_name(value: object) -> str:
 
 
 def _is_finite(value: int | float) -> bool:
-    """Also of integers that no float can hold."""
+    """Return whether the number is finite, whatever its size."""
     return isinstance(value, int) or math.isfinite(value)
 
 
 def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
-    """A whole number within bounds."""
+    """Return the value if it is a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(
             f"{shown(value)} is not a number of {noun}",
@@ -165,11 +166,11 @@ def _number_in(value: object, otherwise: int) -> str:
 
 
 def gpus(value: Any) -> tuple[str | None, int]:
-    """(type or None for any, thousandths of a GPU) in 8, 0.5, "h100:8", "h100" and
-    {h100: 8}.
+    """Parse GPUs: 8, 0.5, "h100:8", "h100" and {h100: 8}. Return (type or None for any,
+    thousandths of a GPU).
 
-    Types are lower case. Quoted numbers are refused: "8" could as well be meant as a
-    type.
+    Types are in lower case. Quoted numbers are refused, because "8" could also be meant
+    as a type.
     """
     if isinstance(value, Mapping):
         return _gpu_mapping(value)
@@ -203,7 +204,7 @@ def is_gpu_type(text: str) -> bool:
 
 
 def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
-    """SkyPilot's {H100: 8} and dstack's {name: H100, count: 8}."""
+    """Parse GPUs as in SkyPilot, {H100: 8}, or dstack, {name: H100, count: 8}."""
     if set(value) <= {"name", "count"} and "name" in value:
         value = {value["name"]: value.get("count", 1)}
     if len(value) != 1:
@@ -250,13 +251,13 @@ def _gpu_millis(amount: float, asked: object) -> int:
 
 
 def _strip_upper_bound(value: str) -> str:
-    """SkyPilot's "4+" and dstack's "4..8": what is at least needed."""
+    """Return "4" for SkyPilot's "4+" and dstack's "4..8"; other text unchanged."""
     match = _AT_LEAST.fullmatch(value.strip())
     return match.group(1) if match else value
 
 
 def cpu_millis(value: Any) -> int:
-    """Thousandths of a core in 32, 0.5, "4+" and "4..8"."""
+    """Return the thousandths of a core for 32, 0.5, "4+" and "4..8"."""
     amount: object = value
     if isinstance(value, str) and _strip_upper_bound(value) != value:
         amount = _as_number(_strip_upper_bound(value))
@@ -273,7 +274,7 @@ def cpu_millis(value: Any) -> int:
 
 
 def memory_bytes(value: Any) -> int:
-    """Bytes in "256GB", "64GiB", SkyPilot's "32+" (GB) and dstack's "16GB..64GB"."""
+    """Return the bytes for "256GB", "64GiB", "32+" (GB) and "16GB..64GB"."""
     if not isinstance(value, str):
         raise WrongValue(
             f"{shown(value)} of what?",
@@ -303,7 +304,7 @@ def memory_bytes(value: Any) -> int:
 def seconds(
     value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS
 ) -> float:
-    """Seconds in "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
+    """Return the seconds for "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
     hint = f"write: {field}: 4h, or 90s, 30m, 1d12h"
     correction = corrected(field, "4h", "90s", "1d12h")
     if isinstance(value, str) and re.fullmatch(r"\s*[1-9]\d{0,8}\s*", value, re.ASCII):
@@ -336,7 +337,7 @@ def _without_unit(number: str, field: str) -> WrongValue:
 def amount(
     value: Any, *, field: str, from_zero: bool = False, example: FieldValue = 4
 ) -> float:
-    """A number above 0, or from 0 on, that ends."""
+    """Return the value if it is a finite number above 0, or with `from_zero` from 0 on."""
     correction = corrected(field, example)
     if isinstance(value, bool) or not isinstance(value, int | float):
         text = f"{shown(value)} is no number"
@@ -349,7 +350,7 @@ def amount(
 
 
 def span(value: Any) -> tuple[int, int]:
-    """(least, most) replicas in 3 and "1..8"."""
+    """Return (least, most) replicas for 3 and "1..8"."""
     if isinstance(value, str) and (
         match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)
     ):
@@ -365,7 +366,7 @@ def span(value: Any) -> tuple[int, int]:
 
 
 def priority(value: Any) -> int:
-    """A number, or low, normal, high."""
+    """Return the priority as a number; low, normal and high stand for numbers."""
     if isinstance(value, str) and value in PRIORITIES:
         return PRIORITIES[value]
     if isinstance(value, str):
@@ -377,8 +378,8 @@ def priority(value: Any) -> int:
 
 
 def command(value: Any, *, field: str) -> str:
-    """A command, or a list of commands of which each runs when the one before it
-    succeeded."""
+    """Return the shell command. The value is a command, or a list of commands, each of
+    which runs only if the one before it succeeded."""
     example = (
         f"{field}: "
         f"{'pip install -r requirements.txt' if field == 'setup' else 'python train.py'}"
@@ -395,7 +396,7 @@ def command(value: Any, *, field: str) -> str:
 
 
 def environment(value: Any) -> tuple[tuple[str, str], ...]:
-    """Variables and their values, sorted by name."""
+    """Return the environment variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
         raise WrongValue(
             f"{shown(value)} is not names and values", "write: env: {NAME: value}"
@@ -462,12 +463,12 @@ def _env_value(key: str, value: object) -> str:
 
 
 def is_secret_name(value: str) -> bool:
-    """A secret becomes a variable, so it has a name that is both."""
+    """Return whether the text is both a name and the name of a variable."""
     return is_name(value) and _VARIABLE.fullmatch(value) is not None
 
 
 def secrets(value: Any) -> tuple[str, ...]:
-    """Names of secrets; the values stay in the head."""
+    """Return the names of secrets. Their values stay in the head."""
     if isinstance(value, Mapping):
         first_name = next(iter(value), "HF_TOKEN")
         raise WrongValue(
@@ -495,5 +496,5 @@ def is_digest(value: str) -> bool:
 
 
 def reader(read: Callable[..., Any], **how: Any) -> Callable[[Any], Any]:
-    """The reader with its bounds and words filled in."""
+    """Return the reader function with its other arguments filled in."""
     return lambda value: read(value, **how)

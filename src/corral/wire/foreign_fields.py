@@ -1,5 +1,5 @@
-"""Words that other systems have for a field of the spec, and what to write here
-instead. Pure."""
+"""Field names that other systems use in their specs, and the fields of Corral to write
+instead. No I/O."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -99,6 +99,7 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 def meant_by(word: str) -> str:
-    """Return what to write instead of another system's word; "" if it is unknown."""
+    """Return what to write instead of another system's field name; "" if the name is
+    unknown."""
     plain = word.lower().lstrip("-").replace("-", "_")
     return _MEANT.get(plain) or _MEANT.get(plain.replace("_", ""), "")

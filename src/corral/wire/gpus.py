@@ -1,6 +1,6 @@
-"""Latest sensor values of every GPU, as sent to clients.
+"""Latest sensor values of every GPU, in the form in which they are sent to clients.
 
-Each field is one list per column, so that answers stay small.
+Each field is a list with one value for each GPU, so that answers stay small.
 """
 
 from corral.wire.job_parts import ForecastView
@@ -30,10 +30,10 @@ class GpusOfNode(ForecastView):
 
 
 class GpusNow(ForecastView):
-    """All GPUs, by node. `cost_per_hour`: of what is held now, by the cluster's own
-    prices in its `currency`; `list_cost_per_hour`: of what has none, by what clouds
-    ask, in USD. They are not to be added. `unpriced_gpus` are held at no known price,
-    and count for nothing there."""
+    """All GPUs, by node. `cost_per_hour`: cost of the GPUs that are held now, at the
+    cluster's own prices in its `currency`. `list_cost_per_hour`: cost of held GPUs
+    without an own price, at list prices of clouds, in USD. The two must not be added.
+    `unpriced_gpus`: held GPUs without a known price, which are in neither cost."""
 
     cost_per_hour: float
     currency: str = "USD"

@@ -1,10 +1,10 @@
-"""Proof that a head without TLS is the one that is meant, before a token is sent to it.
+"""Proof that a head without TLS is the intended one, before a token is sent to it.
 
 On loopback a head speaks plain HTTP, and any process of the machine may take its port
-when it ends. So each connection begins with a challenge: the caller names its token by
-an id and draws a nonce; the head answers with an HMAC of the nonce under the token's
-SHA-256, which only the caller and the cluster's store have. The proof covers the
-address at which the connection arrived, so that no other listener can pass the
+when the head ends. So each connection begins with a challenge: the caller names its
+token by an id and draws a nonce; the head answers with an HMAC of the nonce under the
+token's SHA-256, which only the caller and the cluster's store have. The proof covers
+the address at which the connection arrived, so that no other listener can pass the
 challenge on to the head. The token itself follows on the same connection.
 """
 
@@ -90,15 +90,14 @@ def proof_of(digest: str, nonce: str, address: Address) -> str:
 
 
 class Challenge:
-    """One question for a proof. The caller sends `request` and feeds the bytes of the
-    answer.
+    """One challenge to a head. The caller sends `request` and passes the bytes of the
+    answer to `feed`.
 
     Args:
         url: Address of the head, for the Host header.
-        query: Name of the secret that the head is to prove, as the query of the
-            request.
-        nonce: 32 hexadecimal digits, fresh for each question.
-        proofs: Answers that prove it.
+        query: Name of the secret that the head must prove, as the query of the request.
+        nonce: 32 hexadecimal digits, new for each challenge.
+        proofs: Answers that are valid proofs.
     """
 
     def __init__(self, url: str, query: str, nonce: str, proofs: Sequence[str]) -> None:
@@ -110,7 +109,7 @@ class Challenge:
 
     @classmethod
     def by_token(cls, url: str, token: str, address: Address) -> "Challenge":
-        """Return a question for a token. `address` is the head's end of the
+        """Return a challenge for a token. `address` is the head's end of the
         connection."""
         nonce, digest, job = fresh_nonce(), digest_of(token), _JOB.fullmatch(token)
         query = f"token=t{digest[:12]}" + (f"&attempt={job[1]}" if job else "")
@@ -120,8 +119,8 @@ class Challenge:
     def by_keys(
         cls, url: str, signatures: Callable[[str], Sequence[str]], address: Address
     ) -> "Challenge":
-        """Return a question of one head to another, by the keys that a cluster's heads
-        share."""
+        """Return a challenge of one head to another, by the keys that the heads of a
+        cluster share."""
         nonce = fresh_nonce()
         return cls(
             url, f"token={CLUSTER}", nonce, signatures(proof_text(nonce, address))
@@ -136,11 +135,11 @@ class Challenge:
         )
 
     def feed(self, piece: bytes) -> bool:
-        """Return whether the head is proven; False while more of the answer is to come.
+        """Process a piece of the answer. Return whether the head is proven; False while
+        the answer is incomplete.
 
-        Raises: WrongHead; Unauthorised when the head does not have the token;
-        ConnectionError when
-            the answer breaks off.
+        Raises: WrongHead; Unauthorised if the head does not have the token;
+        ConnectionError if the answer breaks off.
         """
         if not piece:
             raise ConnectionResetError(

@@ -1,4 +1,4 @@
-"""Jobs of another system, as they travel."""
+"""Imported jobs of another system, in the form in which they are sent."""
 
 from collections.abc import Sequence
 from typing import Annotated, Self
@@ -19,11 +19,11 @@ _Moment = Annotated[float, Field(ge=0, le=LATEST)]
 
 
 class ImportedJob(BaseModel):
-    """A job that is over.
+    """A job that has ended in another system.
 
-    `id`: the system and the job's id there, for example sacct:4711. Moments are seconds
-    since 1970. `seconds`: the time for which it held its GPUs. `state`: the state in
-    the system's own terms.
+    `id`: the name of the system and the id of the job in it, for example sacct:4711.
+    Times are seconds since 1970. `seconds`: how long the job held its GPUs. `state`:
+    the state in the terms of the other system.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -65,8 +65,11 @@ class ImportedJob(BaseModel):
         )
 
     def to_domain(self) -> Imported:
-        """Raises: SpecInvalid when its moments are in no order, or it has parts of
-        several GPUs."""
+        """Convert the job to its domain form.
+
+        Raises: SpecInvalid if its times are not in order, or it has fractions of
+        several GPUs.
+        """
         millis = round(self.gpus_per_node * MILLIS_PER_GPU)
         try:
             resources = Resources(gpu_millis=millis, gpu_type=self.gpu_type)
@@ -89,22 +92,22 @@ class ImportedJob(BaseModel):
 
 
 class ImportBody(BaseModel):
-    """Jobs that have been imported before are passed over."""
+    """Jobs to import. Jobs that have been imported before are skipped."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     jobs: Annotated[list[ImportedJob], Field(min_length=1, max_length=MOST_ROWS)]
 
 
 class ImportDone(ForecastView):
-    """Result of an import: how many jobs were new, or would be, and how many were there
-    already."""
+    """Result of an import: the number of jobs that were new (or would be, in a dry
+    run), and of jobs that were already known."""
 
     new: int
     known: int
 
 
 class ImportedJobs(ForecastView):
-    """The last to end first."""
+    """Imported jobs, the latest end first."""
 
     jobs: list[ImportedJob]
 

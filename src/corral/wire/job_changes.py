@@ -1,4 +1,4 @@
-"""Requests and answers of a change of many jobs."""
+"""Requests and answers for a change of many jobs."""
 
 from typing import Annotated
 
@@ -9,8 +9,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class JobsChange(BaseModel):
-    """The same change of several jobs. `jobs` are ids or names; that of an array means
-    all of its jobs that are not over."""
+    """The same change of several jobs. `jobs` are ids or names; the name of an array
+    means all of its jobs that have not ended."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -22,11 +22,11 @@ class JobsChange(BaseModel):
 
 
 class ChangeRefused(ForecastView):
-    """Jobs that a change of several left as they are.
+    """Jobs that a change of several jobs left unchanged.
 
-    `asked`: the name that was sent. `jobs`: ids that it means and that were refused
-    with this message; none where nothing has the name. `partly`: other jobs of the name
-    were changed.
+    `asked`: the name in the request. `jobs`: ids with this name for which the change
+    was refused with this message; empty if nothing has the name. `partly`: other jobs
+    of the name were changed.
     """
 
     asked: str
@@ -38,7 +38,7 @@ class ChangeRefused(ForecastView):
 
 
 class ChangedJob(ForecastView):
-    """A job that a change was granted for, and its state after it."""
+    """A job for which a change was granted, and its state after the change."""
 
     id: str
     name: str

@@ -1,4 +1,5 @@
-"""Parts of a job's answer: seats, shapes, progress, attempts, checkpoints, receipts."""
+"""Parts of the API's answer about a job: seats, shapes, progress, attempts,
+checkpoints, receipts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -25,8 +26,8 @@ class ForecastView(BaseModel):
 
 
 class SeatView(ForecastView):
-    """A place on one node: GPU indices, how much of them, and which parts of one that
-    is cut."""
+    """Resources on one node: GPU indices, the amount of GPUs, and the slices of a
+    partitioned GPU."""
 
     node: str
     gpus: list[int]
@@ -50,7 +51,7 @@ class SeatView(ForecastView):
 
 
 class ShapeView(ForecastView):
-    """So many nodes, each giving this. `gpu_type` null: any."""
+    """A number of nodes, and the resources of each. `gpu_type` null: any type."""
 
     nodes: int
     gpus_per_node: float
@@ -76,7 +77,7 @@ class Form(ShapeView):
 
     @classmethod
     def all_of(cls, shapes: Iterable[needs.Shape]) -> list[Self]:
-        """In the order in which they are tried."""
+        """Return the forms in the order in which they are tried."""
         return [
             cls(
                 **ShapeView.of(form[0].nodes, form[0].resources).model_dump(),
@@ -87,8 +88,8 @@ class Form(ShapeView):
 
 
 class PlaceView(ForecastView):
-    """Choice of nodes beyond the resources. `constraints` as zone=a or node!=n3,n4;
-    `topology` as prefer, spread or require:rack."""
+    """Placement rules beyond the resources. `constraints`: for example zone=a or
+    node!=n3,n4; `topology`: prefer, spread or for example require:rack."""
 
     constraints: list[str]
     topology: str
@@ -107,8 +108,8 @@ class PlaceView(ForecastView):
 
 
 class Warned(ForecastView):
-    """Warning of a job before its limit ends it, if it asks for one: a signal by its
-    name, and the seconds before."""
+    """Warning of a job before its time limit, if the job requests one: the name of a
+    signal, and the seconds before the limit."""
 
     signal: str | None
     before_seconds: float
@@ -145,8 +146,8 @@ class ProgressView(ForecastView):
 
 class BottleneckView(ForecastView):
     """Bottleneck of a running job. `bound`: data, saves, communication, straggler,
-    small-batch, compute or idle; `text` has the number that shows it, `advice` what to
-    try."""
+    small-batch, compute or idle. `text`: the measurement that shows the bottleneck;
+    `advice`: what to try."""
 
     bound: str
     text: str
@@ -162,10 +163,10 @@ class BottleneckView(ForecastView):
 
 
 class AttemptView(ForecastView):
-    """One try. `cause` says whose budget paid: none, user, infra or request; `failure`
-    what it failed of, `next` what to do about it, and `quote` the line of its log that
-    shows it, for those who may read the log. `failed_at`: file and line of the program
-    that raised the error."""
+    """One attempt of a job. `cause`: the retry budget that the failure was charged to:
+    none, user, infra or request. `failure`: the class of the failure; `next`: what to
+    do about it; `quote`: the line of the log that shows it, for users who may read the
+    log. `failed_at`: file and line of the program that raised the error."""
 
     number: int
     nodes: list[str]
@@ -210,8 +211,8 @@ class AttemptView(ForecastView):
 
 
 class CheckpointView(ForecastView):
-    """A recorded save. `quarantined` says why it does not verify, else it is empty.
-    `pruned`: newer ones have taken its place, and its files are removed."""
+    """A recorded save. `quarantined`: why the save failed verification; "" if it did
+    not. `pruned`: newer saves have replaced it, and its files are removed."""
 
     attempt: int
     step: int
@@ -228,7 +229,7 @@ class CheckpointView(ForecastView):
     def all_of(
         cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None
     ) -> list[Self]:
-        """Return the saves of one job in their order."""
+        """Return the saves of one job in their given order."""
         kept_checkpoints = kept_saves(saves, rule.keep if rule is not None else 1)
         names = cls.model_fields.keys() - {"pruned"}
         return [
@@ -241,8 +242,8 @@ class CheckpointView(ForecastView):
 
 
 class ReceiptView(ForecastView):
-    """Cost of an interruption. `others`: of a preemption, the jobs on the other side;
-    `text`: all of it on one line."""
+    """Cost of an interruption. `others`: for a preemption, the jobs on the other side;
+    `text`: a summary on one line."""
 
     attempt: int
     kind: str
@@ -264,8 +265,8 @@ class ReceiptView(ForecastView):
 
 
 class TimeSpanView(ForecastView):
-    """Seconds from now; `high_seconds` null: later than anybody has looked ahead.
-    `text` is it for people: in 12 to 40 min."""
+    """An interval in seconds from now. `high_seconds` null: later than the forecast
+    looks ahead. `text`: the interval for people, for example: in 12 to 40 min."""
 
     low_seconds: float
     high_seconds: float | None
@@ -279,9 +280,10 @@ class TimeSpanView(ForecastView):
 
 
 class ExpectedEndView(ForecastView):
-    """Expected end of a running job: `ends` by its rate of steps (`step` of `until`),
-    else as `kin` similar jobs did, `percent` times of 100 (null: too few), and by its
-    limit at `ends_by` (null: it has none). `text` is "" if it is unknown."""
+    """Expected end of a running job. `ends`: the interval from its rate of steps
+    (`step` of `until`), else from `kin` similar jobs, which should hold `percent` times
+    out of 100 (null: there are too few). `ends_by`: the end by its time limit (null: no
+    limit). `text` is "" if the end is unknown."""
 
     ends: TimeSpanView | None
     percent: int | None
@@ -365,8 +367,8 @@ class StartForecastView(ForecastView):
 
 class Failed(ForecastView):
     """Failure of an attempt: the class, the cause, the evidence, and what to do next.
-    `quote`: the line of its log, for users who may read the log; `failed_at`: file and
-    line of the program that raised the error, for them too."""
+    `quote`: the line of its log, and `failed_at`: file and line of the program that
+    raised the error; both only for users who may read the log."""
 
     attempt: int
     failure: str
@@ -397,14 +399,14 @@ class Failed(ForecastView):
 
 
 class Why(ForecastView):
-    """Reason of a job's state, and what would change it. `receipts`: those of its
-    newest preemptions, on either side; `forecast` is null unless it waits for a place,
-    and `ending` unless it runs. `assumed`: its assumed run time and the basis, if its
-    queue uses one. `holders`: the jobs that hold the GPUs it waits for, and which ends
-    first. `whose`: a note that it is another user's, if it was asked for by name.
-    `failed`: why its newest attempt failed. `place`: its position among the `waiting`
-    jobs of all queues; null for one that is not queued. `slurm`: Slurm's word for why
-    it waits, or ""."""
+    """Reason of a job's state, and what would change it. `receipts`: receipts of its
+    newest preemptions, on either side. `forecast`: null unless the job waits for
+    resources; `ending`: null unless it runs. `assumed`: its assumed run time and the
+    basis, if its queue uses one. `holders`: the jobs that hold the GPUs it waits for,
+    and which of them ends first. `whose`: a note that the job belongs to another user,
+    if it was requested by name. `failed`: why its newest attempt failed. `place`: its
+    position among the `waiting` jobs of all queues; null for a job that is not queued.
+    `slurm`: Slurm's reason for the wait, or ""."""
 
     id: str
     name: str

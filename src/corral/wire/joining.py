@@ -1,4 +1,5 @@
-"""Shapes of how a machine becomes a node. Times are wall-clock seconds since 1970."""
+"""Requests and answers of a machine that joins as a node. Times are wall-clock seconds
+since 1970."""
 
 from typing import Annotated
 
@@ -25,7 +26,8 @@ _ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class JoinTokenCreate(BaseModel):
-    """Request for a join token: how many machines it lets in, and for how long."""
+    """Request for a join token: how many machines may use it, and for how long it is
+    valid."""
 
     model_config = _ASKED
 
@@ -34,9 +36,9 @@ class JoinTokenCreate(BaseModel):
 
 
 class JoinTokenMade(ForecastView):
-    """The one answer that holds the secret. `fingerprint` is that of the certificate
-    that the head shows at `url`: sha256: and 64 hexadecimal digits; empty where it
-    speaks without TLS."""
+    """A new join token. This is the only answer that holds the secret. `fingerprint`:
+    of the certificate that the head presents at `url`: sha256: and 64 hexadecimal
+    digits; empty without TLS."""
 
     token: str
     id: str
@@ -62,9 +64,9 @@ class JoinNeeds(ForecastView):
 
 
 class RayInvitation(ForecastView):
-    """Invitation of a machine into the Ray cluster at `address`, whose nodes all show
-    `token` ("" if it has none). `folder`: the future folder of the node on that
-    machine."""
+    """Invitation of a machine into the Ray cluster at `address`. All nodes of the Ray
+    cluster present `token` ("" if it has none). `folder`: the future folder of the node
+    on that machine."""
 
     address: str
     token: str
@@ -72,8 +74,9 @@ class RayInvitation(ForecastView):
 
 
 class NodeJoin(BaseModel):
-    """A machine asks to be the node of this name. `sha256` is the hash of the token
-    that it has made for itself: the head never sees it before it is used."""
+    """Request of a machine to become the node of this name. `sha256` is the hash of a
+    token that the machine has created itself: the head never sees the token before its
+    first use."""
 
     model_config = _ASKED
 
@@ -82,8 +85,8 @@ class NodeJoin(BaseModel):
 
 
 class TokenRenew(BaseModel):
-    """A node asks for another token. `sha256` is the hash of the one that it has
-    made."""
+    """Request of a node for a new token. `sha256` is the hash of a token that the node
+    has created."""
 
     model_config = _ASKED
 
@@ -91,16 +94,18 @@ class TokenRenew(BaseModel):
 
 
 class TokenRenewed(ForecastView):
-    """The token counts from now on; the one that was shown still counts until
-    `earlier_until`. `expires_at`: null for one that lasts as long as its attempt."""
+    """Answer to a renewal. The new token is valid from now on; the previous token stays
+    valid until `earlier_until`. `expires_at` null: the token is valid until its attempt
+    ends."""
 
     expires_at: float | None
     earlier_until: float
 
 
 class NodeJoined(ForecastView):
-    """`trusted`: the certificate that vouches for the head, as PEM; empty without TLS.
-    `ray`: where nodes are those of a Ray cluster."""
+    """Answer to a machine that has joined. `trusted`: the certificate that verifies the
+    head, as PEM; empty without TLS. `ray`: set if the nodes are those of a Ray cluster.
+    """
 
     node: str
     cluster: str

@@ -1,5 +1,5 @@
-"""Rows of a listing, written at once: what `api.Job` is, without its making of each
-field."""
+"""Rows of a listing that are encoded directly. They have the fields of `api.JobView`,
+but avoid the cost of creating its objects."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -18,7 +18,7 @@ _values_of: Final = attrgetter(*_PROGRESS)
 
 
 class ShapeRow(msgspec.Struct):
-    """Row with the fields of `parts.Shape`."""
+    """Row with the fields of `job_parts.ShapeView`."""
 
     nodes: int
     gpus_per_node: float
@@ -28,7 +28,7 @@ class ShapeRow(msgspec.Struct):
 
 
 class JobRow(msgspec.Struct):
-    """Row with the fields of `api.Job`."""
+    """Row with the fields of `api.JobView`."""
 
     id: str
     name: str
@@ -106,7 +106,7 @@ def job_row(
 
 
 class ChangedRow(msgspec.Struct):
-    """Row with the fields of `api.ChangedJob`."""
+    """Row with the fields of `job_changes.ChangedJob`."""
 
     id: str
     name: str
@@ -119,8 +119,7 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def jobs_body(parts: Sequence[bytes]) -> bytes:
-    """The body of `api.Jobs`, of lists of rows that were written one after the
-    other."""
+    """Return the body of `api.JobsView`, joined from several encoded lists of rows."""
     return (
         b'{"jobs":['
         + b",".join(

@@ -1,12 +1,12 @@
-"""Parts of a kept log, and lines found in it, as they are answered."""
+"""Answers of the API with parts of a stored log, and with lines found in it."""
 
 from corral.wire.job_parts import ForecastView
 
 
 class LogRange(ForecastView):
-    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what
-    is kept. `times`, where asked for: when each line reached the head, None where that
-    is not known."""
+    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound the
+    bytes that are stored. `times`, if requested: when each line reached the head; None
+    if that is unknown."""
 
     rank: int
     attempt: int
@@ -19,8 +19,8 @@ class LogRange(ForecastView):
 
 
 class LogMatch(ForecastView):
-    """One line that holds the text. `place`: the position of its first byte in the
-    log."""
+    """One line that contains the text. `place`: the position of the first byte of the
+    line in the log."""
 
     rank: int
     place: int
@@ -28,8 +28,8 @@ class LogMatch(ForecastView):
 
 
 class LogMatches(ForecastView):
-    """Lines that hold a text, by rank and place. `next`: from where to go on, "" at the
-    end."""
+    """Lines that contain a text, by rank and place. `next`: the position from which to
+    continue; "" at the end."""
 
     attempt: int
     matches: list[LogMatch]

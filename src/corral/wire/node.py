@@ -77,10 +77,13 @@ class NodeSettings(
 
 
 def encode_settings(settings: NodeSettings) -> bytes:
-    """The settings as the text of node.json."""
+    """Return the settings as the text of node.json."""
     return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
 
 
 def decode_settings(text: bytes) -> NodeSettings:
-    """Raises: ValueError with the field that is wrong."""
+    """Read the settings from the text of node.json.
+
+    Raises: ValueError with the field that is wrong.
+    """
     return msgspec.json.decode(text, type=NodeSettings)

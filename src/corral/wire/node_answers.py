@@ -39,10 +39,10 @@ class NodeGpus(ForecastView):
 class NodeConditionView(ForecastView):
     """Fault of a node.
 
-    `remedy`: the repair. `restriction`: how far the fault keeps the node from work. Times are
-    in seconds since 1970; `mended_at`: time of the repair. `to_mend`: the command that
-    repairs it; "" if it has no such command. `uuid`: of the GPU, where its index may
-    change, as on a lent node.
+    `remedy`: the repair. `restriction`: how far the fault keeps the node from work.
+    Times are in seconds since 1970; `mended_at`: time of the repair. `to_mend`: the
+    command that repairs the fault; "" if there is no such command. `uuid`: the UUID of
+    the GPU if its index may change, as on a node from a batch system.
     """
 
     kind: str

@@ -1,4 +1,5 @@
-"""Labels of nodes as people type them, zone=a and zone-, and as they are set."""
+"""Labels of nodes in the form in which users write them, zone=a and zone-, and in the
+form in which they are stored."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +11,10 @@ _EXAMPLE = "write: corral node label n1 zone=a, or zone- to take it away"
 
 
 def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
-    """The same, checked and sorted. Raises: SpecInvalid."""
+    """Check the labels, and return them sorted.
+
+    Raises: SpecInvalid.
+    """
     for label, value in labels.items():
         if not LABEL.fullmatch(label) or (
             value is not None and not LABEL.fullmatch(value)

@@ -15,13 +15,14 @@ _FIELDS: Final = tuple(field.name for field in fields(NodePolicy))
 
 
 def own_policy() -> NodePolicy:
-    """The policy of nodes that the account of this process starts: root may run its own
-    jobs."""
+    """Return the policy of nodes that the account of this process starts. Only if this
+    account is root may root run jobs."""
     return NodePolicy(root="allow" if os.geteuid() == 0 else "refuse")
 
 
 def encode_policy(policy: NodePolicy) -> bytes:
-    """The policy as the text of policy.json, without what is as by default."""
+    """Return the policy as the text of policy.json, without fields that have their
+    default."""
     default = NodePolicy()
     values = {name: getattr(policy, name) for name in _FIELDS}
     changed = {
@@ -34,7 +35,10 @@ def encode_policy(policy: NodePolicy) -> bytes:
 
 @lru_cache(maxsize=4)  # read at each start, but it rarely changes
 def decode_policy(text: bytes) -> NodePolicy:
-    """Raises: ValueError with the field that is wrong or unknown."""
+    """Read the policy from the text of policy.json.
+
+    Raises: ValueError with the field that is wrong or unknown.
+    """
     policy_fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     if unknown := sorted(policy_fields.keys() - set(_FIELDS)):
         raise ValueError(

@@ -1,12 +1,12 @@
-"""Shapes of outputs: files that an attempt wrote into its work folders. Times since
-1970."""
+"""Answers about outputs, which are files that an attempt wrote into its work folders.
+Times are seconds since 1970."""
 
 from corral.domain.outputs import OutputListing
 from corral.wire.job_parts import ForecastView
 
 
 class OutputFileView(ForecastView):
-    """One file; `path` is below the work folder."""
+    """One output file; `path` is relative to the work folder."""
 
     path: str
     bytes: int
@@ -14,9 +14,9 @@ class OutputFileView(ForecastView):
 
 
 class NodeOutputs(ForecastView):
-    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` are of all.
-    `is_whole`: every file was counted. `is_kept` False: nothing was written, or it was
-    removed since. `trouble`: why nothing is known; "" otherwise."""
+    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` cover all files.
+    `is_whole`: every file was counted. `is_kept` False: nothing was written, or the
+    files have been removed. `trouble`: why the outputs are unknown; "" otherwise."""
 
     node: str
     ranks: list[int]
@@ -41,8 +41,8 @@ class NodeOutputs(ForecastView):
 
 
 class Outputs(ForecastView):
-    """`kept_until`: when the files are removed at the latest; None while the attempt
-    runs."""
+    """Outputs of an attempt. `kept_until`: the latest time at which the files are
+    removed; None while the attempt runs."""
 
     job: str
     name: str

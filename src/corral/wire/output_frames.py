@@ -1,7 +1,8 @@
-"""Frames by which an agent sends outputs: one byte of kind, then bytes of content.
+"""Frames with which an agent sends outputs. Each frame is one byte for its kind, then
+the content.
 
-DATA carries a piece of a listing (JSON) or of a tar stream. END is the last frame, with
-an OutputsEnd. A connection that ends without it was cut short.
+DATA carries a piece of a listing (JSON) or of a tar stream. END is the last frame and
+carries an OutputsEnd. A connection that closes without END was cut short.
 """
 
 from typing import Final, Literal
@@ -17,7 +18,8 @@ Outcome = Literal["sent", "absent", "refused"]
 
 
 class OutputsEnd(msgspec.Struct, frozen=True):
-    """`absent`: the node has no such file, or keeps nothing of the attempt any more."""
+    """End of a transfer. `absent`: the node has no such file, or no longer stores the
+    outputs of the attempt."""
 
     outcome: Outcome
     why: str = ""
@@ -28,7 +30,10 @@ def encode_listing(listing: OutputListing) -> bytes:
 
 
 def decode_listing(text: bytes) -> OutputListing:
-    """Raises: ValueError."""
+    """Decode a listing of outputs.
+
+    Raises: ValueError.
+    """
     return msgspec.json.decode(text, type=OutputListing)
 
 
@@ -37,6 +42,9 @@ def encode_end(outcome: Outcome, why: str = "") -> bytes:
 
 
 def decode_end(frame: bytes) -> OutputsEnd:
-    """Raises: ValueError."""
+    """Decode the last frame of a transfer.
+
+    Raises: ValueError.
+    """
     outputs_end = msgspec.json.decode(frame[1:], type=OutputsEnd)
     return OutputsEnd(outputs_end.outcome, outputs_end.why[:MOST_SENTENCE])

@@ -1,4 +1,4 @@
-"""The planner over JSON: a request in, a report out."""
+"""The planner with JSON: it reads a request and returns a report."""
 
 from dataclasses import fields, replace
 
@@ -9,9 +9,9 @@ from corral.wire.plans import PlanReport, form_of
 
 
 def report_of(kind: str, request: bytes) -> bytes:
-    """Return the report on a request that the form of its kind has taken.
+    """Return the report for a request of this kind, after validation of its fields.
 
-    Raises: Refusal, in the words of the request's fields.
+    Raises: Refusal, with the names of the request's fields.
     """
     ask = ASKS[kind]
     form = form_of(ask.request).model_validate_json(request)

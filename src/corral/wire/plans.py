@@ -1,4 +1,4 @@
-"""Requests for plans, and reports, as they travel."""
+"""Requests for plans, and reports, in the form in which they are sent."""
 
 import re
 from collections.abc import Mapping
@@ -16,8 +16,9 @@ MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 
 
 def form_of(request: type) -> type[BaseModel]:
-    """A request's fields as a body: no others are taken, and none of another type. Each
-    is described as its class does it, with the catalog's names for it as `x-names`."""
+    """Return a model for the body of a request. It refuses unknown fields and values of
+    another type. The description of each field comes from the docstring of the request
+    class; `x-names` holds the catalog's names for the field."""
     hints, descriptions = get_type_hints(request), _described(request.__doc__ or "")
     field_definitions: dict[str, Any] = {
         field.name: (
@@ -49,8 +50,8 @@ def _described(docstring: str) -> dict[str, str]:
 
 
 def _add_fail_fast(hint: Any) -> Any:
-    """Let a list be refused at its first wrong entry: each further one would make an
-    error."""
+    """Let validation stop at the first wrong entry of a list, because each further
+    entry would add an error."""
     return Annotated[hint, FailFast()] if get_origin(hint) in (tuple, list) else hint
 
 
@@ -79,9 +80,9 @@ class PlanTable(ForecastView):
 
 
 class PlanAnswer(ForecastView):
-    """`band`: the relative error either way that such numbers were measured to have.
-    `low`, `high`: what it may be instead, in its unit, where that is not as far either
-    way."""
+    """One number of a report. `band`: the measured relative error of such numbers, in
+    both directions. `low`, `high`: the possible range in the unit of the value, if the
+    error differs by direction."""
 
     name: str
     value: plan.Cell
@@ -93,7 +94,7 @@ class PlanAnswer(ForecastView):
 
 
 class PlanReport(ForecastView):
-    """Report of a plan; `data` has all that was computed."""
+    """Report of a plan. `data` has all computed values."""
 
     title: str
     verdict: str

@@ -1,4 +1,4 @@
-"""Connections of http.client to a head that has proven itself."""
+"""Connections of http.client on which the head proves itself first."""
 
 import http.client
 import socket
@@ -31,7 +31,10 @@ class ProvenConnection(http.client.HTTPConnection):
         self._token = token
 
     def connect(self) -> None:
-        """Raises: OSError, WrongHead, Unauthorised."""
+        """Open the connection, and let the head prove itself.
+
+        Raises: OSError, WrongHead, Unauthorised.
+        """
         super().connect()
         try:
             address = self.sock.getpeername()[:2]
@@ -78,8 +81,10 @@ def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.s
 
 
 def prove(connection: socket.socket, challenge: Challenge) -> None:
-    """Let the head on this connection prove itself. Raises: OSError, WrongHead,
-    Unauthorised."""
+    """Send the challenge on this connection, and wait until the head has proven itself.
+
+    Raises: OSError, WrongHead, Unauthorised.
+    """
     connection.sendall(challenge.request)
     while not challenge.feed(connection.recv(PIECE_BYTES)):
         pass

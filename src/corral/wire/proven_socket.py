@@ -1,4 +1,4 @@
-"""Sockets of asyncio to a head that has proven itself, for WebSockets."""
+"""Asyncio sockets for WebSockets, on which the head proves itself first."""
 
 import asyncio
 import socket
@@ -35,7 +35,10 @@ async def proven_socket(url: str, ask: Ask) -> socket.socket:
 async def _connected(
     loop: asyncio.AbstractEventLoop, host: str, port: int
 ) -> socket.socket:
-    """Try each address of the host in turn. Raises: OSError of the last one."""
+    """Connect to the first address of the host that accepts.
+
+    Raises: OSError of the last address if all fail.
+    """
     failure: OSError = ConnectionError(f"{host} has no address")
     for family, address in _addresses(host, port):
         connection = socket.socket(family)
@@ -54,8 +57,8 @@ async def _connected(
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, Address]]:
-    """Addresses of this machine only, so that no name server is asked and nothing
-    waits."""
+    """Return the addresses of the host. It only handles localhost and IP addresses, so
+    that no name server is queried and nothing blocks."""
     if host == "localhost":
         return [(socket.AF_INET6, ("::1", port)), (socket.AF_INET, ("127.0.0.1", port))]
     return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]

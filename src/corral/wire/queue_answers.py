@@ -8,8 +8,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class BudgetRow(ForecastView):
-    """`runs_out_at`: when it will be spent if what is held is held on; null: not in its
-    time."""
+    """The budget of a queue. `runs_out_at`: when the budget will be spent if the
+    present GPUs stay held; null: not within its period."""
 
     unit: str
     amount: float
@@ -23,10 +23,11 @@ class BudgetRow(ForecastView):
 
 
 class QueueRow(ForecastView):
-    """A queue in a listing. `share` is its dominant part of the cluster, past and
-    present, over its weight; `due` the part that its weight gives it when all want as
-    much as they can get. `owes`: GPUs that it has lately held beyond its own, on
-    average, and pays back: below a queue that goes by service."""
+    """A queue in a listing. `share`: its dominant share of the cluster, past and
+    present, divided by its weight. `due`: the share that its weight gives it if all
+    queues want as much as they can get. `owes`: GPUs that the queue has recently held
+    beyond its share, on average, and gives back; only below a queue with the policy
+    service."""
 
     name: str
     parent: str | None
@@ -45,9 +46,9 @@ class QueueRow(ForecastView):
 
 
 class UserRow(ForecastView):
-    """Use of a queue by one user: what is held, used and given back. `jobs`: the user's
-    unfinished jobs in all queues, and `max_jobs` the limit; null for callers who may
-    not see the user."""
+    """Use of a queue by one user: held GPUs and used GPU-hours. `jobs`: the unfinished
+    jobs of the user in all queues, and `max_jobs` their limit; both null for callers
+    who may not see the user."""
 
     user: str
     used: float
@@ -57,8 +58,8 @@ class UserRow(ForecastView):
 
 
 class KeptRow(ForecastView):
-    """GPUs that are being taken back for a waiting job of the queue, and who is stopped
-    for it."""
+    """GPUs that are being reclaimed for a waiting job of the queue, and the jobs that
+    are stopped for this (`victims`)."""
 
     job: str
     victims: list[str]
@@ -66,14 +67,15 @@ class KeptRow(ForecastView):
 
 
 class QueueDetail(QueueRow):
-    """One queue whole (`corral queue show`)."""
+    """Complete view of a queue (`corral queue show`)."""
 
     users: list[UserRow]
     kept: list[KeptRow]
 
 
 class RelocationRow(ForecastView):
-    """Budget of relocations in any 24 hours, and the cost of the last 24; GPU-hours."""
+    """Budget of relocations in any 24 hours, and the cost of the last 24 hours, in
+    GPU-hours."""
 
     gpu_hours: float
     spent_gpu_hours: float
@@ -98,23 +100,23 @@ class Queues(ForecastView):
 
 
 class QueueChanges(ForecastView):
-    """Changes of queues, made or planned: one line each. `warnings`: their effect in
-    the present cluster."""
+    """Changes of queues, made or planned, one line each. `warnings`: effects of the
+    changes in the present cluster."""
 
     changes: list[str]
     warnings: list[str] = []
 
 
 class QueuesBody(BaseModel):
-    """The document of a file of `kind: queues`."""
+    """The document of a queue file (`kind: queues`)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     document: dict[str, Any]
 
 
 class QueueBody(BaseModel):
-    """Fields of one queue, as in a file; null takes one away. Others stay as they
-    are."""
+    """Fields of one queue, as in a file; null resets a field. Other fields stay
+    unchanged."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     fields: dict[str, Any]

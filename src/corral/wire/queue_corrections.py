@@ -1,4 +1,5 @@
-"""Corrections of queues as text: what to write in a file, and which options to type."""
+"""Corrections of queue settings as text: the lines to write in a file, or the
+command-line options to use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
@@ -68,7 +69,8 @@ def _file_value(value: FieldValue) -> str:
 
 
 def _quote_if_needed(text: str) -> str:
-    """Return text for a file, in quotation marks where it would be read otherwise."""
+    """Return text for a file, with quotation marks if YAML would read it differently
+    without them."""
     try:
         read_back = documents_of(f"word: [{text}]", source="")[0].value["word"]
     except SpecInvalid:

@@ -1,4 +1,4 @@
-"""Values of the fields of a queue: how each is read, and what to write instead."""
+"""Readers of the fields of a queue, and the corrections that they suggest."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _THEN: Final = corrected("then", BORROW_ONLY, "low")
 
 
 def gpu_millis(value: Any, *, field: str) -> int:
-    """Thousandths of a GPU in 8 and 0.5."""
+    """Return the thousandths of a GPU for a number. For example: 8 and 0.5."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         text = f"{shown(value)} is no number of GPUs"
         raise WrongValue(text, correction=corrected(field, 8))
@@ -38,7 +38,8 @@ def gpu_millis(value: Any, *, field: str) -> int:
 
 
 def own_gpus(value: Any) -> Gpus:
-    """Own GPUs in 8 (of any type), "h100:8" and {h100: 8, any: 4}."""
+    """Parse the GPUs that a queue owns: 8 (of any type), "h100:8" and {h100: 8, any:
+    4}."""
     if isinstance(value, str):
         try:
             kind, millis = field_readers.gpus(value)
@@ -57,7 +58,7 @@ def own_gpus(value: Any) -> Gpus:
 
 
 def rates(value: Any) -> Rates:
-    """Money for a GPU-hour in 2.5 (of any type) and {h100: 2.5, any: 1}."""
+    """Parse the price of a GPU-hour: 2.5 (of any type) and {h100: 2.5, any: 1}."""
     if not isinstance(value, Mapping):
         value = {ANY_TYPE: value}
     rate_by_type = {
@@ -76,7 +77,7 @@ def _gpu_type(kind: object) -> str:
 
 
 def priority_range(value: Any) -> tuple[int, int]:
-    """The lowest and the highest in [low, normal]."""
+    """Return the lowest and the highest priority of a list. For example: [low, normal]."""
     if not isinstance(value, list) or len(value) != 2:
         text = f"{shown(value)} is not the lowest and the highest"
         raise WrongValue(text, correction=_PRIORITIES)
@@ -98,7 +99,7 @@ def access_list(value: Any) -> Allowed:
 
 
 def operators(value: Any) -> tuple[str, ...]:
-    """Users in [alice, bob] and alice."""
+    """Return the users in [alice, bob] or alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         text = f"{shown(value)} is not a list of users"
@@ -114,8 +115,8 @@ def _parse_priority(value: Any, correction: FieldCorrection) -> int:
 
 
 def end_date(value: Any) -> float:
-    """Wall-clock seconds of a date, or of a date and time; UTC where it names no
-    zone."""
+    """Return the wall-clock seconds of a date, or of a date and time; the zone is UTC
+    if none is given."""
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
@@ -134,7 +135,7 @@ def weight(value: Any) -> float:
 
 
 def idle_rule(value: Any) -> IdleRule:
-    """A rule in {warn: 15m, reclaim: 1h}, or one of them."""
+    """Parse the rule for idle GPUs: {warn: 15m, reclaim: 1h}, or only one of the two."""
     if (
         not isinstance(value, Mapping)
         or not value

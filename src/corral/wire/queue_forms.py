@@ -1,5 +1,4 @@
-"""Queues as they are written down: as a file would have them, and what of them a change
-changes."""
+"""Queues in the form of a queue file, and the differences between two queue trees."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +14,8 @@ from corral.wire.queue_fields import BORROW_ONLY
 
 
 def form_of(queue: Queue) -> dict[str, Any]:
-    """The queue as it would be written in a file; what is as without it is left out."""
+    """Return the queue in the form of a queue file, without fields that have their
+    default."""
     lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
     form: dict[str, Any] = {
         "name": queue.name,
@@ -148,7 +148,7 @@ def locality_delay_form(tree: QueueTree) -> dict[str, Any] | None:
 
 
 def form_text(value: Any) -> str:
-    """A value of a form on one line."""
+    """Return a value of a queue file as text on one line."""
     if isinstance(value, Mapping):
         return (
             "{"

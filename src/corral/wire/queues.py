@@ -1,4 +1,4 @@
-"""Queues as people write them (`kind: queues`): the shape of a file."""
+"""The format of queue files (`kind: queues`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -84,8 +84,8 @@ def _amount_validator(field: str, example: float) -> Any:
 
 
 class BudgetBody(_Part):
-    """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once
-    spent."""
+    """A budget in GPU-hours, or in money at rates. `then`: the effect once it is spent:
+    borrow-only, or the highest priority that remains."""
 
     gpu_hours: Annotated[float | None, _amount_validator("gpu_hours", 1000)] = None
     money: Annotated[float | None, _amount_validator("money", 5000)] = None
@@ -102,8 +102,8 @@ class BudgetBody(_Part):
 
 
 class QueueSpec(_Part):
-    """One queue. GPUs of its own, limits in GPUs (absent: none), and queues below
-    it."""
+    """One queue: the GPUs that it owns, limits in GPUs (absent: no limit), and the
+    queues below it."""
 
     name: Annotated[
         str, BeforeValidator(reader(field_readers.name, field="name", noun="name"), str)
@@ -140,24 +140,24 @@ class QueueSpec(_Part):
 
 
 class RelocationBody(_Part):
-    """Jobs that save may be moved, so that a waiting one fits: GPU-hours of work and
-    restarts that may be lost by it in any 24 hours, and how long a job is left alone
-    after it."""
+    """Rules for moving jobs that save checkpoints, so that a waiting job fits.
+    `gpu_hours`: the GPU-hours of work and restarts that may be lost by moves in any 24
+    hours. `pause`: how long a job is not moved again after a move."""
 
     gpu_hours: Annotated[float, _amount_validator("gpu_hours", 10)]
     pause: Annotated[float, _duration_validator("pause", 0.0)] = PAUSE_SECONDS
 
 
 class LocalityDelayBody(_Part):
-    """Locality delay: how long a gang of several nodes waits for one rack, and for one
-    pod, that holds it whole."""
+    """Locality delay: how long a gang of several nodes waits for a single rack, and for
+    a single pod, with room for the whole gang."""
 
     rack: Annotated[float, _duration_validator("rack", 0.0)] = 0.0
     pod: Annotated[float, _duration_validator("pod", 0.0)] = 0.0
 
 
 class QueueFile(_Part):
-    """The whole tree: what is not named in it is taken away."""
+    """The whole queue tree. Queues that the file does not name are removed."""
 
     kind: Literal["queues"] = "queues"
     half_life: Annotated[float, _duration_validator("half_life")] = HALF_LIFE_SECONDS
@@ -171,16 +171,17 @@ class QueueFile(_Part):
 
 
 def is_queue_file(document: Document) -> bool:
-    """Return whether a document is a queue file, by its kind or, without a kind, by its
-    queues."""
+    """Return whether a document is a queue file: by its `kind` or, without one, by its
+    field `queues`."""
     kind_meant = KIND if "queues" in document.value else ""
     return bool(document.value.get("kind", kind_meant) == KIND)
 
 
 def queue_file_of(documents: Sequence[Document]) -> Document | None:
-    """Return the document of a file of queues; None for a file of specs.
+    """Return the document of a queue file; None for a file of specs.
 
-    Raises: SpecInvalid if queues have another kind, or the file has further documents.
+    Raises: SpecInvalid if a document with queues has another kind, or the file has
+    further documents.
     """
     for document in documents:
         if "queues" in document.value and not is_queue_file(document):
@@ -203,7 +204,7 @@ def queue_file_of(documents: Sequence[Document]) -> Document | None:
 def read_queue(
     name: str, fields: Mapping[str, Any], *, rendering: Rendering = file_text
 ) -> SetQueues:
-    """One queue, by its fields as in a file.
+    """Read one queue from its fields, which are those of a file.
 
     Args:
         rendering: How hints write the correction of a field.
@@ -222,7 +223,7 @@ def read_queues(
     """Read a queue file as a request.
 
     Args:
-        whole: Whether it holds all queues.
+        whole: Whether the file holds all queues.
         rendering: How hints write the correction of a field.
 
     Raises: SpecInvalid with file and line.
@@ -343,8 +344,8 @@ def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
 def _flatten_queues(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[Queue, Where]]:
-    """Yield all queues; those that are written below another have it as their
-    parent."""
+    """Yield all queues of the file. A queue that is written below another has that
+    queue as its parent."""
     for queue_index, queue_spec in enumerate(queues):
         yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, queue_index)
         yield from _flatten_queues(

@@ -1,4 +1,4 @@
-"""Quotas of a user as the API answers them."""
+"""Answers of the API about a user's quotas."""
 
 from typing import Literal, Self
 
@@ -7,8 +7,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class RateRow(ForecastView):
-    """One rate: what is used of it and not yet back, the limit of that, and how much
-    comes back each second."""
+    """One rate limit: the used amount that is not refilled yet, its limit, and the
+    amount that is refilled each second (`a_second`)."""
 
     name: Literal["requests", "plan_seconds"]
     text: str
@@ -32,8 +32,8 @@ class RateRow(ForecastView):
 
 
 class QuotaRow(ForecastView):
-    """One quota: what is used of it (null where it bounds one request), and the limit.
-    `set_by`: who has set the limit."""
+    """One quota: the used amount (null if the quota limits a single request), and the
+    limit. `set_by`: the source of the limit."""
 
     name: str
     text: str

@@ -1,4 +1,4 @@
-"""The environment of a rank, as docs/architecture/overview.md lists it."""
+"""The environment variables of a rank, as listed in docs/architecture/overview.md."""
 
 import json
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from corral.wire.slurm.ids import number_of, raw_of
 
 
 def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """Return the variables that all ranks of a node share. Corral's own names override
-    those of the job."""
+    """Return the variables that all ranks of a node share. Variables that Corral sets
+    override those of the job."""
     return {
         # a pipe would hold lines back that `logs -f` should show
         "PYTHONUNBUFFERED": "1",
@@ -30,8 +30,8 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
 def of_node(
     launch: Launch, *, shared: Sequence[str], gpu_type: str, pretend: bool
 ) -> dict[str, str]:
-    """Return the variables from the node's settings. `gpu_type`: of the GPUs of its
-    seat."""
+    """Return the variables from the node's settings. `gpu_type`: type of the GPUs that
+    the attempt has on the node."""
     return {
         "CORRAL_SHARED": shared[0] if shared else "",
         "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
@@ -64,8 +64,8 @@ def _gang_variables(launch: Launch) -> dict[str, str]:
 
 
 def _gpu_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their
-    indices."""
+    """Return the variables that select GPUs. Slices of a partitioned GPU are given by
+    the vendor's names, whole GPUs by their indices."""
     if launch.seat.slices:
         return {"CUDA_VISIBLE_DEVICES": ",".join(launch.seat.slices)}
     visible = launch.seat.gpus
@@ -124,7 +124,8 @@ def _checkpoint(launch: Launch) -> dict[str, str]:
 
 
 def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
-    """The names that libraries look for. Hosts are addresses: they can be reached."""
+    """Return the Slurm variables that libraries look for. Hosts are given as addresses,
+    which other nodes can reach."""
     job, attempt = launch.key
     nodes = len(launch.nodes)
     tasks = nodes if launch.per == Per.NODE else launch.world_size

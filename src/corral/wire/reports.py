@@ -1,4 +1,4 @@
-"""Reports of the ledger as they travel."""
+"""Reports of usage and cost, in the form in which they are sent."""
 
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal
@@ -16,15 +16,16 @@ MOST_ROWS: Final = 10_000
 
 
 class ReportColumn(ForecastView):
-    """`unit` "share" is from 0 to 1. Money by the cluster's own prices is in its
-    currency, list prices of clouds are in USD; the two are never added."""
+    """A column of a report. A value with the unit "share" is from 0 to 1. Money at the
+    cluster's own prices is in its currency, list prices of clouds are in USD; the two
+    are never added."""
 
     name: str
     unit: str
 
 
 class ReportRow(ForecastView):
-    """A value for each column; None: nothing is known. `more`: the name of a job."""
+    """A value for each column; None: the value is unknown. `more`: the name of a job."""
 
     name: str
     more: str = ""
@@ -32,16 +33,16 @@ class ReportRow(ForecastView):
 
 
 class ReportDay(ForecastView):
-    """All rows together on one day (UTC)."""
+    """The sum of all rows on one day (UTC)."""
 
     day: date
     values: list[float | None]
 
 
 class ReportView(ForecastView):
-    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out.
-    `pretend`: there are pretend GPUs in the cluster, which are held, and neither
-    measured nor priced."""
+    """Rows by allocated GPU-hours, the largest first. `rest`: number of rows that are
+    left out. `pretend`: the cluster has simulated GPUs, which jobs hold but which are
+    neither measured nor priced."""
 
     kind: Kind
     by: By
@@ -62,8 +63,8 @@ def date_of(day: int) -> date:
 def encoded(
     found: Found, *, first: int, last: int, currency: str, pretend: bool = False
 ) -> bytes:
-    """The JSON of a Report: 10,000 rows are made into no objects that only JSON
-    needs."""
+    """Return the JSON of a report. It is encoded directly, because 10,000 rows would
+    otherwise become objects that only JSON needs."""
     columns = found.columns
     body: dict[str, Any] = {
         "kind": found.kind,

@@ -1,5 +1,5 @@
-"""JSON schemas of what people and programs see: written to docs/reference/schema by
-docs/generate.py."""
+"""JSON schemas of the formats that people and programs see. docs/generate.py writes
+them to docs/reference/schema."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -37,7 +37,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Schema by name; each is one file of docs/reference/schema."""
+    """Return each schema by name, for one file of docs/reference/schema each."""
     answers = {
         name: {"$schema": _DIALECT, **model.model_json_schema(mode="serialization")}
         for name, model in _ANSWERS.items()
@@ -47,7 +47,8 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def spec_schema() -> dict[str, Any]:
-    """Return the spec's schema for editors, with other tools' spellings as aliases."""
+    """Return the schema of a spec for editors, with the field names of other tools as
+    aliases."""
     schema = Spec.model_json_schema()
     definitions = schema.get("$defs", {})
     for kind, model in SECTIONS.items():
@@ -83,7 +84,7 @@ def spec_schema() -> dict[str, Any]:
 
 
 def _or_null(own: Mapping[str, Any]) -> dict[str, Any]:
-    """A field that may be left empty."""
+    """Return the schema of a field that may also be null."""
     if {"type": "null"} in own.get("anyOf", []):
         return dict(own)
     return {"anyOf": [dict(own), {"type": "null"}]}

@@ -1,7 +1,8 @@
-"""Translation of a node's desired state into the spec of a shim, for any machine.
+"""Conversion of an allocation in a node's desired state to the spec of a shim. It works
+on any machine.
 
-If a batch system brings an attempt to its nodes, the shim's spec is in the folder of
-the attempt's part. Its ranks then start at once, while its agent starts in parallel
+If a batch system starts an attempt on its nodes, the spec of the shim is in the folder
+of the attempt's part. The ranks then start at once, while the agent starts in parallel
 (0039).
 """
 
@@ -24,8 +25,8 @@ PIDS_PER_GPU: Final = 4096
 
 
 def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
-    """Its folders, and what the machine adds to the environment, are filled in on the
-    node."""
+    """Return the spec of the shim. The node fills in the folders, and the variables
+    that depend on the machine."""
     job, attempt = launch.key
     per_node = launch.per == Per.NODE
     ranks = 1 if per_node else launch.ranks
@@ -52,10 +53,11 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
 def early_of(
     launch: Launch, settings: NodeSettings, *, has_workdir: bool = False
 ) -> Early | None:
-    """Return the launch with which a pilot starts its ranks before its agent is there.
+    """Return the launch with which a pilot starts the ranks before the agent runs.
 
-    Return None if that is impossible. Only an agent fetches and prepares, and no secret
-    may be stored in a file. `has_workdir`: the workdir is stored next to the spec.
+    Return None if that is impossible: only an agent can fetch and prepare files, and no
+    secret may be stored in a file. `has_workdir`: the workdir is stored next to the
+    spec.
     """
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None

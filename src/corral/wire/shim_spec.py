@@ -1,7 +1,8 @@
-"""Spec of a shim, sent over its socket at its start; and the spec with which a pilot
-begins by itself.
+"""Spec of a shim, which is sent over its socket at its start; and the spec with which a
+pilot starts ranks without an agent.
 
-Read before a rank runs: only what every interpreter brings is imported here.
+The module is loaded before a rank runs, so it imports only what every Python
+interpreter includes.
 """
 
 import json
@@ -14,14 +15,14 @@ WORKDIR_FILE: Final = "workdir.tar.gz"  # next to EARLY_FILE, if the job has a w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShimSpec:
-    """One attempt on one node.
+    """The spec of one attempt on one node.
 
-    `env` is shared by its ranks; `rank_env` is separate for each.
-    `account`: the fields of the account that ranks run as; None: that of the shim.
-    `apart`: the separation from other users' processes; None: not separated. `devices`:
-    majors of GPUs, each with the only minors it may open; None: all. `image`: an
-    ImageRoot; None: the node as it is. `beside`: a folder next to `work` that also
-    belongs to the user.
+    `env` is shared by its ranks; `rank_env` is separate for each. `account`: the fields
+    of the account as which ranks run; None: the account of the shim. `apart`: the
+    separation from other users' processes; None: not separated. `devices`: majors of
+    GPU devices, each with the only minors that may be opened; None: all. `image`: an
+    ImageRoot; None: the root file system of the node. `beside`: a folder next to `work`
+    that also belongs to the user.
     """
 
     job: str
@@ -51,19 +52,23 @@ class ShimSpec:
 
 
 def decode_shim_spec(line: bytes) -> ShimSpec:
-    """Raises: ValueError, TypeError."""
+    """Decode the spec of a shim.
+
+    Raises: ValueError, TypeError.
+    """
     spec_fields: dict[str, Any] = json.loads(line)
     return ShimSpec(**spec_fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Early:
-    """A shim's spec in a part's folder, so that its ranks begin before its agent is
-    there.
+    """The spec of a shim in the folder of a part, with which the ranks start before the
+    agent runs.
 
-    `spec` as far as any machine knows it; `launch`: the same as the head wants it, for
-    the agent. `counts_gpus`: the spec's GPUs are places among those that the step was
-    granted. `isolation`, `hidden` and `shared` are those of node.json.
+    `spec`: the spec as far as it is the same on any machine. `launch`: the same launch
+    as in the desired state of the head, for the agent. `counts_gpus`: the GPUs of the
+    spec are positions among the GPUs that the step was granted. `isolation`, `hidden`
+    and `shared` are those of node.json.
     """
 
     spec: ShimSpec
@@ -79,7 +84,7 @@ class Early:
 
     @property
     def neighbours(self) -> tuple[str, ...]:
-        """Return nothing: a part has the hostname of its machine."""
+        """Return no names, because a part has the hostname of its machine."""
         return ()
 
     def encode(self) -> bytes:
@@ -87,6 +92,9 @@ class Early:
 
 
 def decode_early(text: bytes) -> Early:
-    """Raises: ValueError, TypeError, KeyError."""
+    """Decode an early launch.
+
+    Raises: ValueError, TypeError, KeyError.
+    """
     early_fields: dict[str, Any] = json.loads(text)
     return Early(**{**early_fields, "spec": ShimSpec(**early_fields["spec"])})

@@ -1,4 +1,4 @@
-"""Signals by their names and numbers. Pure."""
+"""Conversion between names and numbers of signals. No I/O."""
 
 import signal
 from typing import Final, Literal
@@ -10,7 +10,8 @@ NAMES: Final = tuple(
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of USR1, SIGUSR1 or 10; None if it is not a signal."""
+    """Return the number of a signal; None if there is no such signal. For example:
+    USR1, SIGUSR1 or 10."""
     signal_name = text.strip().upper().removeprefix("SIG")
     if signal_name.isascii() and signal_name.isdecimal():
         number = int(signal_name[:9])
@@ -19,7 +20,8 @@ def number_of(text: str) -> int | None:
 
 
 def name_of(number: int) -> str:
-    """USR1 of 10; a number that has no name is itself."""
+    """Return the name of a signal, for example USR1 for 10; the number as text if it
+    has no name."""
     try:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The fields of a job's spec: how each is read, and what an editor may know of it."""
+"""The fields of a job's spec: how each is read, and its schema for editors."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -44,7 +44,7 @@ _COMMAND: Final = {
 
 
 def _annotate_reader(read_it: Any, schema: Mapping[str, Any]) -> Any:
-    """A field's reader and what an editor may know of it."""
+    """Return the annotations of a field: its reader, and its schema for editors."""
     return BeforeValidator(read_it), WithJsonSchema(dict(schema))
 
 
@@ -165,14 +165,14 @@ class ResourcesSpec(_Section):
 
 
 class ShapeSpec(_Section):
-    """Another form of the job that would do."""
+    """An alternative form of the job."""
 
     nodes: Nodes | None = None
     resources: ResourcesSpec = ResourcesSpec()
 
 
 class CheckpointSpec(_Section):
-    """Path of checkpoints, and the save of an ended job to start from."""
+    """Path of checkpoints, and the save of an ended job from which the job starts."""
 
     path: Annotated[str | None, *_text_field("path", "path: ./ckpt")] = None
     source: Annotated[
@@ -211,8 +211,8 @@ class ElasticSpec(_Section):
 
 
 class AfterSpec(_Section):
-    """Condition on another job. Of an array all jobs count; of those to fail one is
-    enough, once all have ended."""
+    """Condition on another job. For an array, all of its jobs must meet the condition;
+    for `failed`, one failed job is enough, once all have ended."""
 
     job: Annotated[str, *_name_field("job", "name or id of a job")]
     on: Annotated[str, *_choice_field("on", "done", "failed", "ended", "started")] = (
@@ -221,7 +221,7 @@ class AfterSpec(_Section):
 
 
 class WarnSpec(_Section):
-    """Warning of the job before its max_duration is over."""
+    """Warning of the job before its max_duration ends."""
 
     signal: Annotated[
         int | None,
@@ -234,7 +234,8 @@ class WarnSpec(_Section):
 
 
 class TopologySpec(_Section):
-    """Distance of its nodes. `within` without a mode is required."""
+    """How close the nodes of the job must be. `within` without a mode is required, not
+    preferred."""
 
     mode: Annotated[
         str | None, *_choice_field("mode", "prefer", "require", "spread")
@@ -273,14 +274,15 @@ class ServiceSpec(_Section):
 
 
 def _expand_dependencies(value: Any) -> Any:
-    """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long
-    form."""
+    """Convert `after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` to the
+    long form."""
     entries = value if isinstance(value, list) else [value]
     return [_reference(entry) if isinstance(entry, str) else entry for entry in entries]
 
 
 def _reference(text: str) -> dict[str, str]:
-    """JOB, or JOB:failed (done, failed, ended, started), as on the command line."""
+    """Parse a dependency as on the command line: JOB, or JOB:failed. The condition is
+    done, failed, ended or started."""
     job, colon, on = text.partition(":")
     return {"job": job, "on": on} if colon else {"job": job}
 
@@ -302,7 +304,7 @@ _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
 
 
 class Spec(_Section):
-    """One document of a spec, read and checked. Amounts are in the units of
+    """One document of a spec after validation. Amounts are in the units of
     domain.JobSpec."""
 
     name: Annotated[str, *_name_field("name", "name of a job")]

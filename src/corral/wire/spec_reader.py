@@ -1,7 +1,8 @@
-"""Read and check specs from files, texts and API bodies, and report every problem at
-once.
+"""Reading and validation of specs from files, texts and API bodies. All problems are
+reported at once.
 
-Each problem names its line, the request, the obstacle, and the replacement to write.
+Each problem names its line, the value, what is wrong with it, and the replacement to
+write.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,8 @@ from corral.wire.yaml_document import TEXT_BYTES, Document, Where, documents_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A document and what it means. The document is what travels: the head reads it
-    again."""
+    """A document and its validated spec. The document is what is sent; the head
+    validates it again."""
 
     document: Document
     spec: Spec
@@ -31,7 +32,8 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong: where, what, and what to write instead."""
+    """One problem in a document: the place, the description, and a hint what to write
+    instead."""
 
     where: Where
     text: str
@@ -66,7 +68,7 @@ MOST_PROBLEMS: Final = 100  # of one spec that are looked at
 
 
 def read_specs(path: Path) -> list[Parsed]:
-    """The specs of a YAML or TOML file, in order.
+    """Return the specs of a YAML or TOML file, in order.
 
     Raises: SpecInvalid with file and line.
     """
@@ -74,7 +76,7 @@ def read_specs(path: Path) -> list[Parsed]:
 
 
 def read_documents(path: Path) -> list[Document]:
-    """The documents of a YAML or TOML file, in order: specs, or queues.
+    """Return the documents of a YAML or TOML file, in order. They are specs or queues.
 
     Raises: SpecInvalid with file and line.
     """
@@ -101,7 +103,7 @@ def read_documents(path: Path) -> list[Document]:
 
 
 def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:
-    """The specs of a text, in order.
+    """Return the specs of a text, in order.
 
     Raises: SpecInvalid with source and line.
     """
@@ -113,7 +115,8 @@ def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:
 def parse_values(
     values: Sequence[Mapping[str, Any]], *, source: str = "specs"
 ) -> list[Parsed]:
-    """The specs of an API body or a Python caller; places read `specs[0].nodes`.
+    """Return the specs of an API body or a Python caller. Error messages name places as
+    `specs[0].nodes`.
 
     Raises: SpecInvalid.
     """
@@ -132,7 +135,7 @@ def count_of(spec: Spec) -> int:
 
 
 def check(document: Document) -> Parsed:
-    """Read one document.
+    """Read and validate one document.
 
     Raises: SpecInvalid with every problem.
     """
@@ -154,7 +157,7 @@ def check(document: Document) -> Parsed:
 
 
 def _check_size(document: Document) -> None:
-    """Refuse a spec that no reader of a field should have to read.
+    """Refuse a spec that is too large, before its fields are read.
 
     Raises: SpecInvalid.
     """
@@ -187,7 +190,8 @@ def _check_size(document: Document) -> None:
 
 
 def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
-    """All problems in the order of their lines; the hint is the first one's."""
+    """Return an error with all problems in the order of their lines. Its hint is that
+    of the first problem."""
     ordered = sorted(problems, key=lambda one: document.line(one.where))
     lines = [
         _location_prefix(document, problem.where)
@@ -214,8 +218,8 @@ def _field_path_prefix(where: Where) -> str:
 def _normalize_fields(
     value: Mapping[Any, Any],
 ) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
-    """Our own words for every field; absent where null. Also: the way as it was
-    written."""
+    """Return the document with Corral's own field names and without fields that are
+    null; the original path of each field; and problems."""
     spelt: dict[Where, Where] = {}
     problems: list[Problem] = []
 
@@ -258,7 +262,7 @@ def _normalize_fields(
 
 
 def _section_fields(model: type[BaseModel]) -> list[str]:
-    """The fields of a section, as they are written."""
+    """Return the fields of a section, with the names used in a file."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -306,8 +310,8 @@ def _written_path(own: Where, spelt: Mapping[Where, Where]) -> Where:
 
 
 def _unknown_field_problem(own: Where, written: Where) -> Problem:
-    """Describe an unknown field: name the intended one, or the section where it
-    belongs."""
+    """Describe an unknown field: name the field that was probably meant, or the section
+    to which it belongs."""
     field_name = str(own[-1])
     kind = _section_of_path(own[:-1])
     known_fields = _section_fields(SECTIONS.get(kind, Spec))
@@ -399,8 +403,8 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
 
 
 def _of_checkpoint(spec: Spec) -> list[Problem]:
-    """A rule says where saves go, or which job's save comes first: its path holds then
-    too."""
+    """Return a problem if the checkpoint rule has neither a path nor a job to start
+    from. With a job to start from, the path of that job is used."""
     rule = spec.checkpoint
     if rule is None or rule.path is not None or rule.source is not None:
         return []

@@ -1,9 +1,9 @@
-"""Specs that are submitted together, to the jobs that they mean: arrays unfolded,
-`after` resolved.
+"""Conversion of specs that are submitted together to jobs: arrays are expanded, and
+`after` is resolved.
 
-A reference to a job of the same submission is `@N`, N being that job's place in the
-answer; every other reference is left as it was written, a name or an id of a job that
-is already there.
+A reference to a job of the same submission is `@N`, where N is the position of that job
+in the answer. Every other reference is left as written: a name or an id of a job that
+already exists.
 """
 
 from collections import defaultdict
@@ -41,10 +41,10 @@ Element = tuple[str, int | None]  # name and index of a job
 
 
 def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
-    """The jobs of one submission, in the order of their specs and indices.
+    """Return the jobs of one submission, in the order of their specs and indices.
 
-    Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too
-    many jobs.
+    Raises: SpecInvalid on a cycle, on an ambiguous name in `after`, and on too many
+    jobs.
     """
     check_count(
         sum(count_of(parsed_spec.spec) for parsed_spec in parsed),
@@ -71,8 +71,7 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
 def _unfold_array(
     first: JobSpec, place: int, elements: Sequence[Element]
 ) -> Iterator[JobSpec]:
-    """Yield the jobs of one spec; those of an array share everything but name and
-    index."""
+    """Yield the jobs of one spec. The jobs of an array differ only in name and index."""
     if first.array_index is None:
         yield first
         return
@@ -84,7 +83,7 @@ def _unfold_array(
 def check_size(jobs: Sequence[JobSpec], source: str) -> None:
     """Refuse specs that are too large for the number of jobs.
 
-    Each job is sent to its nodes whole.
+    The complete spec of each job is sent to its nodes.
 
     Raises: SpecInvalid.
     """
@@ -107,7 +106,10 @@ def check_size(jobs: Sequence[JobSpec], source: str) -> None:
 
 
 def check_waits(afters: int, source: str) -> None:
-    """Raises: SpecInvalid where jobs wait for one another in too many ways."""
+    """Check the number of dependencies between jobs of a submission.
+
+    Raises: SpecInvalid if there are too many.
+    """
     if afters > MOST_AFTERS:
         raise SpecInvalid(
             f"{source}: the jobs wait for one another in {afters:,} ways; "
@@ -117,7 +119,7 @@ def check_waits(afters: int, source: str) -> None:
 
 
 def _array_elements(one: Parsed) -> Iterator[Element]:
-    """(name, index) of each job that the spec means."""
+    """Yield (name, index) of each job of the spec. The index is None without an array."""
     spec = one.spec
     if spec.array is None:
         yield spec.name, None
@@ -135,7 +137,7 @@ def _array_elements(one: Parsed) -> Iterator[Element]:
 
 
 def _places_by_name(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
-    """For each name: the places of the jobs it means, once for each spec of that
+    """Return for each name the positions of its jobs, one list for each spec of that
     name."""
     spec_places: dict[str, list[list[int]]] = defaultdict(list)
     count = 0
@@ -171,7 +173,8 @@ def _resolve_dependencies(
 
 
 def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
-    """Depth first without recursion: a chain may be thousands long."""
+    """Refuse dependencies that form a cycle. The search is depth-first without
+    recursion, because a chain may have thousands of jobs."""
     specs = {parsed_spec.spec.name: parsed_spec for parsed_spec in parsed}
     owner = {
         name: parsed_spec.spec.name
@@ -260,8 +263,9 @@ def _job_from_spec(
 
 
 def _required_secrets(spec: Spec) -> tuple[str, ...]:
-    """The job's own token is one of them where `token` asks for it, and for a Ray
-    program, whose nodes know each other by it (decision 0042)."""
+    """Return the names of the secrets that the job needs. They include the job's own
+    token if `token` requests it, or if the job is a Ray program, whose nodes
+    authenticate each other with it (decision 0042)."""
     needed = spec.token is not None or spec.kind == RAY
     own_secret = (OWN_TOKEN,) if needed and OWN_TOKEN not in spec.secrets else ()
     return (*spec.secrets, *own_secret)

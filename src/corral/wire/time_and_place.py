@@ -1,5 +1,5 @@
-"""Readers of what a job may request about time and place; like those of `read`, one a
-kind."""
+"""Readers for the fields of a spec about time and place. As in `field_readers`, there
+is one reader for each kind of value."""
 
 import re
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def moment(value: Any, *, field: str) -> Moment:
 
 
 def signal_number(value: Any) -> int:
-    """The number of USR1, SIGUSR1 or 10."""
+    """Return the number of a signal. For example: USR1, SIGUSR1 or 10."""
     number = signals.number_of(value) if isinstance(value, str) else value
     if type(number) is int and number in map(signals.number_of, SIGNALS):
         return number
@@ -63,8 +63,8 @@ def signal_number(value: Any) -> int:
 
 
 def warn(value: Any) -> Any:
-    """`warn: {signal: USR1, before: 2m}`, and as Slurm writes it: USR1@120, USR1@2m,
-    USR1."""
+    """Convert Slurm's short form of a warning to the long form `warn: {signal: USR1,
+    before: 2m}`. The short forms are USR1@120, USR1@2m and USR1."""
     if not isinstance(value, str):
         return value
     name, separator, lead_text = value.partition("@")
@@ -74,8 +74,8 @@ def warn(value: Any) -> Any:
 
 
 def topology(value: Any) -> Any:
-    """`topology: {mode: require, within: rack}`, and in short: require:rack, rack,
-    spread."""
+    """Convert a short form of the topology to the long form `topology: {mode: require,
+    within: rack}`. The short forms are require:rack, rack and spread."""
     if not isinstance(value, str):
         return value
     mode, colon, within = value.partition(":")
@@ -85,7 +85,8 @@ def topology(value: Any) -> Any:
 
 
 def constraints(value: Any) -> tuple[Constraint, ...]:
-    """`{zone: a, tier: [gold, silver], node: {not: n3}}`, sorted by label."""
+    """Return the constraints, sorted by label. For example: `{zone: a, tier: [gold,
+    silver], node: {not: n3}}`."""
     example = "write: constraints: {zone: a, node: {not: [n3]}}"
     if not isinstance(value, Mapping):
         raise WrongValue(f"{shown(value)} is not labels and values", example)
@@ -126,7 +127,8 @@ def _constraint(label: Any, value: Any, example: str) -> Constraint:
 
 
 def _label_value(label: str, value: Any) -> str:
-    """Also true, of a label that was declared without a value, and numbers."""
+    """Return the value of a label as text. The value true is for a label without a
+    value; numbers are accepted, too."""
     if value is True:
         return "true"
     if value is False:
@@ -149,7 +151,7 @@ def _label_value(label: str, value: Any) -> str:
 
 
 def names(value: Any, *, field: str) -> tuple[str, ...]:
-    """One name of a job, or several."""
+    """Return job names, sorted. The value is one name or a list of names."""
     entries = value if isinstance(value, list) else [value]
     if len(entries) > MAX_VALUES:
         raise WrongValue(f"has more than {MAX_VALUES} names", "name fewer")
@@ -162,7 +164,7 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
 
 
 def truth(value: Any, *, field: str) -> bool:
-    """true or false."""
+    """Return the value if it is true or false."""
     if not isinstance(value, bool):
         raise WrongValue(
             f"{shown(value)} is neither true nor false", f"write: {field}: true"

@@ -1,11 +1,12 @@
-"""A curve, as it is answered."""
+"""Answer of the API with a curve over time."""
 
 from corral.wire.job_parts import ForecastView
 
 
 class SeriesView(ForecastView):
-    """Values of each field at these moments (seconds since 1970); null: not known then.
-    `pretend`: they are readings of pretend GPUs, or were made of some."""
+    """Values of each field at these times (seconds since 1970); null: the value is
+    unknown at that time. `pretend`: the values are from simulated GPUs, or include
+    some."""
 
     key: str
     times: list[float]

@@ -1,4 +1,4 @@
-"""TLS trust of those who call a head."""
+"""The TLS trust of clients of a head."""
 
 import ssl
 from hashlib import sha256
@@ -6,10 +6,11 @@ from pathlib import Path
 
 
 def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
-    """Trust what the PEM file vouches for and, with `system`, the machine's own list.
+    """Return a TLS context that trusts the certificates of the PEM file and, with
+    `system`, those of the machine.
 
-    A certificate in the file vouches for itself too, whoever has signed it.
-    Raises: OSError (ssl.SSLError is one) when the file holds no certificate.
+    A certificate in the file is also trusted itself, whatever authority has signed it.
+    Raises: OSError (ssl.SSLError is one) if the file holds no certificate.
     """
     context = (
         ssl.create_default_context()
@@ -24,5 +25,5 @@ def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
 
 def fingerprint_of(certificate: bytes) -> str:
     """Return the fingerprint of a certificate in DER: sha256: and 64 hexadecimal
-    digits, as openssl x509 -fingerprint."""
+    digits, the digest that openssl x509 -fingerprint prints."""
     return f"sha256:{sha256(certificate).hexdigest()}"

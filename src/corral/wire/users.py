@@ -1,5 +1,5 @@
-"""Shapes of users, tokens and the audit log. Times are wall-clock seconds since
-1970."""
+"""Requests and answers about users, tokens and the audit log. Times are wall-clock
+seconds since 1970."""
 
 from typing import Annotated, Literal, Self
 
@@ -51,8 +51,9 @@ class UserAdd(BaseModel):
 
 
 class UserSet(BaseModel):
-    """Change of a user; what is left out stays. `limits`: own quotas by name, 500 or
-    "10GB"; null removes one, and the limit of the cluster holds again."""
+    """Change of a user; absent fields stay unchanged. `limits`: quotas of the user by
+    name, 500 or "10GB"; null removes a quota, and the limit of the cluster applies
+    again."""
 
     model_config = _ASKED
 
@@ -62,8 +63,7 @@ class UserSet(BaseModel):
 
 
 class IdentityLink(BaseModel):
-    """The identity that may log in: issuer and subject, or the id of a log-in that
-    waits."""
+    """The identity that may log in: issuer and subject, or the id of a pending log-in."""
 
     model_config = _ASKED
 
@@ -82,9 +82,10 @@ class IdentityLink(BaseModel):
 
 
 class TokenCreate(BaseModel):
-    """`user` None: the caller. `role` None: that of the user. Without `expires_seconds`
-    it lasts as long as the cluster's setting says, with `never_expires` until it is
-    revoked, but no longer than the token that makes another for its own user."""
+    """Request for a token. `user` None: the caller. `role` None: the role of the user.
+    Without `expires_seconds` the token is valid for the time of the cluster's setting,
+    with `never_expires` until it is revoked. If a token creates another one for its own
+    user, the new token is valid no longer than the first."""
 
     model_config = _ASKED
 
@@ -101,7 +102,7 @@ class TokenCreate(BaseModel):
 
 
 class UserView(ForecastView):
-    """Somebody who owns jobs."""
+    """A user, who may own jobs."""
 
     name: str
     role: str
@@ -123,7 +124,7 @@ class UserView(ForecastView):
 
 
 class UserDetail(UserView):
-    """One user, with what they use and may use."""
+    """One user, with quotas, rate limits and their present use."""
 
     quotas: list[QuotaRow]
     rates: list[RateRow]
@@ -146,8 +147,8 @@ class UsersView(ForecastView):
 
 
 class UserRemoved(ForecastView):
-    """A removed user, and what became of theirs. Kept secrets serve everybody's jobs,
-    and belong to whoever removed the user."""
+    """A removed user, and the effect on the user's secrets and tokens. Kept secrets are
+    those for jobs of all users; they now belong to the user who made the request."""
 
     name: str
     secrets_removed: int
@@ -156,8 +157,8 @@ class UserRemoved(ForecastView):
 
 
 class PendingLogInView(ForecastView):
-    """A log-in that waits to be linked. `name` is the user that the provider
-    proposes."""
+    """A log-in that waits to be linked to a user. `name` is the user name that the
+    provider proposes."""
 
     id: str
     name: str
@@ -171,8 +172,8 @@ class PendingLogInsView(ForecastView):
 
 
 class TokenView(ForecastView):
-    """A token, but for the secret. `node` is set for a node's own; `state` is its state
-    now."""
+    """A token without its secret. `node`: set for the token of a node; `state`: the
+    present state of the token."""
 
     id: str
     user: str
@@ -208,8 +209,8 @@ def _token_state(token: people.Token, now: float) -> TokenState:
 
 
 class TokenMade(ForecastView):
-    """The one answer that holds the secret: `token`. The cluster keeps only its
-    hash."""
+    """A new token. This is the only answer that holds the secret, `token`. The cluster
+    stores only its hash."""
 
     token: str
     id: str
@@ -264,14 +265,14 @@ class AuditEntryView(ForecastView):
 
 
 class Audit(ForecastView):
-    """Newest first."""
+    """Audit entries, newest first."""
 
     entries: list[AuditEntryView]
 
 
 class SessionView(ForecastView):
-    """Whose session a browser has, and with which cluster. `operates`: queues whose
-    operator the user is, being no operator of the cluster."""
+    """The session of a browser: its user and its cluster. `operates`: queues of which
+    the user is an operator, if the user is no operator of the cluster."""
 
     user: str
     role: str
@@ -283,7 +284,7 @@ class SessionView(ForecastView):
 
 
 class SessionOpened(SessionView):
-    """Response that holds `page_secret`; it is returned only once.
+    """Response that contains `page_secret`, which is returned only once.
 
     Pages send the secret in the header Corral-Page, in addition to the cookie. The
     cookie without the secret is not sufficient.
@@ -293,7 +294,7 @@ class SessionOpened(SessionView):
 
 
 class LinkMade(ForecastView):
-    """An address that logs a browser in, once. It is a secret until then."""
+    """An address that logs a browser in once. It is a secret until it is used."""
 
     url: str
     expires_at: float
@@ -306,8 +307,8 @@ class SignOnView(ForecastView):
 
 
 class TerminalBegun(ForecastView):
-    """Log-in of a terminal that has begun. `secret` fetches its token; the person types
-    `code` in the browser, at the head's `/v1/oidc/terminal?id=ID`."""
+    """A log-in that a terminal has begun. The terminal fetches its token with `secret`;
+    the user types `code` in the browser, at the head's `/v1/oidc/terminal?id=ID`."""
 
     id: str
     secret: str

@@ -1,4 +1,5 @@
-"""A job's spec as it is written: the document that asks for the same job again."""
+"""The spec of an existing job as a document, with which the same job can be submitted
+again."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -22,18 +23,18 @@ Document = dict[str, Any]
 
 
 class WrittenSpec(ForecastView):
-    """A job's spec as a document. `has_workdir`: it ran in a folder that is not part of
-    it."""
+    """A job's spec as a document. `has_workdir`: the job ran in a workdir, which is not
+    part of the document."""
 
     spec: dict[str, Any]
     has_workdir: bool
 
 
 def written_spec(spec: JobSpec) -> Document:
-    """Return the document of the spec. What has its default is left out.
+    """Return the document of the spec, without fields that have their default.
 
-    A workdir is left out, too: its folder is with the user. A job of an array is asked
-    for as an array of this one index.
+    The workdir is left out, too, because only the user has its folder. A job of an
+    array is written as an array with this one index.
     """
     document: Document = {"name": spec.name}
     if spec.array_index is not None:
@@ -77,8 +78,8 @@ def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _secret_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
-    """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray
-    program."""
+    """Yield the fields for secrets. The job's own token is requested by `token`, or is
+    implied by a Ray program."""
     secret_names = [name for name in spec.secrets if name != OWN_TOKEN]
     if secret_names:
         yield "secrets", secret_names
@@ -103,7 +104,7 @@ def _simplify_number(value: float) -> int | float:
 
 
 def size_written(size_bytes: int) -> str:
-    """Return the size as a spec has it, exactly."""
+    """Return the size exactly, as text with the largest unit that fits."""
     for unit, size in SIZES:
         if size_bytes % size == 0:
             return f"{size_bytes // size}{unit}"
@@ -135,7 +136,8 @@ def _scheduling_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _placement_fields(place: PlaceRule) -> Document:
-    """The constraints that the head has added for the owner's account are left out."""
+    """Return the placement fields. Constraints that the head has added for the owner's
+    account are left out."""
     document: Document = {}
     constraints = [
         constraint

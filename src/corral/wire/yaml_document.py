@@ -1,9 +1,9 @@
-"""Text to plain values that know their lines. YAML is read from libyaml's events, never
-by tags.
+"""Parsing of YAML and TOML to plain values with line numbers. YAML is read from the
+events of libyaml; tags are never evaluated.
 
-Only `true` and `false` are truth values (so `on: done` and `answer: yes` stay words), a
-timestamp and `12:30` stay words, and `1e9` is a number. Numbers under `env` stay as
-they were written.
+Only `true` and `false` are booleans, so `on: done` and `answer: yes` stay text.
+Timestamps and `12:30` stay text, and `1e9` is a number. Numbers under `env` keep their
+original text.
 """
 
 import re
@@ -41,20 +41,22 @@ _AS_WRITTEN: Final = ("env", "envs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One spec as plain values. `lines` maps the way to a value to its line, from 1."""
+    """One document as plain values. `lines` maps the path of a value to its line
+    number, from 1."""
 
     value: dict[str, Any]
     source: str
     lines: Mapping[Where, int] = field(default_factory=dict)
 
     def at(self, where: Where) -> str:
-        """`job.yaml:3`, by the nearest place whose line is known; without lines, the
-        source."""
+        """Return the location of a place, for example `job.yaml:3`, from the nearest
+        enclosing place with a known line; the source alone if no lines are known."""
         line = self.line(where)
         return f"{self.source}:{line}" if line else self.source
 
     def line(self, where: Where) -> int:
-        """The line of the nearest place that is known; 0 without lines."""
+        """Return the line of the nearest enclosing place with a known line; 0 if no
+        lines are known."""
         for prefix_length in range(len(where), -1, -1):
             if where[:prefix_length] in self.lines:
                 return self.lines[where[:prefix_length]]
@@ -62,9 +64,9 @@ class Document:
 
 
 def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document]:
-    """Every document of the text, in order.
+    """Return every document of the text, in order.
 
-    Raises: SpecInvalid when it cannot be read, or is too large or too deep to be a
+    Raises: SpecInvalid if the text cannot be parsed, or is too large or too deep for a
     spec.
     """
     if len(text) > TEXT_BYTES:
@@ -118,8 +120,8 @@ def _parse_yaml(text: str, source: str) -> Iterator[Document]:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being read. `key` is the mapping's key that waits for
-    its value."""
+    """A mapping or list that is being read. `key` is the key of the mapping whose value
+    comes next."""
 
     value: dict[str, Any] | list[Any]
     where: Where
@@ -134,8 +136,8 @@ class _Open:
 
 
 class _Builder:
-    """Builds values from events with a stack of its own, so that depth and size are
-    bounded."""
+    """Builds values from parser events. It uses an explicit stack, so that depth and
+    size are bounded."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -316,7 +318,7 @@ def _parse_toml(text: str, source: str) -> Document:
 
 
 def _convert_dates(value: Any) -> Any:
-    """TOML's dates and moments as YAML has them: as they are written."""
+    """Convert dates and times of TOML to text, as YAML has them."""
     if isinstance(value, dict):
         return {key: _convert_dates(item_value) for key, item_value in value.items()}
     if isinstance(value, list):
@@ -325,7 +327,8 @@ def _convert_dates(value: Any) -> Any:
 
 
 def _toml_lines(text: str) -> dict[Where, int]:
-    """Lines of tables and keys, as far as one pass over the lines can tell."""
+    """Return the lines of tables and keys, as far as one pass over the lines of the
+    text can determine them."""
     lines: dict[Where, int] = {(): 1}
     table: Where = ()
     counts: dict[Where, int] = {}

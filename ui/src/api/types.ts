@@ -1954,7 +1954,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "How many; whole servers are built.",
+      "says": "Number of GPUs; whole servers are built.",
       "names": []
     },
     {
@@ -1963,7 +1963,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Of which type.",
+      "says": "Type of GPU.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -2075,7 +2075,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "What joins the nodes: ib-ndr, roce-400, ...",
+      "says": "Network between the nodes: ib-ndr, roce-400, ...",
       "names": [
         "ib-edr",
         "ib-hdr",
@@ -2100,7 +2100,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of which the fabric is built, where not of the usual one.",
+      "says": "Switch of the fabric, if not the usual one.",
       "names": []
     },
     {
@@ -2109,7 +2109,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 1.0,
-      "says": "Ports of a leaf to nodes, against those upwards: 1 blocks nothing.",
+      "says": "Ports of a leaf to nodes, relative to those upwards: 1 blocks nothing.",
       "names": []
     },
     {
@@ -2118,7 +2118,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Join equal places of the nodes only, without spines.",
+      "says": "Connect only equal positions of the nodes, without spines.",
       "names": []
     },
     {
@@ -2127,7 +2127,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "What a rack may draw.",
+      "says": "Maximum power of a rack.",
       "names": []
     },
     {
@@ -2136,7 +2136,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Share of the greatest power that is drawn on the average.",
+      "says": "Average power as a share of the maximum.",
       "names": []
     },
     {
@@ -2145,7 +2145,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Power of the site against that of the machines.",
+      "says": "Power of the site relative to that of the machines.",
       "names": []
     },
     {
@@ -2154,7 +2154,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Where its electricity comes from: de, us, world, ...",
+      "says": "Origin of its electricity: de, us, world, ...",
       "names": [
         "world",
         "au",
@@ -2207,7 +2207,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Of the electricity, in kg of CO2 a kWh; goes before the region.",
+      "says": "Carbon of the electricity, in kg of CO2 a kWh; overrides the region.",
       "names": []
     },
     {
@@ -2216,7 +2216,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Price of the electricity, in USD; goes before the region.",
+      "says": "Price of the electricity, in USD; overrides the region.",
       "names": []
     },
     {
@@ -2225,7 +2225,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Of the largest model that is trained, for its checkpoints.",
+      "says": "Parameters of the largest model that is trained, for its checkpoints.",
       "names": []
     },
     {
@@ -2234,7 +2234,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 30.0,
-      "says": "Between checkpoints.",
+      "says": "Minutes between checkpoints.",
       "names": []
     },
     {
@@ -2243,7 +2243,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Checkpoints are written while the GPUs go on.",
+      "says": "Checkpoints are written while the GPUs continue.",
       "names": []
     },
     {
@@ -2261,7 +2261,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Of the storage that there is; else as much as is needed.",
+      "says": "Read rate of existing storage; by default as much as is needed.",
       "names": []
     },
     {
@@ -2270,7 +2270,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "The same for writing.",
+      "says": "Write rate of existing storage; by default as much as is needed.",
       "names": []
     },
     {
@@ -2679,7 +2679,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...",
+      "says": "Name of the model, the file (or text) of its config.json, or layers=32,hidden=4096,...",
       "names": [
         "llama-1-7b",
         "llama-1-13b",
@@ -2819,7 +2819,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Requests a second, in all.",
+      "says": "Requests per second, in all.",
       "names": []
     },
     {
@@ -2846,7 +2846,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Milliseconds in which 90 % of the requests have their first token.",
+      "says": "Milliseconds within which 90 % of the requests have their first token.",
       "names": []
     },
     {
@@ -2864,7 +2864,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of this type only; else all that have a price.",
+      "says": "Type of GPU; the default is all types that have a price.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -2976,7 +2976,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of the weights: fp8, int4, ...; else that in which they are published.",
+      "says": "Precision of the weights: fp8, int4, ...; the default is that of the published weights.",
       "names": [
         "fp32",
         "tf32",
@@ -2994,7 +2994,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of the keys and values that are kept: fp8, ...; else 16 bits.",
+      "says": "Precision of the cached keys and values: fp8, ...; the default is 16 bits.",
       "names": [
         "fp32",
         "tf32",
@@ -3012,7 +3012,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "vllm",
-      "says": "Of inference: vllm, tensorrt-llm, ...",
+      "says": "Inference engine: vllm, tensorrt-llm, ...",
       "names": [
         "fastertransformer",
         "tensorrt-llm-0",
@@ -3031,7 +3031,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Tokens of each prompt that all share, and that are kept.",
+      "says": "Tokens that all prompts share, and that stay cached.",
       "names": []
     },
     {
@@ -3040,7 +3040,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "on_demand",
-      "says": "Of which kind: on_demand, reserved_1y, reserved_3y or spot.",
+      "says": "Kind of price: on_demand, reserved_1y, reserved_3y or spot.",
       "names": [
         "on_demand",
         "reserved_1y",
@@ -3054,7 +3054,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "What a GPU of the named type costs, where the catalog is not to say.",
+      "says": "Price of a GPU-hour of the named type, instead of the catalog's price.",
       "names": []
     }
   ],

@@ -1,2 +1,2 @@
-"""A batch script on its nodes: the first runs it, the others wait for its steps
-(srun)."""
+"""A batch script on the nodes of its job: the first node runs the script, and the other
+nodes wait for its steps (srun)."""

@@ -1,4 +1,4 @@
-"""Run one node's part of a batch job, next to the script's file.
+"""Run one node's part of a batch job, from the folder that holds the script.
 
 Usage: `python -m corral.agent.batch PLAN`.
 """
@@ -14,7 +14,8 @@ from corral.wire.slurm.batch_plan import decode_plan
 
 
 def main() -> int:
-    """The exit code of the node's rank."""
+    """Run this node's part of the batch job, and return the exit code of the node's
+    rank."""
     environment_now = dict(os.environ)
     if environment_now["SLURM_NODEID"] == "0":
         return run_script(decode_plan(sys.argv[1]), environment_now)

@@ -1,5 +1,5 @@
-"""The first node of a batch job: it knows its helpers, and starts the steps that srun
-asks for."""
+"""The first node of a batch job: it keeps the connections to its helpers (the other
+nodes), and starts the steps that srun requests."""
 
 import os
 import socket
@@ -22,7 +22,8 @@ HELPERS_SECONDS: Final = 300.0  # for the other nodes to come up
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """One srun that is served. `places` has the step's place of each of its nodes."""
+    """A step that one srun process has requested. `places` maps each of the step's
+    nodes to its position in the step."""
 
     srun: Frames
     layout: TaskLayout
@@ -31,8 +32,8 @@ class _Step:
 
 
 class BatchAllocation:
-    """The allocation of a batch job, and the helpers that have joined. Steps are
-    numbered from 0."""
+    """The allocation of a batch job, and the helpers (the other nodes) that have
+    joined. Steps are numbered from 0."""
 
     def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
         self._plan = plan
@@ -51,8 +52,11 @@ class BatchAllocation:
         self._next = 0
 
     def serve(self, path: str) -> None:
-        """Let srun ask at the socket and, where there are more nodes, helpers join.
-        Raises: OSError."""
+        """Accept requests of srun at the socket `path` and, if the job has more than
+        one node, connections of helpers.
+
+        Raises: OSError when the socket cannot be made.
+        """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(path)
         os.chmod(path, 0o600)
@@ -73,8 +77,8 @@ class BatchAllocation:
             ).start()
 
     def over(self) -> None:
-        """End all steps and all helpers, also those that join later: the script has
-        ended."""
+        """End all steps and all helpers, including helpers that join later, because the
+        script has ended."""
         with self._changed:
             self._is_over = True
             for node_index, frames in self._helpers.items():
@@ -84,8 +88,9 @@ class BatchAllocation:
                     step.local.end()
 
     def wait_for_departures(self, seconds: float = HELPERS_SECONDS) -> None:
-        """Wait until all helpers know that the job is over: a node may come up after a
-        short script has ended, and would otherwise wait for the first node for ever."""
+        """Wait at most `seconds` until all helpers know that the job is over. A node
+        may come up after a short script has ended, and would otherwise wait for the
+        first node for ever."""
         helpers = len(self._hosts) - 1
         with self._changed:
             self._changed.wait_for(lambda: len(self._departed) == helpers, seconds)
@@ -148,7 +153,10 @@ class BatchAllocation:
             )
 
     def _wait_for_helpers(self, places: tuple[int, ...]) -> None:
-        """Raises: CannotStep."""
+        """Wait until the helpers at these places have joined.
+
+        Raises: CannotStep when one has not joined in time.
+        """
         needed = {node_index for node_index in places if node_index}
         with self._changed:
             has_all_helpers = self._changed.wait_for(
@@ -162,7 +170,8 @@ class BatchAllocation:
     # -- steps
 
     def _serve_srun(self, frames: Frames) -> None:
-        """One srun, to its end: it says what it wants, then feeds and signals it."""
+        """Serve one srun process until it ends: it first sends its request, then the
+        input and signals for its tasks."""
         heard = frames.receive()
         if heard is None or heard[0].get("type") != "run":
             frames.close()
@@ -180,7 +189,10 @@ class BatchAllocation:
             frames.close()
 
     def _start(self, frames: Frames, message: Message) -> int:
-        """Raises: CannotStep, ValueError, OSError."""
+        """Start the step that srun requests in `message`, and return the step's number.
+
+        Raises: CannotStep, ValueError, OSError when it cannot be started.
+        """
         srun_options = SrunOptions(
             **{**message["asked"], **_node_name_tuples(message["asked"])}
         )
@@ -238,7 +250,8 @@ class BatchAllocation:
         return key_of(self._own["CORRAL_TOKEN"])
 
     def _is_host(self, name: str) -> bool:
-        """Names of nodes come before addresses."""
+        """Return whether the name is a host name of the job; as a sort key it puts
+        names of nodes before addresses."""
         return name in self._hosts
 
     def _send_to_srun(self, message: Message, data: bytes) -> None:

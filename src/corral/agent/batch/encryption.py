@@ -13,8 +13,8 @@ NONCE_BYTES: Final = 12
 
 
 class Encryption:
-    """Implements Seal. A key is used for one direction of one connection, so no nonce
-    repeats."""
+    """AES-256-GCM encryption of the messages of one connection; implements Seal. Each
+    key is used for one direction of one connection, so no nonce repeats."""
 
     extra_bytes = TAG_BYTES
 

@@ -1,5 +1,5 @@
-"""The environment of a batch script and of its tasks: Slurm's names, and no others of a
-gang."""
+"""The environment of a batch script and of its tasks: it has Slurm's variables, and
+none of the other variables that the ranks of a gang get."""
 
 import os
 import shlex
@@ -31,8 +31,12 @@ _MEGABYTE: Final = 1024**2
 def of_script(
     plan: BatchPlan, own: Mapping[str, str], bin_folder: str, began: float
 ) -> dict[str, str]:
-    """Return the environment of the script on the first node. `own`: the environment of
-    the rank. `began`: the start, by the node's wall clock."""
+    """Return the environment of the script on the first node.
+
+    Args:
+        own: the environment of the node's rank.
+        began: when the script started, by the node's wall clock.
+    """
     hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
     nodes = int(own["SLURM_NNODES"])
     script_variables = {
@@ -106,8 +110,8 @@ def _array_variables(plan: BatchPlan) -> dict[str, str]:
 
 
 def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the node list of each component of a job that was written as a
-    heterogeneous one."""
+    """Return variables with the node list of each component of a heterogeneous job;
+    none if the job has one component."""
     if plan.components == 1:
         return {}
     hosts = expand(own["SLURM_JOB_NODELIST"])
@@ -125,7 +129,7 @@ def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def tasks_text(counts: Sequence[int]) -> str:
-    """2(x3),1 for [2, 2, 2, 1]."""
+    """Format task counts per node as Slurm does. For example: 2(x3),1 for [2, 2, 2, 1]."""
     runs = ((count, len(list(equal_counts))) for count, equal_counts in groupby(counts))
     return ",".join(
         f"{count}(x{times})" if times > 1 else str(count) for count, times in runs
@@ -135,8 +139,11 @@ def tasks_text(counts: Sequence[int]) -> str:
 def of_step(
     number: int, layout: TaskLayout, hosts: Sequence[str], cpus_per_task: int | None
 ) -> dict[str, str]:
-    """Return the environment of all tasks of a step. `hosts`: those of its nodes, in
-    their order."""
+    """Return the environment that all tasks of a step share.
+
+    Args:
+        hosts: the hosts of the step's nodes, in the order of the step.
+    """
     nodes = compress(hosts)
     tasks_per_node = tasks_text(layout.tasks)
     cpus = {"SLURM_CPUS_PER_TASK": str(cpus_per_task)} if cpus_per_task else {}
@@ -167,9 +174,14 @@ def of_task(
     tasks: int,
     task_gpus: int,
 ) -> dict[str, str]:
-    """One task's whole environment. `step` is what srun sends; `own` that of the rank
-    on this node, which knows the node's GPUs. `place`: the node's in the step; `tasks`:
-    how many it has."""
+    """Return the whole environment of one task.
+
+    Args:
+        step: the environment that srun sends.
+        own: the environment of the rank on this node, which names the node's GPUs.
+        place: the node's position in the step.
+        tasks: how many tasks of the step this node runs.
+    """
     ours = {
         name: value
         for name, value in own.items()

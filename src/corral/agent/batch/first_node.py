@@ -1,4 +1,5 @@
-"""The first node of a batch job: the script, its files, and its true end."""
+"""The first node of a batch job: it runs the script, writes its output files and
+returns its exit code."""
 
 import os
 import shutil
@@ -24,8 +25,8 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
-    """Run it to its end, its steps with it. The exit code, 128 and more after a
-    signal."""
+    """Run the script and its steps until the script ends. Return its exit code, which
+    is 128 plus the signal number after a signal."""
     script = Path.cwd() / SCRIPT
     script.chmod(0o755)
     room = Path(tempfile.mkdtemp(prefix="corral-batch-"))
@@ -51,7 +52,7 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
 
 
 def write_commands(folder: Path, python: str) -> Path:
-    """Slurm's commands, for the script and its tasks."""
+    """Write Slurm's commands for the script and its tasks, and return their folder."""
     path = folder / "slurm-bin"
     path.mkdir(exist_ok=True)
     for name in COMMANDS:
@@ -121,7 +122,8 @@ def _placeholder_values(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, st
 def _open_output_file(
     plan: BatchPlan, pattern: str, known: Mapping[str, str]
 ) -> IO[bytes] | None:
-    """None where its folder is not on this node: the head has the log all the same."""
+    """Open the script's output file; None if its folder is not on this node. The head
+    keeps the log in either case."""
     path = os.path.join(plan.chdir, file_name(pattern, known))
     try:
         return open(path, "ab" if plan.append else "wb", buffering=0)

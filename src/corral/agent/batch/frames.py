@@ -1,9 +1,9 @@
-"""Messages over a socket: each a JSON object and bytes.
+"""Messages over a socket: each has a JSON object and bytes.
 
-Over a network both ends first prove that they belong to one attempt, by a key that
-neither sends. From then on each message is sealed by keys of this connection alone, one
-for each direction, and a counter: a message that was changed, repeated, left out or
-brought by another ends the connection.
+On a network connection, both ends first prove that they belong to one attempt, by a key
+that neither sends. From then on each message is sealed by keys of this connection
+alone, one for each direction, and by a counter. A message that was changed, repeated,
+left out or inserted by another process ends the connection.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ Message = dict[str, Any]
 
 
 class Stranger(Exception):
-    """The other end has not the key of the attempt."""
+    """The other end of the connection does not have the key of the attempt."""
 
 
 class Seal(Protocol):
@@ -44,12 +44,12 @@ class Seal(Protocol):
 
 
 class Tampered(Exception):
-    """A message is not what the other end has sent next."""
+    """The message received is not the one that the other end sent next."""
 
 
 class Signature:
-    """Authentication without encryption, for messages that hold no secret; of the
-    standard library alone, for a job's own Python."""
+    """Authentication without encryption, for messages that hold no secret. It uses only
+    the standard library, so that it runs in a job's own Python."""
 
     extra_bytes = _PROOF_BYTES
 
@@ -73,7 +73,7 @@ class Signature:
 
 
 class _NoSeal:
-    """A Unix socket, which only the job's own account can open."""
+    """No protection, for a Unix socket, which only the job's own account can open."""
 
     extra_bytes = 0
 
@@ -85,7 +85,8 @@ class _NoSeal:
 
 
 class Frames:
-    """One end. Any thread may send; one receives."""
+    """One end of a connection. Any number of threads may send, but only one may
+    receive."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -93,7 +94,10 @@ class Frames:
         self._seal: Seal = _NoSeal()
 
     def send(self, message: Message, data: bytes = b"") -> None:
-        """Raises: OSError when the other end is gone."""
+        """Send a message with its data.
+
+        Raises: OSError when the other end is gone.
+        """
         head = json.dumps(message, separators=(",", ":")).encode()
         with self._sending:
             sizes = _SIZES.pack(len(head), len(data))
@@ -141,11 +145,13 @@ class Frames:
         other: bytes,
         seal: Callable[[bytes, bytes], Seal],
     ) -> None:
-        """Each side proves the key over what the other has drawn, and over its own part
-        in the talk. `seal` is made of a key for each direction, which this connection
-        alone has.
+        """Authenticate both ends: each proves that it has `key`, over the random bytes
+        of the other end and its own role. `own` and `other` are the two roles. `seal`
+        makes the protection from one key for each direction, which only this connection
+        has.
 
-        Raises: Stranger, OSError, EOFError.
+        Raises: Stranger when the other end does not have the key; OSError, EOFError
+        when the connection fails.
         """
         self._connection.settimeout(GREETING_SECONDS)
         drawn = os.urandom(_PROOF_BYTES)

@@ -1,7 +1,8 @@
-"""Variables that a helper has already: their names are sent, and not their values.
+"""Environment variables that a helper already has: only their names are sent, and not
+their values.
 
-A secret of the job is in the environment of each of its nodes, so it need not travel
-between them.
+Every node of a job has the job's secrets in its environment, so the values need not
+travel between the nodes.
 """
 
 import hashlib
@@ -13,18 +14,19 @@ _DIGEST_BYTES: Final = 16
 
 
 def digests_of(env: Mapping[str, str], key: bytes) -> dict[str, str]:
-    """Return a keyed digest of each value, which says nothing about it without the
-    key."""
+    """Return a keyed digest of each value. Without the key, a digest reveals nothing
+    about the value."""
     return {name: _variable_digest(name, value, key) for name, value in env.items()}
 
 
 def without_known(
     env: Mapping[str, str], known: Mapping[str, str], key: bytes
 ) -> tuple[dict[str, str], list[str]]:
-    """Split an environment into what must be sent and the names of what is known.
+    """Split an environment into the variables that must be sent and the names of those
+    that the other end has.
 
     Args:
-        known: digests that the other end has sent of its own environment.
+        known: digests of the other end's own environment, which it has sent.
     """
     known_names = [
         name

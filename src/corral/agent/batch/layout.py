@@ -1,4 +1,4 @@
-"""Layout of a step: which tasks run on which nodes of the job. Pure."""
+"""Layout of a step: which tasks run on which nodes of the job. The functions are pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from corral.wire.slurm.batch_plan import BatchPlan
 
 
 class CannotStep(Exception):
-    """The step asks for what the job does not hold; the text is srun's."""
+    """The step asks for more than the job has; the message is worded like srun's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SrunOptions:
-    """Options of srun. None: not given."""
+    """Options of an srun command; None or an empty value means that the option was not
+    given."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -25,8 +26,8 @@ class SrunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLayout:
-    """`nodes` are places in the job's list of nodes; `tasks` how many each of them
-    has."""
+    """Distribution of tasks over nodes. `nodes` are positions in the job's list of
+    nodes; `tasks` has the number of tasks on each of these nodes."""
 
     nodes: tuple[int, ...]
     tasks: tuple[int, ...]
@@ -36,17 +37,19 @@ class TaskLayout:
         return sum(self.tasks)
 
     def first_task(self, place: int) -> int:
-        """The number of the first task on the step's `place`-th node."""
+        """Return the number of the first task on the `place`-th node of the step."""
         return sum(self.tasks[:place])
 
 
 def lay_out(
     asked: SrunOptions, plan: BatchPlan, hosts: Sequence[Sequence[str]]
 ) -> TaskLayout:
-    """Tasks in blocks over the job's nodes. `hosts`: all names of each node, in its
-    order.
+    """Distribute the tasks of a step in blocks over the job's nodes.
 
-    Raises: CannotStep.
+    Args:
+        hosts: all names of each node, in the order of the job.
+
+    Raises: CannotStep when the job's nodes cannot satisfy the request.
     """
     able = _eligible_nodes(asked, hosts)
     tasks = asked.tasks
@@ -73,7 +76,7 @@ def lay_out(
 
 
 def _eligible_nodes(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
-    """The nodes that will do: those that were named come first."""
+    """Return the nodes that the step may use; nodes that the request names come first."""
     free_places = [
         node_index
         for node_index, names in enumerate(hosts)

@@ -1,5 +1,5 @@
-"""Every node of a batch job but the first: it joins the first, and runs its part of
-each step."""
+"""Every node of a batch job except the first: it connects to the first node, and runs
+its part of each step."""
 
 import socket
 import time
@@ -18,7 +18,8 @@ LOST: Final = 1  # the first node has gone without a word
 
 
 def help_first(own: Mapping[str, str]) -> int:
-    """Do what the first node says, until it says that all is over. The exit code."""
+    """Run the tasks that the first node sends, until the first node reports that the
+    job is over. Return the exit code."""
     frames = _join_first_node(own)
     frames.send(
         {
@@ -62,8 +63,8 @@ def _pass_on(tasks: Tasks, message: dict[str, object], data: bytes) -> None:
 
 
 def _join_first_node(own: Mapping[str, str]) -> Frames:
-    """The first node may come up later: it is tried for as long as this attempt
-    lives."""
+    """Connect to the first node. It may come up later, so the connection is retried
+    until this attempt ends."""
     address = (own["MASTER_ADDR"], int(own["MASTER_PORT"]))
     pause_seconds = TRY_SECONDS
     while True:

@@ -1,4 +1,5 @@
-"""The tasks of steps on one node: started, fed, listened to, ended."""
+"""The tasks of steps on one node: starting them, sending their input, reading their
+output, ending them."""
 
 import os
 import signal
@@ -17,8 +18,8 @@ Say = Callable[[Message, bytes], None]
 
 
 class Tasks:
-    """Tasks of one step. `say` takes {"type": "output"} and {"type": "end"} from any
-    thread."""
+    """Tasks of one step on this node. `say` is called from any thread with {"type":
+    "output"} and {"type": "end"} messages."""
 
     def __init__(self, step: Message, own: Mapping[str, str], say: Say) -> None:
         self._step = step
@@ -96,7 +97,8 @@ class Tasks:
                 self._say(self._about("output", task, stream=stream), data)
 
     def feed(self, data: bytes) -> None:
-        """Standard input for those that hear it; nothing: it is over."""
+        """Write data to the standard input of each task that has one; empty data closes
+        it."""
         for process in self._running.values():
             if process.stdin is None:
                 continue
@@ -114,7 +116,7 @@ class Tasks:
                     os.killpg(process.pid, number)
 
     def end(self) -> None:
-        """Nobody listens any more."""
+        """Kill all tasks, because srun no longer reads their output."""
         self._ended = True
         self.signal(signal.SIGKILL)
 

@@ -1,1 +1,2 @@
-"""Active checks of the node, run by a separate process that ends when work arrives."""
+"""Active checks of the node, run by a separate process that is killed when an attempt
+is to start."""

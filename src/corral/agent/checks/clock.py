@@ -1,11 +1,12 @@
-"""The node's clock against the head's."""
+"""Check of the node's clock against the head's clock."""
 
 from corral.agent.checks.messages import CheckFinding
 from corral.domain.active_checks import CheckKind
 
 
 def check_clock(offset_seconds: float | None) -> CheckFinding:
-    """Report the clock offset that the quickest heartbeat round trip has shown."""
+    """Report the node's clock offset from the head, as measured by the heartbeat with
+    the shortest round trip."""
     if offset_seconds is None:
         return CheckFinding(
             kind=CheckKind.CLOCK, text="the head's clock is not known yet", ran=False

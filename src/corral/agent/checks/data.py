@@ -1,4 +1,5 @@
-"""A folder of data as this node sees it: what is there, and how fast it is read."""
+"""Check of a data folder as this node sees it: which files it holds, and how fast they
+are read."""
 
 import hashlib
 import os
@@ -23,8 +24,9 @@ LISTING: Final = "listing "
 
 @dataclass(frozen=True, slots=True)
 class DataListing:
-    """The first files, by name, with their sizes. `whole`: there are no others.
-    `closed`: folders below that this user may not read."""
+    """The first files of a folder, by name, with their sizes. `whole`: the folder holds
+    no further files. `closed`: number of folders below it that this user may not read.
+    """
 
     files: tuple[tuple[str, int], ...]
     whole: bool
@@ -32,7 +34,8 @@ class DataListing:
 
     @property
     def digest(self) -> str:
-        """The same on each node that sees the same."""
+        """Return a digest of the listing; nodes that see the same files have the same
+        digest."""
         lines = "\n".join(f"{size} {name}" for name, size in self.files)
         return hashlib.sha256(lines.encode(errors="replace")).hexdigest()[:12]
 
@@ -46,8 +49,8 @@ class DataListing:
 
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
-    """Measure the listing of a directory, then reads of small files, then of the
-    largest. Nothing is written."""
+    """Measure how long it takes to list a directory, then the read speed of small
+    files, then of the largest file. Nothing is written."""
     began = time.monotonic()
     try:
         listing = listed(path)
@@ -83,8 +86,11 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
 
 
 def listed(path: str) -> DataListing:
-    """Folder by folder, each by name. Raises: OSError; not for a folder below that is
-    closed."""
+    """List the files of a folder, folder by folder, each sorted by name. A folder below
+    it that may not be read is only counted.
+
+    Raises: OSError when the folder itself cannot be read.
+    """
     files: list[tuple[str, int]] = []
     closed = 0
     folders = [""]
@@ -113,7 +119,8 @@ def listed(path: str) -> DataListing:
 def _measure_read_speed(
     path: str, what: str, names: list[str], seconds: float
 ) -> CheckFinding:
-    """Bytes/s of one reader, past this node's cache as far as it lets go of it."""
+    """Measure the read speed of one reader in bytes/s. The files are dropped from this
+    node's page cache first, as far as it allows."""
     read_bytes = files = 0
     began = time.monotonic()
     try:

@@ -21,10 +21,11 @@ SYNC_BYTES: Final = 4096
 
 
 def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
-    """Return the disk's write rate with fsync, in bytes/s; the text has the other
-    results.
+    """Measure the disk's write rate with fsync, in bytes/s; the text of the finding has
+    the other results.
 
-    `own`: the disk belongs to this node alone.
+    Args:
+        own: whether the disk belongs to this node alone.
     """
     try:
         return _measure_disk(path, seconds, own)
@@ -67,7 +68,7 @@ def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
 
 
 def _open_unlinked_file(path: str) -> int:
-    """A file that is gone when it is closed, also by a kill."""
+    """Create a file that disappears when it is closed, even if the process is killed."""
     try:
         return os.open(path, os.O_TMPFILE | os.O_RDWR, 0o600)
     except OSError:  # not every file system can
@@ -80,7 +81,8 @@ def _open_unlinked_file(path: str) -> int:
 def _write_test_file(
     descriptor: int, size: int, seconds: float
 ) -> tuple[int, int, float]:
-    """Bytes written, their checksum, the seconds until they were on the disk."""
+    """Write the test file. Return the bytes written, their checksum, and the seconds
+    until they were on the disk."""
     block = os.urandom(CHUNK_BYTES)  # what compresses well would measure something else
     checksum = wrote = 0
     spent = 0.0
@@ -99,8 +101,8 @@ def _write_test_file(
 
 
 def _read_test_file(descriptor: int, size: int) -> tuple[int, float]:
-    """The checksum of it all and the seconds of reading, past the cache where that can
-    be."""
+    """Read the test file back. Return the checksum of its content and the seconds that
+    reading took, bypassing the page cache where possible."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     checksum, spent = 0, 0.0
     for offset in range(0, size, CHUNK_BYTES):
@@ -112,7 +114,7 @@ def _read_test_file(descriptor: int, size: int) -> tuple[int, float]:
 
 
 def _median_sync_seconds(descriptor: int, at: int, seconds: float) -> float:
-    """The median of some small writes, each synced."""
+    """Return the median duration of several small writes, each followed by a sync."""
     took: list[float] = []
     while len(took) < SYNCS and sum(took) < seconds:
         began = time.monotonic()

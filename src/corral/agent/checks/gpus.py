@@ -39,7 +39,8 @@ PURE_SIDE, NUMPY_SIDE = 64, 512
 
 
 def check_gpus(ask: CheckRequest) -> Iterator[CheckFinding]:
-    """Products and memory of each GPU, then what joins them."""
+    """Run the checks on each GPU alone (matrix product, memory), then on the links
+    between the GPUs."""
     kinds = [kind for kind in ask.checkup.kinds if kind in ALONE]
     if not ask.gpus:
         yield from on_cpu(kinds, ask.checkup.seconds)
@@ -108,7 +109,7 @@ def _gpu_finding(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
 
 
 def _check_all_reduce(ask: CheckRequest) -> CheckFinding:
-    """One rank a GPU."""
+    """Run an all-reduce over the node's GPUs, with one rank for each GPU."""
     count, seconds = len(ask.gpus), ask.checkup.seconds
     with socket.create_server(("127.0.0.1", 0)) as port_socket:
         port = port_socket.getsockname()[1]
@@ -192,7 +193,8 @@ def hash_by_numpy(side: int) -> str:
 
 
 def copies() -> float:
-    """Bytes that the machine's memory reads and writes in a second, by one thread."""
+    """Return the memory bandwidth of one CPU thread: the bytes that it reads and writes
+    in a second."""
     source, target = bytearray(COPY_BYTES), memoryview(bytearray(COPY_BYTES))
     took = []
     for _ in range(COPIES):

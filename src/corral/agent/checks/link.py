@@ -1,9 +1,9 @@
-"""The link between two nodes: an all-reduce of one GPU of each, or what stands in for
-it.
+"""Check of the link between two nodes: an all-reduce over one GPU of each node, or a
+substitute.
 
-The leader listens, the other dials, and both prove themselves. Each says what it can
-do, and both do the best that both can: NCCL on GPUs, gloo on CPUs, or without PyTorch a
-plain stream of bytes.
+The leader listens, the other node connects, and both authenticate. Each node sends what
+it supports, and both use the best method that both support: NCCL on GPUs, gloo on CPUs,
+or without PyTorch a plain stream of bytes.
 """
 
 import json
@@ -34,7 +34,7 @@ LONGEST_LINE: Final = 4096
 
 
 def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
-    """One result, about the peer."""
+    """Measure the link to the peer of this check-up, and yield one finding about it."""
     link_endpoint, peer = (checkup.address, checkup.port), checkup.peer
     try:
         with _connect_to_peer(checkup, link_endpoint) as talk:
@@ -61,7 +61,11 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
 
 
 def _connect_to_peer(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
-    """Raises: OSError."""
+    """Connect to the peer at the address `here`: the leader listens there, the other
+    node dials it.
+
+    Raises: OSError when no connection comes up in time.
+    """
     if checkup.leads:
         family = socket.AF_INET6 if ":" in here[0] else socket.AF_INET
         with socket.create_server(here, family=family) as server:
@@ -100,15 +104,18 @@ def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
 
 
 def _why_not() -> str:
-    """Return why this end has no NCCL for its GPUs; "" if it has."""
+    """Return why this node cannot use NCCL on its GPUs; "" if it can."""
     if not has_torch():
         return MISSING
     return "" if has_gpu_build() else NO_CUDA
 
 
 def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
-    """Bytes/s from the leader to the other, as the other has taken them in. Raises:
-    OSError."""
+    """Measure the speed of a stream from the leader to the other node, in bytes/s, as
+    the receiver measures it.
+
+    Raises: OSError when the connection fails.
+    """
     if checkup.leads:
         chunk, deadline = bytes(CHUNK_BYTES), time.monotonic() + checkup.seconds
         while time.monotonic() < deadline:
@@ -124,7 +131,10 @@ def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
 
 
 def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
-    """Raises: NoProof."""
+    """Measure the rate of an all-reduce between the two nodes with backend `by`.
+
+    Raises: NoProof when the check process gives no result.
+    """
     rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
     rendezvous_args = [
         rank,

@@ -1,6 +1,6 @@
 """Handshake between the two nodes of a link check: each proves that the head sent it.
 
-Both hold a secret of the check-up. Each sends a nonce, and answers the other's nonce
+Both nodes have the check-up's secret. Each sends a nonce, and answers the other's nonce
 with an HMAC. Another host on the network can neither take the place of a node nor delay
 the leader.
 """
@@ -22,9 +22,10 @@ class NotProven(ConnectionError):
 
 
 def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
-    """Prove this end, and have the other prove itself.
+    """Authenticate this end to the other end, and the other end to this one.
 
-    Raises: NotProven, or another OSError when the other end leaves or is silent.
+    Raises: NotProven when the other end does not know the secret; another OSError when
+    the other end leaves or does not answer.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     talk.sendall(nonce)
@@ -41,8 +42,10 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
 
 
 def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
-    """Return the first connection that proves itself. Raises: OSError when none does in
-    time."""
+    """Return the first connection whose other end authenticates.
+
+    Raises: OSError when none does within `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while (remaining_seconds := deadline - time.monotonic()) > 0:
         server.settimeout(remaining_seconds)

@@ -10,7 +10,8 @@ ON_CPU = " on CPU"  # behind the unit of what stands in for a GPU
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`offset_seconds`: the node's clock less the head's, as the agent knows it."""
+    """A request of the agent to its check process. `offset_seconds` is the node's clock
+    minus the head's clock, as the agent knows it."""
 
     checkup: CheckUp
     node: str
@@ -20,8 +21,8 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One result. `failed` None: what it is held against, the head knows. `ran` False:
-    why not."""
+    """One result of a check. `failed` is None if the head has to compare the value to
+    decide. `ran` is False if the check did not run; `text` then has the reason."""
 
     kind: CheckKind
     text: str

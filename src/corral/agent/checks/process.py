@@ -1,8 +1,8 @@
 """A check-up of the node: `python -m corral.agent.checks.process NODE_DIR`.
 
-Reads an Ask from its standard input and writes a Found for each result, as soon as
-there is one. It is killed, with all that it has started, when something is to run on
-the node.
+The process reads a CheckRequest from its standard input and writes a CheckFinding for
+each result as soon as it is available. It is killed, with all processes that it has
+started, when an attempt is to run on the node.
 """
 
 import ctypes

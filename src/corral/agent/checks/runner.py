@@ -1,5 +1,5 @@
-"""The check-up that is wanted of the node, as the agent keeps it: one process, ended
-for work."""
+"""The check-up that the head wants of the node: the agent runs it in one process, which
+it kills when an attempt is to start."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Checks:
-    """`is_idle` says whether nothing of an attempt is on the node."""
+    """Runner of a node's check-ups. `is_idle` returns whether the node holds no process
+    of an attempt."""
 
     node_dir: Path
     settings: NodeSettings
@@ -45,7 +46,8 @@ class Checks:
     _process: asyncio.subprocess.Process | None = None
 
     def want(self, checkup: CheckUp | None) -> None:
-        """Do this one, once, or none: what is done meanwhile ends."""
+        """Run this check-up once, or none if it is None. A different check-up that is
+        running is ended."""
         wanted_id = checkup.id if checkup is not None else ""
         if self._doing and self._doing != wanted_id:
             self.end()
@@ -61,14 +63,14 @@ class Checks:
             self._task = asyncio.create_task(self._run_checkup(checkup))
 
     def end(self) -> None:
-        """Kill it now, with all that it has started."""
+        """Kill the check process now, with all processes that it has started."""
         process = self._process
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     async def clear(self) -> None:
-        """Something is to run: nothing is checked when this returns."""
+        """End the check-up and wait until it has ended, because an attempt is to start."""
         if self._task is None or self._task.done():
             return
         self._doing, task = "", self._task
@@ -106,7 +108,7 @@ class Checks:
         self._report_signals([self._signal(checkup, OVER, text, code)])
 
     async def _run_check_process(self, checkup: CheckUp) -> bool:
-        """Whether it came to its end by itself."""
+        """Run the check process, and return whether it ended by itself."""
         self._process = await asyncio.create_subprocess_exec(
             *self.command,
             str(self.node_dir),

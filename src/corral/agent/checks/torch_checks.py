@@ -1,4 +1,5 @@
-"""Proofs by PyTorch, each a process of its own: what hangs in a driver is killed."""
+"""GPU checks by PyTorch, each in a separate process, so that one which hangs in a
+driver can be killed."""
 
 import json
 import os
@@ -28,7 +29,8 @@ MISSING: Final = (
 
 
 class NoProof(Exception):
-    """It has given no answer; the message says why. `hangs`: it was killed."""
+    """A check process has given no result; the message has the reason. `hangs`: it was
+    killed because it did not end."""
 
     def __init__(self, why: str, *, hangs: bool = False) -> None:
         super().__init__(why)
@@ -40,9 +42,9 @@ def has_torch() -> bool:
 
 
 def has_gpu_build() -> bool:
-    """Whether PyTorch was built for GPUs, by what it writes down of itself: to import
-    it here would cost an agent its memory. Where nothing is written it is taken to
-    be."""
+    """Return whether PyTorch was built for GPUs, according to its version file: an
+    import of PyTorch would cost the agent memory. Without a version file, the answer is
+    True."""
     module_spec = find_spec("torch")
     if module_spec is None or module_spec.origin is None:
         return False
@@ -54,7 +56,7 @@ def has_gpu_build() -> bool:
 
 
 def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
-    """An environment in which just these GPUs are there, in this order."""
+    """Return an environment in which only these GPUs are visible, in this order."""
     uuids = [gpu.uuid for gpu in gpus]
     if uuids and all(uuid.startswith("GPU-") for uuid in uuids):
         return {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(uuids)}
@@ -64,8 +66,10 @@ def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
 def proven(
     words: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return the output of the check process, one message for each line. Raises:
-    NoProof."""
+    """Run a check process and return its output, one message for each line.
+
+    Raises: NoProof when it gives no result.
+    """
     process = begun(words, env)
     return answers(process, seconds)
 
@@ -85,7 +89,10 @@ def begun(
 def answers(
     process: "subprocess.Popen[bytes]", seconds: float
 ) -> list[Mapping[str, Any]]:
-    """Raises: NoProof."""
+    """Wait for the check process and return its output, one message for each line.
+
+    Raises: NoProof when it does not answer in time or fails.
+    """
     try:
         stdout, trouble = process.communicate(timeout=seconds + START_SECONDS)
     except subprocess.TimeoutExpired:
@@ -101,7 +108,8 @@ def answers(
 
 
 def ended(process: "subprocess.Popen[bytes]") -> None:
-    """Kill it, if it lives. One that hangs in a driver is left behind."""
+    """Kill the check process if it still runs. A process that hangs in a driver is left
+    behind."""
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=END_SECONDS)

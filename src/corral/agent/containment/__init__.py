@@ -1,5 +1,5 @@
-"""Containment of an attempt's processes: a cgroup, else a pid namespace, else a
-subreaper."""
+"""Containment of an attempt's processes: by a cgroup, else by a pid namespace, else by
+a subreaper."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,14 +40,14 @@ KINDS: Final = (CGROUP, PID_NAMESPACE, SUBREAPER)  # the strongest first
 
 
 def from_on(kind: str) -> Sequence[str]:
-    """This kind and the weaker ones, which stand in for it where it is not to be
-    had."""
+    """Return this kind of containment and the weaker kinds that replace it where it is
+    not available."""
     return (ENGINE,) if kind == ENGINE else KINDS[KINDS.index(kind) :]
 
 
 def probe(wanted: str | None = None) -> ContainmentChoice:
-    """The strongest containment to be had here, or the `wanted` kind if that one is to
-    be had."""
+    """Return the strongest containment that is available on this machine, or the
+    `wanted` kind if that is available."""
     reasons: list[str] = []
     for kind in KINDS if wanted is None else from_on(wanted):
         why_not = _WHY_NOT[kind]()
@@ -67,12 +67,15 @@ def create(
     limits: ContainmentLimits,
     furnish: Furnish | None = None,
 ) -> Containment:
-    """Make one for this process's children to enter. Raises: OSError; never for a
-    subreaper.
+    """Create a containment for this process's children to enter.
 
-    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment.
-    `furnish`: its processes are in a pid namespace too, and this mounts what is their
-    own there.
+    Args:
+        name: unique on the machine.
+        mark: "NAME=value" in every rank's environment.
+        furnish: if given, the processes are in a pid namespace too, and this function
+            makes the mounts that they alone see.
+
+    Raises: OSError when it cannot be created; never for a subreaper.
     """
     if kind == CGROUP:
         apart = None if furnish is None else _namespace(furnish)
@@ -99,8 +102,11 @@ def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
 
 
 def settle(group: Containment) -> int | None:
-    """Wait until it is whole. Returns: the mount namespace of its processes, open as a
-    descriptor; None where that is the shim's. Raises: OSError."""
+    """Wait until the containment is complete. Return an open descriptor of the mount
+    namespace of its processes; None where they share the shim's.
+
+    Raises: OSError when this fails.
+    """
     inner = group.namespace if isinstance(group, cgroup.Cgroup) else group
     if not isinstance(inner, namespace.PidNamespace):
         return None
@@ -111,7 +117,8 @@ def settle(group: Containment) -> int | None:
 
 
 def recorded(record: Mapping[str, Any]) -> Containment:
-    """The containment that another process made, to see and kill what is left in it."""
+    """Return the containment that another process has created and recorded, to list and
+    kill its remaining processes."""
     if record["kind"] == CGROUP:
         folders = [Path(folder) for folder in record["folders"]]
         return cgroup.Cgroup(version=int(record["version"]), folders=folders)

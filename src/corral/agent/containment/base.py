@@ -1,4 +1,4 @@
-"""Interface of every containment, and the limits that it enforces."""
+"""The interface of every containment, and the limits that a containment enforces."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ ENGINE = "engine"  # whoever lent the node ends all that is left, and holds the 
 
 
 class ContainmentChoice(NamedTuple):
-    """The strongest containment to be had on a node, and why none stronger."""
+    """The strongest containment that is available on a node, and the reason why no
+    stronger one is."""
 
     kind: str
     reason: str
@@ -19,8 +20,8 @@ class ContainmentChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainmentLimits:
-    """Zeros and None ask for no limit. `devices`: of these majors only the minors may
-    be opened."""
+    """Limits of a containment; zero and None mean no limit. `devices` maps a device
+    major to the only minors of that major that may be opened."""
 
     pids: int = 0
     cpu_millis: int = 0
@@ -29,8 +30,9 @@ class ContainmentLimits:
 
 
 class MemoryEvents(NamedTuple):
-    """`oom_kills` counts processes that the kernel killed. `limit_bytes` is None where
-    it killed them because the whole machine had no memory left."""
+    """Memory events of a containment. `oom_kills` counts the processes that the kernel
+    killed for lack of memory. `limit_bytes` is None where it killed them because the
+    whole machine had no memory left."""
 
     oom_kills: int
     peak_bytes: int
@@ -41,8 +43,8 @@ class Containment(Protocol):
     """Container of all processes of an attempt on a node, including those that they
     fork.
 
-    `record` lets another process find it again: see `recorded`. `warnings` are limits
-    that were asked for and cannot be held here.
+    `record` lets another process find the containment later: see `recorded`. `warnings`
+    name limits that were requested but cannot be enforced on this machine.
     """
 
     kind: str
@@ -52,21 +54,26 @@ class Containment(Protocol):
     def record(self) -> Mapping[str, Any]: ...
 
     def enter(self) -> None:
-        """Called by a new process before it becomes a rank. Raises: OSError."""
+        """Enter the containment; a new process calls this before it becomes a rank.
+
+        Raises: OSError when this fails.
+        """
         ...
 
     def pids(self) -> list[int]:
-        """Its living processes, as ids of the caller's namespace."""
+        """Return the living processes of the containment, as ids in the caller's pid
+        namespace."""
         ...
 
     def kill(self) -> None:
-        """One round of SIGKILL to all of it. Repeat until `pids` is empty."""
+        """Send SIGKILL once to all processes of the containment. Repeat this until
+        `pids` is empty."""
         ...
 
     def memory(self) -> MemoryEvents | None:
-        """None where memory is not limited."""
+        """Return the memory events; None where memory is not limited."""
         ...
 
     def remove(self) -> None:
-        """Let go of an empty one."""
+        """Remove the containment, which must be empty."""
         ...

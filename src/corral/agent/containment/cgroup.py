@@ -1,9 +1,9 @@
-"""Control groups: the kernel keeps every child in its parent's group, so nothing gets
-away.
+"""Control groups: the kernel keeps every child in its parent's group, so no process
+escapes.
 
-Version 1 has a folder for each controller, version 2 one for all. Groups are made below
-the group that the launcher is in, so that limits set on Corral as a whole go on
-holding.
+Version 1 has one folder for each controller, version 2 one folder for all. Groups are
+created below the launcher's own group, so that limits set on Corral as a whole still
+apply.
 """
 
 import os
@@ -31,20 +31,23 @@ _NO_LIMIT_1: Final = 2**53  # version 1 writes the absence of a limit as nearly 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Folders in which groups may be made: one by controller in version 1, "" in
-    version 2."""
+    """Folders in which groups may be created: by controller in version 1, under the key
+    "" in version 2."""
 
     version: int
     folders: Mapping[str, Path]
 
 
 class NoCgroups(OSError):
-    """Control groups are not to be had here."""
+    """Control groups are not available on this machine."""
 
 
 @lru_cache(maxsize=1)
 def own_hierarchy() -> Hierarchy:
-    """Raises: NoCgroups with the reason."""
+    """Return the cgroup hierarchy of this process.
+
+    Raises: NoCgroups with the reason if it cannot create groups.
+    """
     mounts = Path("/proc/self/mountinfo").read_text()
     return hierarchy(mounts, Path("/proc/self/cgroup").read_text())
 
@@ -63,8 +66,8 @@ def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
 
 
 def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
-    """The folders of the groups that a process is in: by controller, "" in version
-    2."""
+    """Return the folders of the groups that a process is in, by controller; the key is
+    "" for version 2."""
     own_cgroups: dict[str, str] = {}
     for line in cgroups.splitlines():
         _, names, path = line.split(":", 2)
@@ -83,8 +86,8 @@ def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
 
 
 def _mounted_group_path(mount: Path, root: str, path: str) -> Path:
-    """The folder of a group path under a mount that shows the hierarchy from `root`
-    on."""
+    """Return the folder of a group path below a mount point whose mount shows the
+    hierarchy from `root` downwards."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
     return mount / inside.lstrip("/")
 
@@ -102,8 +105,8 @@ def _version_1(found: Mapping[str, Path]) -> Hierarchy:
 
 
 def _version_2(own: Path) -> Hierarchy:
-    """The nearest group upwards whose controllers may be handed on, else the nearest
-    writable."""
+    """Return the nearest group upwards that can delegate its controllers, else the
+    nearest writable group."""
     plain: Path | None = None
     for folder in (own, *own.parents):
         if not (folder / "cgroup.procs").exists():
@@ -122,7 +125,8 @@ def _version_2(own: Path) -> Hierarchy:
 
 
 def hand_on(folder: Path) -> set[str]:
-    """Let groups below the folder have controllers; those that they have then."""
+    """Enable the controllers for groups below the folder, and return those that are
+    then enabled."""
     control = folder / "cgroup.subtree_control"
     for name in _V2:
         # busy: it holds processes itself; or the controller is not there
@@ -135,11 +139,11 @@ def hand_on(folder: Path) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Cgroup:
-    """One group, in as many folders as there are hierarchies. The first one holds it
-    together.
+    """One group, with one folder for each hierarchy. The first folder lists the group's
+    processes and freezes them.
 
-    `namespace`: the pid namespace in which its processes are as well, where they are
-    kept apart from those of other users.
+    `namespace`: the pid namespace that its processes are in as well, where they are
+    isolated from those of other users.
     """
 
     version: int
@@ -236,7 +240,8 @@ class Cgroup:
 
 
 def _memory_2(folder: Path) -> MemoryEvents | None:
-    """None where neither the group nor one around it has a limit."""
+    """Return the memory events of a group of version 2; None where neither the group
+    nor a group around it has a limit."""
     limit = _limit_2(folder)
     if limit is None:
         return None
@@ -248,7 +253,8 @@ def _memory_2(folder: Path) -> MemoryEvents | None:
 
 
 def _limit_2(folder: Path) -> int | None:
-    """The tightest limit of the group and of those around it, in bytes."""
+    """Return the lowest memory limit of the group and of the groups around it, in
+    bytes; None if none has a limit."""
     around = (folder, *folder.parents)
     limits = (
         _read_number(path / "memory.max")
@@ -283,7 +289,10 @@ def around() -> MemoryEvents | None:
 
 
 def create(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
-    """Make a group with these limits. Raises: OSError."""
+    """Create a group with these limits.
+
+    Raises: OSError when this fails.
+    """
     if place.version == 2:
         return _create_2(place, name, limits)
     limit_accepted = {
@@ -389,7 +398,8 @@ def _write_all(folder: Path, files: Iterable[tuple[str, str]]) -> None:
 
 
 def _write_control_file(file: str, content: str) -> None:
-    """Without the text layer: this is on the way of every launch."""
+    """Write a control file without Python's text layer, because every launch needs
+    this."""
     descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, content.encode())
@@ -405,7 +415,7 @@ def _missing_limit_warnings(controllers: Iterable[str]) -> list[str]:
 
 
 def _group_tree_folders(folder: Path) -> list[str]:
-    """The folder and all groups that were made in it, parents first."""
+    """Return the folder and the folders of all groups created below it, parents first."""
     with suppress(OSError):
         if os.stat(folder).st_nlink == 2:  # no folder in it
             return [str(folder)]

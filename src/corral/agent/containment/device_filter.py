@@ -1,9 +1,9 @@
-"""Device filter of a cgroup of version 2: a program of the kernel's BPF machine.
+"""Device filter of a cgroup of version 2: a BPF program in the kernel.
 
 Version 1 has a controller for devices; version 2 asks a program that is attached to the
-group (BPF_PROG_TYPE_CGROUP_DEVICE). The program here denies the listed majors but for
-some minors, and allows every other device. Sources: Linux, include/uapi/linux/bpf.h
-(struct bpf_cgroup_dev_ctx, union bpf_attr) and
+group (BPF_PROG_TYPE_CGROUP_DEVICE). The program made here denies the listed majors
+except for some minors, and allows every other device. Sources: Linux,
+include/uapi/linux/bpf.h (struct bpf_cgroup_dev_ctx, union bpf_attr) and
 Documentation/bpf/standardization/instruction-set.rst.
 """
 
@@ -42,7 +42,7 @@ Allowed = Mapping[int, Sequence[int]]
 def instruction(
     code: int, target: int = 0, source: int = 0, offset: int = 0, value: int = 0
 ) -> bytes:
-    """One instruction: opcode, registers, jump offset and immediate value."""
+    """Encode one BPF instruction: opcode, registers, jump offset and immediate value."""
     order = (
         (source << 4 | target) if sys.byteorder == "little" else (target << 4 | source)
     )
@@ -50,8 +50,8 @@ def instruction(
 
 
 def device_program(allowed: Allowed) -> bytes:
-    """The program: of each character device's major that is a key, only the minors may
-    be used."""
+    """Return the BPF program. For each character device major that is a key of
+    `allowed`, it permits only the listed minors."""
     verdict = (instruction(MOVE_IMMEDIATE, _RESULT, value=1), instruction(EXIT))
     deny = (instruction(MOVE_IMMEDIATE, _RESULT, value=0), instruction(EXIT))
     program = [
@@ -84,7 +84,8 @@ def _if_minor(minor: int, verdict: Sequence[bytes]) -> list[bytes]:
 
 
 def attach(group: Path, allowed: Allowed) -> None:
-    """Hold the processes of the group to these devices, for as long as it is there.
+    """Restrict the processes of the group to these devices for as long as the group
+    exists.
 
     Raises: OSError where the kernel or the privileges do not allow it.
     """
@@ -115,7 +116,10 @@ def attach(group: Path, allowed: Allowed) -> None:
 
 
 def _call_bpf(command: int, words: bytes, what: str) -> int:
-    """The call's answer. Raises: OSError."""
+    """Call bpf() and return its result.
+
+    Raises: OSError when the call fails.
+    """
     number = SYS_BPF.get(os.uname().machine)
     if number is None:
         raise OSError(f"{what}: this processor's number of bpf() is not known")

@@ -1,8 +1,8 @@
-"""A pid namespace: when its first process ends, the kernel ends all of it.
+"""A pid namespace: when its first process ends, the kernel kills all processes in it.
 
-The shim's later children are born in the namespace. Its first process does nothing but
-reap, and dies with the shim. Without root it takes a user namespace too, in which ids
-stay as they are.
+The shim's later children are created in the namespace. Its first process does nothing
+but reap, and dies with the shim. Without root, a user namespace is created too, in
+which user ids stay as they are.
 """
 
 import ctypes
@@ -25,10 +25,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(slots=True, kw_only=True)
 class PidNamespace:
-    """`shim` is the parent of its first process; `view`: that one's mounts, with its
-    own /proc. `ready`: where the first process reports its mounts, until `settle` has
-    read it.
-    """
+    """A pid namespace. `shim` is the parent of its first process. `view` is the mount
+    namespace of the first process, with its own /proc. `ready` is the pipe on which the
+    first process reports its mounts; `settle` reads and closes it."""
 
     shim: int
     first: LocalProcess
@@ -53,7 +52,8 @@ class PidNamespace:
             raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
 
     def settle(self) -> None:
-        """Wait until the mounts are there. Called once, before anything enters."""
+        """Wait until the mounts of the namespace exist. Call this once, before any
+        process enters."""
         assert self.ready is not None
         answer = os.read(self.ready, 300)
         os.close(self.ready)
@@ -68,8 +68,8 @@ class PidNamespace:
             self.warnings = (*self.warnings, warning)
 
     def pids(self) -> list[int]:
-        """While the shim lives, without the first process: that one waits for the shim
-        to reap."""
+        """Return the living processes of the namespace. While the shim lives, the first
+        process is left out, because it waits for the shim."""
         if LocalProcess.find(self.shim) is not None:
             return [pid for pid in descendants(self.shim) if pid != self.first.pid]
         return (
@@ -155,7 +155,8 @@ def _unshare_namespace(flag: int) -> None:
 
 
 def _be_first(done: int, furnish: Furnish | None) -> None:
-    """Mount what the namespace has of its own, then reap for ever."""
+    """Be the first process of the namespace: make the namespace's own mounts, then reap
+    for ever."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         kernel_mounts.own_mounts()

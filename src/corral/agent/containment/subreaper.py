@@ -1,5 +1,5 @@
-"""Weakest containment: the shim adopts orphans, and finds them by environment if it
-dies.
+"""The weakest containment: the shim adopts orphans; if the shim dies, processes are
+found by their environment.
 
 A process escapes if it clears its environment and outlives a killed shim. This
 containment is therefore used only where no stronger one is available, with a warning.
@@ -23,7 +23,8 @@ from corral.agent.processes import descendants, marked, send
 
 @dataclass(slots=True, kw_only=True)
 class Subreaper:
-    """`mark` is "CORRAL_SOCKET=..." in the environment of every rank of the attempt."""
+    """Containment by a subreaper. `mark` is "CORRAL_SOCKET=...", which is in the
+    environment of every rank of the attempt."""
 
     shim: int
     mark: str
@@ -35,7 +36,7 @@ class Subreaper:
         return {"kind": SUBREAPER, "shim": self.shim, "mark": self.mark}
 
     def enter(self) -> None:
-        """A child of the shim is in it."""
+        """Do nothing: a child of the shim is in the containment already."""
 
     def pids(self) -> list[int]:
         if os.getpid() == self.shim:
@@ -43,8 +44,8 @@ class Subreaper:
         return marked(os.fsencode(self.mark))
 
     def kill(self) -> None:
-        """Stop all before killing any, or what forks quickly would be ahead of the
-        count."""
+        """Kill all processes. All are stopped before any is killed, because a process
+        that forks quickly would otherwise escape."""
         stopped: set[int] = set()
         for _ in range(64):
             new_pids = set(self.pids()) - stopped
@@ -60,7 +61,7 @@ class Subreaper:
         return cgroup.around() if self.kind == ENGINE else None
 
     def remove(self) -> None:
-        """Nothing was made for it."""
+        """Do nothing: a subreaper has nothing to remove."""
 
 
 def create(mark: str, limits: ContainmentLimits) -> Subreaper:
@@ -73,7 +74,8 @@ def create(mark: str, limits: ContainmentLimits) -> Subreaper:
 
 
 def inside_engine(mark: str) -> Subreaper:
-    """The engine's own containment is around the agent, its shims and their ranks: what
-    hides here is ended there. A group of our own below it would be one that the engine
+    """Return the containment for use inside an engine's own containment, which holds
+    the agent, its shims and their ranks. The engine ends any process that escapes from
+    this one. A cgroup of Corral's own below the engine's would be one that the engine
     does not look into."""
     return Subreaper(shim=os.getpid(), mark=mark, kind=ENGINE)

@@ -1,1 +1,1 @@
-"""Discovery of what a node offers, in a helper process."""
+"""Discovery of the resources that a node offers, in a helper process."""

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """The newest inventory of a node; what cannot be asked now keeps its last
-    answer."""
+    """Discovery of a node's inventory. A part of the inventory that does not answer now
+    keeps its last value."""
 
     node_dir: Path
     settings: NodeSettings
@@ -46,8 +46,10 @@ class Probe:
     async def look(
         self, inside: int | None, held_ports: Collection[int] = ()
     ) -> Inventory:
-        """Ask the helper again. `inside` is a process of the node's private root, if it
-        has one."""
+        """Ask the helper for the current inventory.
+
+        `inside` is a process in the node's private root, if the node has one.
+        """
         own_disk = _is_private(self.settings, inside)
         answer = await self._ask(inside if own_disk else None)
         if answer is None:
@@ -84,7 +86,7 @@ class Probe:
         self.shared = tuple(sorted([*answer.shared, *kept_shared]))
 
     def _keep_parts(self, answer: Survey) -> None:
-        """Keep where MIG devices are, for the device filter of attempts."""
+        """Store the positions of the MIG devices, for the device filter of attempts."""
         try:
             write_parts(self.node_dir, answer.parts)
         except OSError as trouble:
@@ -125,12 +127,13 @@ class Probe:
 
 
 def cpu_millis() -> int:
-    """CPUs that this process may run on."""
+    """Return the number of CPUs that this process may run on, in thousandths of a CPU."""
     return len(os.sched_getaffinity(0)) * MILLIS_PER_CPU
 
 
 def memory_bytes() -> int:
-    """The machine's memory, or less where a cgroup around the whole of it says so."""
+    """Return the machine's memory in bytes, or the limit of a cgroup around the whole
+    machine if that is lower."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for file in _MEMORY_LIMITS:
         with contextlib.suppress(OSError, ValueError):

@@ -1,10 +1,11 @@
-"""A short-lived helper of the agent: looks at what may hang (GPU driver, network file
+"""A short-lived helper of the agent: it queries what may hang (GPU driver, network file
 systems).
 
 `python -m corral.agent.discovery.helper NODE_DIR SECONDS [PID]` prints one line of JSON
-and is gone. PID is a process inside the node's private root, whose view of the shared
-paths counts. What has not answered within SECONDS is named in `silent`; the agent kills
-a helper that does not even say that."""
+and exits. PID is a process inside the node's private root; the shared paths are checked
+as that process sees them. Queries that have not answered within SECONDS are named in
+`silent`. The agent kills a helper that does not print its line.
+"""
 
 import os
 import sys
@@ -58,8 +59,9 @@ _SOCKETS, _OF_TWO_SOCKETS = 2, 8
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """Result of a discovery. `shared` maps a declared path to its mark; `troubles` are
-    for the log. `parts`: MIG devices by name."""
+    """Result of a discovery. `shared` maps a declared path to its mark. `troubles` are
+    messages for the log. `parts` are the MIG devices by name. `silent` names the
+    queries that did not answer in time."""
 
     gpus: tuple[Gpu, ...] = ()
     parts: dict[str, MigPart] = {}
@@ -69,8 +71,8 @@ class Survey(msgspec.Struct, kw_only=True):
 
 
 def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
-    """Return the pretend GPUs of the settings. Eight and more are spread over two
-    sockets."""
+    """Return the pretend GPUs of the settings. If there are eight or more, they are
+    spread over two sockets."""
     memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
     count = settings.pretend_gpus or 0
     return tuple(
@@ -94,8 +96,9 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
 def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
     """Return the AMD GPUs of the settings, in the order of ROCm's indices.
 
-    The lender of the node has detected them and sets their number and type. The memory
-    comes from the kernel's driver, and is 0 where the driver does not report it.
+    The settings hold their number and type, as detected by the system that provides the
+    node. The memory comes from the kernel's driver, and is 0 where the driver does not
+    report it.
     """
     memory = kfd_memory_bytes(topology)
     return tuple(
@@ -110,8 +113,8 @@ def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
 
 
 def kfd_memory_bytes(topology: Path) -> list[int]:
-    """The memory of each GPU that the kernel's AMD driver knows; none where it is not
-    there.
+    """Return the memory in bytes of each GPU that the kernel's AMD driver reports; an
+    empty list without the driver.
 
     Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c; CPUs have no SIMD units.
     """
@@ -125,8 +128,8 @@ def kfd_memory_bytes(topology: Path) -> list[int]:
 
 
 def render_minors(topology: Path = KFD) -> list[int]:
-    """The minor of /dev/dri/renderD* of each of AMD's GPUs, in the order of ROCm's
-    indices."""
+    """Return the minor number of /dev/dri/renderD* of each AMD GPU, in the order of
+    ROCm's indices."""
     return [
         _kfd_number(node / "properties", "drm_render_minor")
         for node in _kfd_gpus(topology)
@@ -150,10 +153,10 @@ def _kfd_number(file: Path, name: str) -> int:
 
 
 def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
-    """The machine's NVIDIA GPUs in the driver's order, those with a `chosen` index.
+    """Return the machine's NVIDIA GPUs with a `chosen` index, or all of them for None;
+    the indices are the driver's. Without a driver the result is empty.
 
-    Raises: RuntimeError when there is a driver and it fails; without a driver there are
-    none.
+    Raises: RuntimeError when there is a driver and it fails.
     """
     import pynvml  # type: ignore[import-untyped]
 
@@ -192,7 +195,8 @@ def _bus_of(handle: Any) -> str:
 
 
 def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
-    """The NUMA node of a PCI device; 0 where the machine has one only, or does not say.
+    """Return the NUMA node of a PCI device; 0 where the machine has only one, or does
+    not report it.
 
     NVML writes the domain of a bus id with eight digits, Linux with at least four.
     """
@@ -207,8 +211,8 @@ def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
 
 
 def _mig_slice_names(handle: Any) -> tuple[str, ...]:
-    """The names of the MIG devices that the GPU is cut into now; none where it is not,
-    or where the driver is too old to say so."""
+    """Return the names of the MIG devices that the GPU is divided into now; an empty
+    tuple where MIG mode is off, or where the driver is too old to report it."""
     import pynvml
 
     try:
@@ -260,10 +264,11 @@ def _mig_parts_of_gpu(handle: Any, minor: int) -> dict[str, MigPart]:
 
 
 def mark_of(path: str, inside: int | None) -> str:
-    """The mark that the node reads in a shared path; the first node there leaves one.
+    """Return the mark that the node reads in a shared path; the first node that looks
+    at the path writes the mark.
 
-    Raises: OSError when the path is not there, or not the machine's own inside the
-    private root.
+    Raises: OSError when the path does not exist, or is another folder inside the
+    private root than on the machine.
     """
     shared_dir = Path(path)
     if inside is not None:
@@ -291,11 +296,12 @@ def mark_of(path: str, inside: int | None) -> str:
 
 
 def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
-    """Return the mark of a path that all nodes of one machine see as the machine has
-    it.
+    """Return the mark of a path that all nodes of one machine share with the machine.
 
-    It is made of the mark of the cluster's own folder: nothing is written to the path.
-    Raises: OSError when the path is not there, or the node sees another folder in its
+    The mark is derived from the mark of the cluster's own folder, so nothing is written
+    to the path.
+
+    Raises: OSError when the path does not exist, or the node sees another folder in its
     place.
     """
     host_stat = os.stat(path)
@@ -307,7 +313,8 @@ def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
 
 
 def _written_mark(file: Path) -> str:
-    """The mark in the file, once whoever made the file has written it."""
+    """Return the mark in the file, after waiting until the process that created the
+    file has written it."""
     pause_event = threading.Event()
     for _ in range(50):
         text = file.read_text()
@@ -318,7 +325,7 @@ def _written_mark(file: Path) -> str:
 
 
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
-    """Ask everything at once; what hangs holds up nothing else."""
+    """Query everything at the same time, so that a query that hangs delays no other."""
     findings = Survey()
     steps: dict[str, Callable[[], None]] = {
         "GPUs": lambda: _ask_gpus(settings, findings)
@@ -386,8 +393,8 @@ if __name__ == "__main__":
 
 
 def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
-    """Return the makers of the GPUs on the machine's PCI bus, by name and each once,
-    whether their drivers answer or not.
+    """Return the makers of the GPUs on the machine's PCI bus, sorted and without
+    duplicates, whether or not their drivers answer.
 
     Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
     """

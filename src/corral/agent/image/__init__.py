@@ -1,2 +1,1 @@
-"""Images: fetched and unpacked by the tools that the node has, entered by the shim
-itself."""
+"""Images: the node's own tools fetch and unpack them, and the shim itself enters them."""

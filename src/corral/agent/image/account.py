@@ -1,12 +1,12 @@
-"""The account that an image is fetched and unpacked for."""
+"""Interface of the account for which an image is fetched and unpacked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
 class ImageAccount(Protocol):
-    """An account of the node. `groups` has the main one first; `env` names it and its
-    home."""
+    """An account of the node. `groups` has the main group first; `env` has the
+    account's name and home."""
 
     @property
     def uid(self) -> int: ...

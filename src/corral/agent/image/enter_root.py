@@ -1,9 +1,10 @@
-"""Making an unpacked image the root of one process, and of all that it starts.
+"""Making an unpacked image the root of one process, and of all processes that it
+starts.
 
-The image lies below, what the rank changes above, in the attempt's own folder: nothing
-of it is seen by another rank, or left in the image. The process stays what it was
-otherwise: its parent, its containment, its user, its network. Links of the image are
-never followed to get here.
+The image is the lower layer; a rank's changes go to an upper layer in the attempt's own
+folder. No other rank sees these changes, and the image keeps none of them. Apart from
+its root the process is unchanged: it keeps its parent, containment, user and network.
+Links inside the image are never followed on the way.
 """
 
 import os
@@ -24,7 +25,11 @@ _UPPER_BYTES: Final = "size=50%"
 
 
 def enter_image(image: ImageRoot) -> None:
-    """Called once, in a process with one thread. Raises: OSError."""
+    """Make the image the root of this process. Call this once, while the process has
+    one thread.
+
+    Raises: OSError when this fails.
+    """
     upper = Path(image.upper)
     root = upper / "root"
     upper.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,9 +61,9 @@ def _bind_into_root(root: str, source: str, at: str) -> None:
 
 @contextmanager
 def _open_created_path(root: str, path: str, *, folder: bool) -> Iterator[str]:
-    """Create this path below `root`, and yield a name for it.
+    """Create this path below `root`, and yield a name that leads to it.
 
-    A link on the way is replaced by a folder.
+    A link on the path is replaced by a folder.
     """
     opened = [os.open(root, os.O_PATH | os.O_DIRECTORY)]
     try:

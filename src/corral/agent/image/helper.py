@@ -1,10 +1,10 @@
 """The helper that reads an image for one account: `python -m corral.agent.image.helper
 REQUEST`.
 
-It runs with a low priority and, where the agent is root, gives up root before it looks
-at the image, so that it opens what the job's user may open and nothing else. The folder
-to fill comes as an open descriptor, since the account cannot reach it by its path. One
-line of JSON is its answer.
+It runs with a low priority. Where the agent is root, the helper gives up root before it
+opens the image, so that it can open only what the job's user may open. The folder to
+fill is passed as an open descriptor, since the account cannot reach it by its path. The
+helper answers with one line of JSON.
 """
 
 import json
@@ -32,10 +32,10 @@ MEMORY_BYTES: Final = 4 * 1024**3
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is requested: describe an archive, unpack it, or unpack a flat tar from
+    """Execute the request: describe an archive, unpack it, or unpack a flat tar from
     stdin.
 
-    Raises: BadArchive, OSError.
+    Raises: BadArchive, OSError when this fails.
     """
     path = request.get("path")
     root = request.get("into")

@@ -2,7 +2,7 @@
 
 An image belongs to the account whose job requested it, and that account unpacks it. No
 job runs in files from another account's tool. Only the agent can open the folder. The
-shim enters it before it changes to the account.
+shim enters the folder before it changes to the account.
 """
 
 import fcntl
@@ -36,13 +36,13 @@ _ACCOUNT: Final = "account-"
 
 
 class Images:
-    """In the node's folder `images`, or in one that agents share whose folders lie side
-    by side.
+    """The unpacked images in the node's folder `images`, or in a folder that several
+    agents share.
 
-    Used in threads; one image of an account is fetched at a time.
+    It is used in threads; an account's images are fetched one at a time.
 
     Args:
-        policy: reads what the node's administrator lets images come from.
+        policy: reads from which sources the node's administrator allows images.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Images:
         user: Path,
         account: ImageAccount | None = None,
     ) -> ImageRoot:
-        """The image as a rank enters it, but for `upper`.
+        """Return the image, ready for a rank to enter, except for `upper`.
 
         Args:
-            user: a file in the attempt's folder, which says that the image is in use
-                for as long as it lies there.
-            account: the account that the job's ranks run as; None: the agent's own.
+            user: a file in the attempt's folder; the image counts as in use as long as
+                this file exists.
+            account: the account that the job's ranks run as; None for the agent's own.
 
-        Raises: ImageTrouble, OSError.
+        Raises: ImageTrouble, OSError when the image is not available.
         """
         try:
             image = image_of(text)
@@ -113,8 +113,11 @@ class Images:
 
     @contextmanager
     def _lock_account_folder(self, account: ImageAccount | None) -> Iterator[Path]:
-        """The account's folder, among threads and agents that share it. Raises:
-        OSError."""
+        """Lock the account's folder against other threads and agents that share it, and
+        yield it.
+
+        Raises: OSError when this fails.
+        """
         uid = account.uid if account is not None else os.geteuid()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_own(self._folder)
@@ -128,8 +131,11 @@ class Images:
     def _found(
         self, image: Image, folder: Path, account: ImageAccount | None
     ) -> tuple[PulledImage, Callable[[Path], None]]:
-        """Resolve an image, and return how its files get into a folder. Raises:
-        ImageTrouble."""
+        """Resolve an image. Return it with a function that writes its files into a
+        folder.
+
+        Raises: ImageTrouble when the image is not available.
+        """
         if image.kind == ImageKind.ARCHIVE:
             pulled_image = unpacking.described(image, account)
             return pulled_image, lambda into: unpacking.unpack_archive(
@@ -158,11 +164,11 @@ class Images:
         return self._own_tools[key]
 
     def _pull_image(self, tool: str, image: Image, folder: Path) -> PulledImage:
-        """The image by the agent's own tool, on behalf of another account.
+        """Pull the image with the agent's own tool, on behalf of another account.
 
-        What the agent has by that name is not asked for, nor are its credentials used
-        unless an operator has listed the registry: an account is given what the
-        registry gives to all.
+        The agent's existing image of that name is not used. The agent's credentials are
+        used only if an operator has listed the registry. So an account gets only what
+        the registry gives to everyone.
         """
         notes = folder / PULLED
         known_images = _read_notes(notes)
@@ -204,8 +210,9 @@ class Images:
         return root
 
     def _make_room(self, folder: Path) -> None:
-        """Remove images of the account that nothing runs in, the longest unused first;
-        and those of the time when an image was unpacked for all accounts together."""
+        """Remove the account's images that no rank runs in, the least recently used
+        first. Remove unused images in the old layout too, where all accounts shared an
+        image."""
         nodes, users = self._nodes
         used_image_ids = {
             text.split("\n")[0]
@@ -230,7 +237,8 @@ class Images:
 
 
 def digest_in_use(attempt: Path) -> str:
-    """The digest of the image that an attempt runs in, by its folder; "" for none."""
+    """Return the digest of the image that an attempt runs in, given the attempt's
+    folder; "" for none."""
     with suppress(OSError):
         lines = (attempt / USED).read_text().splitlines()
         return lines[1] if len(lines) > 1 else ""
@@ -242,7 +250,10 @@ def _image_digest(known: PulledImage) -> str:
 
 
 def _check_own(folder: Path) -> None:
-    """Raises: PermissionError when it is another's, or a link."""
+    """Check that the folder belongs to this account.
+
+    Raises: PermissionError when it belongs to another account or is a link.
+    """
     folder_stat = folder.lstat()
     if not stat.S_ISDIR(folder_stat.st_mode) or folder_stat.st_uid != os.geteuid():
         raise PermissionError(f"{folder} is not this account's own folder")

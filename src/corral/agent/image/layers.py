@@ -41,7 +41,8 @@ _INDEXES: Final = ("image.index.v1+json", "manifest.list.v2+json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedImage:
-    """An image inside an archive. `layers` are names of its files, lowest first."""
+    """An image inside an archive. `layers` are the names of its layer files, lowest
+    first."""
 
     id: str
     digest: str
@@ -92,8 +93,11 @@ class ImageLayout:
             yield content
 
     def text(self, name: str, digest: str = "") -> bytes:
-        """Read a small file, which must have this digest. Raises: BadArchive,
-        OSError."""
+        """Read a small file, and check its digest if one is given.
+
+        Raises: BadArchive when the file is too large or its digest differs; OSError
+        when it cannot be read.
+        """
         with self.open(name) as file:
             data = file.read(TEXT_BYTES + 1)
         if len(data) > TEXT_BYTES:
@@ -115,8 +119,11 @@ class ImageLayout:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ImageLayout]:
-    """Open an archive or a layout's folder, as this account may. Raises: BadArchive,
-    OSError."""
+    """Open an archive or the folder of an image layout, with the rights of this
+    account.
+
+    Raises: BadArchive, OSError when it cannot be opened.
+    """
     if path.is_dir():
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -138,7 +145,10 @@ def opened(path: Path) -> Iterator[ImageLayout]:
 
 
 def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
-    """Find the image of this tag, or the only one. Raises: BadArchive, OSError."""
+    """Find the image with this tag, or the only image of the archive.
+
+    Raises: BadArchive, OSError when it is not found.
+    """
     try:
         if layout.has("index.json"):
             return _of_oci(layout, tag)
@@ -152,8 +162,10 @@ def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
 def unpack_layers(
     layout: ImageLayout, image: ArchivedImage, root: int, bounds: UnpackLimits
 ) -> None:
-    """Unpack the layers into the folder, each over those below it. Raises: BadArchive,
-    OSError."""
+    """Unpack the layers into the folder, each on top of the lower ones.
+
+    Raises: BadArchive, OSError when a layer cannot be unpacked.
+    """
     unpack_limits = bounds
     for name in image.layers:
         with layout.open(name) as file:
@@ -261,7 +273,7 @@ def _digest_of(data: bytes) -> str:
 
 @contextmanager
 def _open_decompressed(file: IO[bytes]) -> Iterator[Readable]:
-    """The layer's tar stream, whether compressed by gzip or not at all."""
+    """Open the layer's tar stream, whether it is compressed by gzip or not compressed."""
     magic = file.read(4)
     file.seek(0)
     if magic == _ZSTD:

@@ -1,4 +1,4 @@
-"""Description of an image for the ranks in it, sent with the shim's spec."""
+"""Description of an image for the ranks that run in it, sent with the shim's spec."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRoot:
-    """`root`: the unpacked image, never changed; `upper`: the folder for a rank's
-    changes.
+    """An image for ranks. `root` is the unpacked image, which never changes; `upper` is
+    the folder for a rank's changes.
 
     `seen` lists folders and files of the node that are visible inside, at the same
     path. `libraries` are the GPU driver's, visible in `LIBRARIES`. `words` precede the

@@ -1,8 +1,8 @@
-"""The programs that fetch images, by their command lines. Each call is bounded in time.
+"""The programs that fetch images, and their command lines. Each call has a time limit.
 
-Command lines: podman(1) and docker(1) for OCI images, apptainer(1) for its own; all are
-the same in every version of the last years. Each runs as an account of the node: the
-agent's own where that is None.
+The command lines are those of podman(1) and docker(1) for OCI images and of
+apptainer(1) for Apptainer images; they are the same in all versions of recent years.
+Each program runs as an account of the node; None means the agent's own account.
 """
 
 import json
@@ -35,7 +35,8 @@ _FORMAT: Final = "{{.Id}} {{json .Config.Env}} {{json .RepoDigests}}"
 
 
 class ImageTrouble(Exception):
-    """The image cannot be had. `infra`: it may be had another time, or elsewhere."""
+    """The image is not available. `infra`: it may be available later, or on another
+    node."""
 
     def __init__(self, why: str, *, infra: bool) -> None:
         super().__init__(why)
@@ -44,8 +45,8 @@ class ImageTrouble(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledImage:
-    """An image that the tool has. `id` names its content, `digest` how a registry names
-    it."""
+    """An image that the tool has. `id` identifies its content; `digest` is its name in
+    a registry."""
 
     id: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +54,10 @@ class PulledImage:
 
 
 def tool_of(names: Sequence[str], image: str) -> str:
-    """The first of these programs that is here. Raises: ImageTrouble."""
+    """Return the first of these programs that this node has.
+
+    Raises: ImageTrouble when it has none.
+    """
     for name in names:
         if shutil.which(name):
             return name
@@ -64,7 +68,10 @@ def tool_of(names: Sequence[str], image: str) -> str:
 
 
 def oci_tool(image: str) -> str:
-    """podman, else docker where its daemon answers. Raises: ImageTrouble."""
+    """Return podman, or docker if podman is missing and docker's daemon answers.
+
+    Raises: ImageTrouble when neither can be used.
+    """
     if shutil.which("podman"):
         return "podman"
     tool = tool_of(OCI_TOOLS, image)
@@ -77,8 +84,8 @@ def oci_tool(image: str) -> str:
 
 
 def is_own_tool(tool: str, account: ImageAccount) -> bool:
-    """Whether the account can use the tool itself: rootless podman, or docker's
-    socket."""
+    """Return whether the account can use the tool itself, by rootless podman or
+    docker's socket."""
     probe_command = [tool, "info"] if tool == "podman" else [tool, "version"]
     try:
         return _run_tool(probe_command, ANSWER_SECONDS, account).returncode == 0
@@ -87,8 +94,10 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
 
 
 def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
-    """The image as the account has it, pulled when it is not there. Raises:
-    ImageTrouble."""
+    """Return the image from the account's storage; pull it first if it is missing.
+
+    Raises: ImageTrouble when it cannot be pulled.
+    """
     pulled_image = _inspect_image(tool, image, account)
     if pulled_image is None:
         pulled = _run_tool([tool, "pull", "--quiet", image], PULL_SECONDS, account)
@@ -104,13 +113,14 @@ def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledI
 
 
 def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
-    """The image as its registry has it now, whatever this account has under that name.
+    """Pull the image as its registry has it now, even if this account has an image
+    under that name.
 
     Args:
         credentials: whether the account's own credentials for the registry are used.
-            Without them nothing is given away that not everybody may pull.
+            Without them, only images that anyone may pull can be pulled.
 
-    Raises: ImageTrouble.
+    Raises: ImageTrouble when it cannot be pulled.
     """
     with tempfile.TemporaryDirectory(prefix="corral-image-") as config_dir:
         pull_command = [tool, "pull", "--quiet", reference]
@@ -132,7 +142,10 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
 
 
 def created(tool: str, id: str, account: ImageAccount | None) -> str:
-    """A container of the image, which never runs. Raises: ImageTrouble."""
+    """Create a container of the image, which never runs, and return its id.
+
+    Raises: ImageTrouble when the tool fails.
+    """
     create_result = _run_tool([tool, "create", id, "true"], ANSWER_SECONDS, account)
     if create_result.returncode != 0:
         raise ImageTrouble(
@@ -148,7 +161,7 @@ def removed(tool: str, container: str, account: ImageAccount | None) -> None:
 def export_of(
     tool: str, container: str, account: ImageAccount | None
 ) -> "subprocess.Popen[bytes]":
-    """A process that writes the container's files as a tar stream to its stdout."""
+    """Start a process that writes the container's files as a tar stream to its stdout."""
     return subprocess.Popen(
         [tool, "export", container],
         stdin=subprocess.DEVNULL,
@@ -166,15 +179,15 @@ def may_read(path: str, account: ImageAccount | None) -> bool:
 def apptainer_words(
     tool: str, file: str, *, seen: Sequence[str], work: str, gpu: bool
 ) -> list[str]:
-    """Return the command prefix that runs a rank in an Apptainer file. It keeps the
-    environment of the rank, its process and its containment."""
+    """Return the command prefix that runs a rank in an Apptainer file. The rank keeps
+    its environment, its process and its containment."""
     binds = [bind_argument for path in seen for bind_argument in ("--bind", path)]
     return [tool, "exec", "--no-home", *["--nv"] * gpu, *binds, "--pwd", work, file]
 
 
 def driver_libraries() -> list[str]:
-    """Files of the GPU driver that programs of CUDA link with; none without a
-    driver."""
+    """Return the GPU driver's library files that CUDA programs link with; an empty list
+    without a driver."""
     if not Path("/dev/nvidiactl").exists() or not shutil.which("ldconfig"):
         return []
     listed = _run_tool(["ldconfig", "-p"], ANSWER_SECONDS).stdout
@@ -195,7 +208,10 @@ def last_line(text: str) -> str:
 
 
 def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
-    """Raises: ImageTrouble."""
+    """Check the result of a pull.
+
+    Raises: ImageTrouble when the pull failed.
+    """
     if done.returncode == 0:
         return
     never = any(error_phrase in done.stderr.lower() for error_phrase in NEVER)
@@ -221,7 +237,10 @@ def _inspect_image(
 
 
 def _found_in(text: str) -> PulledImage:
-    """Raises: ValueError, TypeError, AttributeError."""
+    """Parse the tool's description of an image.
+
+    Raises: ValueError, TypeError, AttributeError when its format is unexpected.
+    """
     id, _, rest = text.partition(" ")
     id = id.removeprefix("sha256:")
     if ID.fullmatch(id) is None:
@@ -248,7 +267,10 @@ def _run_tool(
     account: ImageAccount | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Raises: ImageTrouble when it takes too long."""
+    """Run a tool as the account, for at most `seconds`.
+
+    Raises: ImageTrouble when it takes longer.
+    """
     try:
         return subprocess.run(
             words,
@@ -267,8 +289,8 @@ def _run_tool(
 def _account_arguments(
     account: ImageAccount | None, extra: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Arguments of `subprocess` that run a program as the account, with nothing of the
-    agent's."""
+    """Return the arguments of `subprocess` that run a program as the account, without
+    the agent's environment or groups."""
     if account is None:
         return {"env": {**os.environ, **extra}} if extra else {}
     env = {**account.env, "PATH": os.environ.get("PATH", _PATH), **(extra or {})}

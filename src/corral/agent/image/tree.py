@@ -1,9 +1,9 @@
-"""Writing of an image's files into one folder, so that nothing is written outside it.
+"""Writing of an image's files into one folder, so that no file is written outside it.
 
-Links of an image may point anywhere: they are followed here as the kernel follows them
-for a process whose root is the image, and never out of it. Devices, pipes and sockets
-are left out, and so are setuid and setgid bits and extended attributes. Each file
-belongs to the account that unpacks.
+Links of an image may point anywhere. They are resolved as the kernel resolves them for
+a process whose root is the image, so they never lead out of it. Devices, pipes and
+sockets are left out, and so are setuid and setgid bits and extended attributes. Each
+file belongs to the account that unpacks.
 """
 
 import os
@@ -24,10 +24,11 @@ _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ImageTree:
-    """Folder of an image during unpacking. Created once for each layer."""
+    """The folder of an image while one layer is unpacked into it; each layer has its
+    own object."""
 
     def __init__(self, root: int, bounds: UnpackLimits, *, layered: bool) -> None:
-        """`layered`: names that begin with `.wh.` remove what lower layers brought."""
+        """`layered`: names that begin with `.wh.` remove files of lower layers."""
         self._root = root
         self._bounds = bounds
         self._layered = layered
@@ -37,7 +38,10 @@ class ImageTree:
         self.left_out = 0
 
     def place(self, member: tarfile.TarInfo, content: Content) -> None:
-        """Write one member. Raises: BadArchive, OSError."""
+        """Write one member of the layer.
+
+        Raises: BadArchive, OSError when this fails.
+        """
         *folders, name = path_parts(member.name, self._bounds) or [""]
         if not name:
             return  # the root itself
@@ -144,14 +148,15 @@ class ImageTree:
             self._remove_existing(parent, name)
 
     def _note_placed(self, parts: tuple[str, ...]) -> None:
-        """Note the member and each folder on the way, up to one that is known
-        already."""
+        """Record that this layer wrote the member and its parent folders, up to a
+        folder that is recorded already."""
         while parts and parts not in self._placed:
             self._placed.add(parts)
             parts = parts[:-1]
 
     def _remove_existing(self, parent: int, name: str) -> None:
-        """Make way for a member: what is there goes, and a link is not followed."""
+        """Remove the existing file or folder at the place of a new member; a link is
+        removed, not followed."""
         kind = _file_mode(parent, name)
         if not kind:
             return
@@ -163,8 +168,8 @@ class ImageTree:
     # --- ways to folders
 
     def _folder(self, parts: list[str]) -> int:
-        """A descriptor of the folder, which this tree closes. Members come folder by
-        folder."""
+        """Return a descriptor of the folder, which this tree closes. The last folder
+        stays open, because members of one folder usually follow each other."""
         key = tuple(parts)
         if self._last is None or self._last[0] != key:
             folder = self._resolve_folder(parts, make=True)
@@ -178,8 +183,8 @@ class ImageTree:
             self._last = None
 
     def _resolve_folder(self, parts: Sequence[str], *, make: bool) -> int:
-        """Open the folder below the root, with links as a process inside the image sees
-        them."""
+        """Open the folder below the root, resolving links as a process inside the image
+        would."""
         pending = deque(parts)
         stack = [os.dup(self._root)]
         links = 0
@@ -227,7 +232,7 @@ class ImageTree:
 
 
 def _file_mode(parent: int, name: str) -> int:
-    """The mode of what is there; 0 for nothing."""
+    """Return the mode of the file in the folder `parent`; 0 if it does not exist."""
     try:
         return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:

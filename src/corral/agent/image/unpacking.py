@@ -1,4 +1,4 @@
-"""Filling a folder with an image's files, by a helper that runs as the job's
+"""Filling of a folder with an image's files, by a helper that runs as the job's
 account."""
 
 import errno
@@ -24,7 +24,10 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def described(image: Image, account: ImageAccount | None) -> PulledImage:
-    """The image of an archive that the account may read. Raises: ImageTrouble."""
+    """Describe the image in an archive that the account may read.
+
+    Raises: ImageTrouble when the archive cannot be read.
+    """
     request = {"path": image.path, "tag": image.tag}
     description = _run_image_helper(
         request, account, name=image.name, seconds=DESCRIBE_SECONDS
@@ -44,7 +47,10 @@ def described(image: Image, account: ImageAccount | None) -> PulledImage:
 
 
 def unpack_archive(image: Image, into: Path, account: ImageAccount | None) -> None:
-    """Raises: ImageTrouble, OSError."""
+    """Unpack the image's archive into the folder, as the account.
+
+    Raises: ImageTrouble, OSError when this fails.
+    """
     request = {"path": image.path, "tag": image.tag}
     _fill_folder(request, into, account, name=image.name, source=subprocess.DEVNULL)
 
@@ -61,10 +67,10 @@ def unpack_found(
     """Unpack the files of an image that the tool has.
 
     Args:
-        owner: the account that the tool runs as, whose image it is.
-        account: the account that the files are to belong to.
+        owner: the account that the tool runs as; the image belongs to it.
+        account: the account that will own the files.
 
-    Raises: ImageTrouble, OSError.
+    Raises: ImageTrouble, OSError when this fails.
     """
     container = tools.created(tool, id, owner)
     try:
@@ -120,7 +126,10 @@ def _run_image_helper(
     source: IO[bytes] | int = subprocess.DEVNULL,
     keep: tuple[int, ...] = (),
 ) -> dict[str, Any]:
-    """Raises: ImageTrouble, OSError."""
+    """Run the image helper as the account and return its answer.
+
+    Raises: ImageTrouble, OSError when this fails.
+    """
     account_ids = (
         {"uid": account.uid, "groups": list(account.groups)}
         if account is not None

@@ -1,2 +1,2 @@
-"""Files that attempts wrote into their work folders: listed, sent, and kept for a
-while."""
+"""Files that attempts wrote into their work folders: listing them, sending them, and
+keeping them for a while."""

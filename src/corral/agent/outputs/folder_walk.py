@@ -1,6 +1,6 @@
-"""Looking at a work folder without following a link or leaving it.
+"""Traversal of a work folder without following a link or leaving the folder.
 
-Ranks own the folder and may change it at any moment, so each step is taken from an open
+Ranks own the folder and may change it at any moment, so each step starts from an open
 folder.
 """
 
@@ -24,7 +24,8 @@ FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, link or folder. `parent` is the open folder that it lies in."""
+    """A file, link or folder. `parent` is the descriptor of its parent folder, which is
+    open."""
 
     path: str
     name: str
@@ -40,14 +41,14 @@ class Entry:
         return stat.S_ISREG(self.status.st_mode)
 
     def is_changed(self, since_ns: int) -> bool:
-        """Return whether it was made or changed since. No program sets a change time
-        back."""
+        """Return whether the entry was created or changed since that time. No program
+        can set a change time (ctime) back."""
         return self.status.st_ctime_ns >= since_ns
 
 
 def walk(folder: int, path: str = "", depth: int = 0) -> Iterator[Entry]:
-    """Iterate all below the open folder, each folder after its content. What vanishes
-    is passed."""
+    """Iterate over all entries below the open folder, each folder after its content.
+    Entries that disappear are skipped."""
     with suppress(OSError), os.scandir(folder) as scandir_iterator:
         for dir_entry in scandir_iterator:
             with suppress(OSError):
@@ -67,7 +68,10 @@ def _walk_inner(entry: Entry, depth: int) -> Iterator[Entry]:
 
 
 def list_written(work: Path, since_ns: int) -> OutputListing:
-    """Return the files of the folder that its attempt wrote. Raises: OSError."""
+    """List the files of the folder that its attempt wrote.
+
+    Raises: OSError when the folder cannot be opened.
+    """
     files: list[OutputFile] = []
     count = size = 0
     deadline = time.monotonic() + WALK_SECONDS
@@ -99,11 +103,11 @@ def has_files(work: Path) -> bool:
 
 
 def sift(work: Path, since_ns: int) -> int | None:
-    """Remove what came with the workdir and was not changed, and folders that are empty
-    then.
+    """Remove unchanged files of the workdir, and folders that are then empty.
 
-    Returns: the bytes of what is left on the disk; None where no file is left.
-    Raises: OSError.
+    Returns: the bytes on disk of the remaining files; None where no file is left.
+
+    Raises: OSError when the folder cannot be opened.
     """
     used_bytes = unchanged = 0
     folder = os.open(work, FOLDER)

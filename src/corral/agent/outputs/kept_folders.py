@@ -1,4 +1,4 @@
-"""Keeping work folders after the end of their attempts, within the limits of the
+"""Keeping of work folders after the end of their attempts, within the limits of the
 cluster."""
 
 import asyncio
@@ -30,14 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class KeptWorks:
-    """Kept work folders of one node. `limits` are those that the head has given
-    last."""
+    """Kept work folders of one node. `limits` are the newest limits from the head."""
 
     attempts: Path
     limits: WorkLimits = field(default_factory=WorkLimits)
 
     async def keep(self) -> None:
-        """Hold the limits, for ever."""
+        """Enforce the limits, for ever."""
         while True:
             try:
                 await asyncio.to_thread(self.hold_limits)
@@ -47,7 +46,7 @@ class KeptWorks:
 
     def settle(self, folder: Path, owner: UserName, *, has_saves: bool) -> bool:
         """Record that the attempt is over. Returns: whether its work folder may hold
-        anything."""
+        files or saves."""
         try:
             if not has_saves and not has_files(folder / WORK):
                 return False
@@ -62,8 +61,8 @@ class KeptWorks:
         return True
 
     def sift(self, folder: Path) -> None:
-        """Leave what was written in a settled folder; remove one in which nothing
-        was."""
+        """Keep only the files that the attempt wrote in a settled folder; remove the
+        folder if the attempt wrote none and has no saves."""
         record = read_record(folder)
         with suppress(OSError):
             left_bytes = sift(folder / WORK, record.since_ns)

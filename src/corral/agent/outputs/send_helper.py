@@ -1,10 +1,12 @@
-"""A short-lived helper that sends a part of a work folder, as the account that owns it.
+"""A short-lived helper that sends a part of a work folder, as the account that owns the
+folder.
 
 `python -m corral.agent.outputs.send_helper WORK PATH` prints the file or folder as a
-tar stream. It opens the folder, takes the account of its owner and follows no link that
-leads out: whatever ranks have put there, no more is read than they could read. A
-refusal is a sentence on stderr and exit code 3, or 4 where there is no such file. A
-folder begins with a member for itself."""
+tar stream. It opens the folder, changes to the account of its owner and follows no link
+that leads out. So it reads no more than the ranks could read, whatever they have put
+into the folder. A refusal is a sentence on stderr and exit code 3, or 4 where the file
+does not exist. The stream of a folder begins with a member for the folder itself.
+"""
 
 import errno
 import os
@@ -25,7 +27,7 @@ _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class OutputNotSent(Exception):
-    """The path cannot be sent; the text is a sentence for its user."""
+    """The path cannot be sent; the message is a sentence for the user."""
 
     code = REFUSED
 
@@ -37,8 +39,10 @@ class NotThere(OutputNotSent):
 
 
 def send(folder: int, path: str, output: IO[bytes]) -> None:
-    """Write the file or folder below the open folder to the stream. Raises: NotSent,
-    OSError."""
+    """Write the file or folder at `path` below the open folder to the stream.
+
+    Raises: OutputNotSent when it cannot be sent; OSError when reading fails.
+    """
     path_segments = resolved(folder, path)
     opened = [os.dup(folder)]
     try:
@@ -68,9 +72,9 @@ def send(folder: int, path: str, output: IO[bytes]) -> None:
 
 
 def resolved(folder: int, path: str) -> list[str]:
-    """Return the parts of the path, with links followed that stay inside.
+    """Return the parts of the path, with links resolved that stay inside the folder.
 
-    Raises: NotSent where it leads out of the folder.
+    Raises: OutputNotSent where the path leads out of the folder.
     """
     escape_error = OutputNotSent(f"{path[:200]} leads out of the work folder")
     resolved_paths: list[str] = []
@@ -107,10 +111,10 @@ def _read_link(folder: int, path: str) -> str | None:
 
 
 def send_folder(folder: int, output: IO[bytes]) -> None:
-    """Send all below the open folder but links, which may lead anywhere where they
-    land.
+    """Send everything below the open folder except links, which may lead anywhere at
+    their destination.
 
-    Raises: OSError.
+    Raises: OSError when reading fails.
     """
     with tarfile.open(fileobj=output, mode="w|", bufsize=CHUNK_BYTES) as archive:
         itself = tarfile.TarInfo(".")
@@ -130,7 +134,10 @@ def send_folder(folder: int, output: IO[bytes]) -> None:
 
 
 def send_file(entry: Entry, output: IO[bytes]) -> None:
-    """Send one file. Raises: OSError."""
+    """Send one file.
+
+    Raises: OSError when reading fails.
+    """
     content = os.open(entry.name, _FILE, dir_fd=entry.parent)
     with tarfile.open(fileobj=output, mode="w|", bufsize=CHUNK_BYTES) as archive:
         _add_to_archive(archive, _tar_member(entry), content)
@@ -146,16 +153,20 @@ def _tar_member(entry: Entry) -> tarfile.TarInfo:
 def _add_to_archive(
     archive: tarfile.TarFile, member: tarfile.TarInfo, content: int
 ) -> None:
-    """Add the open file as long as it is now. Raises: OSError, also where it shrinks
-    meanwhile."""
+    """Add the open file to the archive with its current size.
+
+    Raises: OSError when reading fails or the file shrinks in the meantime.
+    """
     with os.fdopen(content, "rb") as file:
         member.size = os.fstat(content).st_size
         archive.addfile(member, file)
 
 
 def take_account_of(folder: int) -> None:
-    """Become the owner of the open folder, where this process is root's. Raises:
-    OSError."""
+    """Change to the account that owns the open folder, if this process runs as root.
+
+    Raises: OSError when this fails.
+    """
     folder_stat = os.fstat(folder)
     if os.geteuid() == 0 and folder_stat.st_uid != 0:
         os.setgroups([])

@@ -1,5 +1,5 @@
-"""Answering the head's request for outputs, over a connection that the agent has
-dialled."""
+"""Answers to the head's requests for output files, over a connection that the agent has
+opened."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,8 @@ OUTCOMES: Final[Mapping[int, Outcome]] = {
 
 
 class OutputServer:
-    """Sends outputs of one node, to a few at once."""
+    """Sends output files of one node, for a limited number of requests at the same
+    time."""
 
     def __init__(self, attempts: Path) -> None:
         self._attempts = attempts

@@ -17,13 +17,14 @@ class WorkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Record of one work folder.
 
     Args:
-        since_ns: files changed before it came with the workdir; 0 where there were
+        since_ns: files changed before this time came with the workdir; 0 if there were
             none.
         owner: user of the job, once the attempt is settled.
-        ended_at: when it was settled; None before.
-        has_saves: recorded saves lie in it, so it stays until the job is forgotten.
-        bytes: size of what is kept.
-        is_kept: what came with the workdir was removed, and files are left.
+        ended_at: when the attempt was settled; None before that.
+        has_saves: recorded saves lie in the folder, so it stays until the head deletes
+            the job.
+        bytes: size of the kept files.
+        is_kept: unchanged files of the workdir were removed, and other files are left.
     """
 
     since_ns: int = 0
@@ -44,7 +45,10 @@ def read_record(folder: Path) -> WorkRecord:
 
 
 def write_record(folder: Path, record: WorkRecord) -> None:
-    """Raises: OSError."""
+    """Write the record of an attempt's folder.
+
+    Raises: OSError when this fails.
+    """
     temporary_file = folder / f".{RECORD}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(temporary_file, flags, 0o600), "wb") as file:
@@ -53,8 +57,8 @@ def write_record(folder: Path, record: WorkRecord) -> None:
 
 
 def kept_work_of(folder: Path) -> KeptWork | None:
-    """Return what limits of kept work need to know; None where it is not kept by
-    them."""
+    """Return the data of a kept work folder that the limits need; None if the limits do
+    not apply to the folder."""
     record = read_record(folder)
     if record.ended_at is None or not record.is_kept:
         return None

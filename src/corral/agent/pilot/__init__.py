@@ -1,1 +1,2 @@
-"""The agent of one attempt, brought to a lent node by a batch step or a pod."""
+"""The agent of one attempt (the pilot), which a batch step or a pod brings to a node of
+a batch system or of Kubernetes."""

@@ -1,5 +1,5 @@
-"""The shim's spec in a part's folder, made whole on the node: ranks wait for no agent
-or head."""
+"""The shim's spec in the folder from the head, completed on the node, so that ranks
+start without waiting for the agent or the head."""
 
 import json
 import os
@@ -27,9 +27,11 @@ STARTING: Final = b'"phase":"starting"'
 
 
 def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
-    """Return the launch with which a pilot can start; None: ask the head for
-    everything. `host`: the environment of the step. Raises: OSError, ValueError if it
-    cannot be read."""
+    """Return the launch with which a pilot can start; None if it must ask the head for
+    everything. `host` is the environment of the step.
+
+    Raises: OSError, ValueError if the file cannot be read.
+    """
     try:
         text = (source / EARLY_FILE).read_bytes()
     except FileNotFoundError:
@@ -53,10 +55,11 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
 
 
 def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
-    """With the attempt's own folder, and its workdir in it; None where that cannot be
-    read, or no account is there for its ranks, which its agent then reports.
+    """Create the attempt's folder, unpack its workdir, and return the launch with these
+    paths. Return None if the workdir cannot be read or its ranks have no account; the
+    attempt's agent then reports that.
 
-    Raises: OSError when nothing can be written here.
+    Raises: OSError when the folder cannot be written.
     """
     account = _rank_account(early)
     if isinstance(account, str):
@@ -107,8 +110,8 @@ def _unpack_archive(archive: Path, into: Path) -> bool:
 
 
 def send(early: Early, shim: socket.socket) -> None:
-    """Give the new shim its spec, and see its ranks begin, or not: the agent will find
-    either."""
+    """Send the new shim its spec, and wait until its ranks have begun or failed to
+    begin. Errors are ignored, because the agent finds either result."""
     with suppress(OSError):
         shim.settimeout(BEGIN_SECONDS)
         shim.sendall(early.spec.encode())
@@ -116,7 +119,10 @@ def send(early: Early, shim: socket.socket) -> None:
 
 
 def _until_begun(shim: socket.socket) -> None:
-    """Raises: TimeoutError; OSError when the shim is gone."""
+    """Wait until the shim's ranks have begun.
+
+    Raises: TimeoutError when this takes too long; OSError when the shim is gone.
+    """
     output = b""
     while data := shim.recv(65536):
         output += data
@@ -126,8 +132,8 @@ def _until_begun(shim: socket.socket) -> None:
 
 
 def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
-    """Indices of the machine's GPUs; None where the variable is unset or names them
-    otherwise."""
+    """Return the indices of the granted GPUs; None if the variable is unset or does not
+    name them by index."""
     if visible is None:
         return None
     device_entries = [

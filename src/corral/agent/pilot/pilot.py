@@ -1,9 +1,9 @@
-"""The agent of one attempt, brought by a batch step or a pod; it goes when its attempt
-is settled.
+"""The agent of one attempt (the pilot), started by a batch step or a pod; it exits when
+its attempt is settled.
 
-The batch system ends it as it ends all of its jobs, with SIGTERM first: then the
-attempt is stopped as for a preemption, with a save where there is time, and its end is
-the batch system's doing.
+The batch system ends a pilot like all of its jobs, with SIGTERM first. The attempt is
+then stopped as for a preemption, with a save if there is time, and its end is
+attributed to the batch system.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class PartSupervisor(Supervisor):
-    """Says of what ended after the batch system asked for it that this was why."""
+    """Supervisor of a pilot. It attributes each end of an attempt after the batch
+    system's SIGTERM to the batch system."""
 
     leaving = False
     had = False  # anything of an attempt, ever
@@ -65,7 +66,7 @@ class PartSupervisor(Supervisor):
         )
 
     def leave(self) -> None:
-        """Stop what runs, each with its own grace."""
+        """Stop all running attempts, each with its own grace period."""
         if not self.leaving:
             self.over = frozenset(
                 attempt.key
@@ -82,7 +83,7 @@ class PartSupervisor(Supervisor):
 
 
 def serve(node_dir: Path) -> None:
-    """Be the agent of the part in its own folder, until its attempt is settled.
+    """Run the pilot's agent in its own folder, until its attempt is settled.
 
     Raises: Refusal when the folder cannot be used.
     """
@@ -125,8 +126,8 @@ async def _run_pilot(node_dir: Path, settings: NodeSettings, token: str) -> None
 
 
 async def _run_agent(agent: Agent, settings: NodeSettings) -> None:
-    """Run the agent. Where nothing hides the part's folder from its ranks, take another
-    token first, so that the one in the folder is of no use to them."""
+    """Run the agent. If the ranks can read the pilot's folder, replace the token first,
+    so that the token in the folder is of no use to them."""
     if settings.isolation == "none":
         close_memory()
         await exchange(agent.prepare.post, agent.use_token)
@@ -135,8 +136,9 @@ async def _run_agent(agent: Agent, settings: NodeSettings) -> None:
 
 
 def inventory_of(settings: NodeSettings) -> Inventory | None:
-    """Return what the pilot was granted, as far as its ranks' environment says; None:
-    ask the machine. Asking takes a process, and the head knows the node without it."""
+    """Return the resources granted to the pilot, as far as the environment of its ranks
+    shows them; None if the machine must be queried. A query takes a process, and the
+    head knows the node without it."""
     if settings.pretend_gpus is not None:
         return Inventory(gpus=pretend_gpus(settings))
     if settings.real_gpus is None:
@@ -160,8 +162,8 @@ async def _leave_when(asked: asyncio.Event, supervisor: PartSupervisor) -> None:
 
 
 async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
-    """Until what was here has been recorded by the head, or nothing has been wanted for
-    long. What was here may have come and gone between two looks."""
+    """Wait until the head has recorded the pilot's attempt, or no attempt has been
+    wanted for long. The attempt may have come and gone between two checks."""
     clock = asyncio.get_running_loop().time
     idle_since = clock()
     while True:
@@ -179,10 +181,10 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
 
 
 def _explained(seen: Seen) -> Seen:
-    """Return an end as one that the batch system asked for.
+    """Return the attempt's end as one that the batch system requested.
 
-    An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the
-    job only where the training loop has made its last step.
+    Programs that save on SIGTERM exit with code 0. Such an exit is the end of the job
+    only if the training loop has made its last step.
     """
     clean = bool(seen.exits) and all(rank_exit.clean for _, rank_exit in seen.exits)
     is_complete = clean and seen.progress is not None and seen.progress.is_complete

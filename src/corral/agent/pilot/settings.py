@@ -1,4 +1,4 @@
-"""A part's own copy of the settings from the head, with the resources granted to its
+"""The pilot's own copy of the settings from the head, with the resources granted to its
 step."""
 
 import os
@@ -18,10 +18,12 @@ IMAGES: Final = (
 
 
 def copied(source: Path, node_dir: Path) -> NodeSettings:
-    """Its GPUs are those that the batch system has granted to this step; its images are
-    kept on the node, for the account's next attempts there.
+    """Copy the settings and return them. The GPUs are those that the batch system has
+    granted to this step. Images are kept on the node, for later attempts of the same
+    account.
 
-    Raises: SettingsInvalid; OSError when they cannot be kept.
+    Raises: SettingsInvalid when the settings are invalid; OSError when they cannot be
+    written.
     """
     settings, token = load_settings(source), load_token(source)
     granted = granted_gpus(os.environ.get(GRANTED))

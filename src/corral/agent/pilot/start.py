@@ -1,10 +1,11 @@
 """Start of a pilot: its folder, its ranks, its launcher. The agent is loaded after
 them.
 
-To start an interpreter and to read a program is most of what the start of an attempt
-takes here. So the launcher is a fork of the part and no program of its own, and where
-the shim's spec lies in the part's folder the ranks begin at once; the agent finds them,
-as it finds what an earlier agent has started (0039). Nothing heavy is imported above.
+Most of the time to start an attempt goes into starting an interpreter and loading a
+program. So the launcher is a fork of this process and not a separate program. If the
+shim's spec lies in the folder from the head, the ranks begin at once; the agent then
+takes them over, as it takes over ranks from an earlier agent (0039). This module
+imports nothing heavy at the top.
 """
 
 import os
@@ -28,7 +29,8 @@ LOST_SECONDS: Final = 60.0
 
 
 def serve_part(source: Path) -> None:
-    """Be the agent of the part that `source` describes, until its attempt is settled.
+    """Run the pilot's agent, with the settings in the folder `source`, until its
+    attempt is settled.
 
     Raises: Refusal when the folder cannot be used.
     """
@@ -50,8 +52,8 @@ def serve_part(source: Path) -> None:
 
 
 def begin_early(early: Early, node_dir: Path) -> int:
-    """Begin the ranks, by a launcher as `begin_launcher` forks it. Returns: the
-    same."""
+    """Start the ranks through a new launcher. Returns: the helper process of
+    `begin_launcher`."""
     ours, child_socket = socket.socketpair()
     with ours:
         with child_socket:
@@ -63,8 +65,8 @@ def begin_early(early: Early, node_dir: Path) -> int:
 def begin_launcher(
     node_dir: Path, sight: NodeSight, first: socket.socket | None = None
 ) -> int:
-    """Fork the node's launcher. Returns: the process that ends when the launcher is
-    ready."""
+    """Fork the node's launcher. Returns: a helper process, which ends when the launcher
+    is ready."""
     helper = os.fork()
     if helper:
         return helper
@@ -80,8 +82,8 @@ def begin_launcher(
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """The part's folder on this machine's own disk: what others share has no sockets
-    and locks."""
+    """Create the pilot's folder on this machine's own disk, because shared file systems
+    do not support sockets and locks, and yield it."""
     node_dir = Path(tempfile.mkdtemp(prefix=PREFIX))  # mode 0700
     try:
         for name in ("attempts", "cache", "disk"):
@@ -104,8 +106,8 @@ def private_folder() -> Iterator[Path]:
 
 
 def _sweep_lost(own: Path) -> None:
-    """Remove what older parts have left in which nothing lives: a batch system that
-    kills gives no time to clean up."""
+    """Remove folders of older pilots in which no process lives: a pilot that the batch
+    system kills has no time to clean up."""
     own_stat = own.stat()
     for folder in own.parent.glob(f"{PREFIX}*"):
         with suppress(OSError):

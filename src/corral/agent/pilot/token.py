@@ -1,8 +1,9 @@
-"""Token of a part whose ranks can read its folder: replaced before any of them begins.
+"""The token of a pilot whose ranks can read its folder; it is replaced before any of
+them begins.
 
-In a pod nothing hides files from ranks: it has no right to mount, and its agent often
-has the account of its ranks. So the token that came with the pod is used once, for
-another one that is in the agent's memory alone.
+In a pod nothing hides files from ranks: the pod has no right to mount, and the agent
+often has the same account as the ranks. So the token that came with the pod is used
+once, to get another token that exists only in the agent's memory.
 """
 
 import asyncio
@@ -26,11 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def close_memory() -> None:
-    """Keep other processes of this account from this one's memory and environment.
+    """Prevent other processes of this account from reading this process's memory and
+    environment.
 
-    Only CAP_SYS_PTRACE opens them, which pods lack unless they are privileged. What is
-    executed later is open again; a fork stays closed.
-    Raises: OSError.
+    Only CAP_SYS_PTRACE still allows it, which pods lack unless they are privileged. A
+    program executed later is readable again; a fork stays protected.
+
+    Raises: OSError when the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -43,16 +46,15 @@ async def exchange(
     use: Callable[[str], None],
     chance: Random | None = None,
 ) -> None:
-    """Let the head replace the token in use by a fresh one; wait for a head that is
-    away.
+    """Let the head replace the current token by a new one; wait while the head is away.
 
-    The earlier token counts no more from the moment that the head has recorded the
-    fresh one. So a head that refuses it after an answer was lost has recorded the fresh
+    The current token is invalid as soon as the head has recorded the new one. So if an
+    answer was lost and the head then refuses the current token, it has recorded the new
     one.
 
     Args:
-        post: Sends a body to a route of the head with the token in use.
-        use: Hands a token to everything that shows it to the head.
+        post: sends a body to a route of the head with the current token.
+        use: passes a token to everything that sends it to the head.
     """
     new_token, chance, failures = secrets.token_urlsafe(32), chance or Random(), 0
     body = json.dumps(

@@ -1,5 +1,5 @@
-"""Entry point in the job's own Python on each node of the gang: one node of the Ray
-cluster."""
+"""Entry point on each node of the gang, in the job's own Python: it runs one node of
+the Ray cluster."""
 
 import os
 import sys
@@ -13,7 +13,8 @@ from corral.agent.ray_program.refusals import CannotRun, refuse
 
 
 def main(words: list[str]) -> int:
-    """The exit code of the node's rank."""
+    """Run this node's part of the Ray program, and return the exit code of the node's
+    rank."""
     if words:
         return count_nodes(int(words[0]))
     folder = Path("/proc", os.readlink("/proc/self"), "cwd")

@@ -1,5 +1,5 @@
-"""Count of the nodes in the attempt's Ray cluster, in a process of its own because
-Ray's client stays."""
+"""Count of the nodes in the attempt's Ray cluster. It runs in a separate process,
+because Ray's client stays connected once started."""
 
 import importlib
 import logging
@@ -10,10 +10,10 @@ LOOK_SECONDS: Final = 0.1
 
 
 def count_nodes(needed: int) -> int:
-    """Return when `needed` nodes are alive.
+    """Wait until `needed` nodes are alive, and return exit code 0.
 
-    The address arrives on standard input when it is known. Ray is imported before that,
-    so that the import causes no delay later.
+    The cluster's address is read from standard input as soon as it is known. Ray is
+    imported before that, so that the import causes no delay later.
     """
     ray = importlib.import_module("ray")
     address = input()

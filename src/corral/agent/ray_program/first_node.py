@@ -1,5 +1,5 @@
-"""The first node of the gang: Ray's head, who of the others is here, and the program's
-true end."""
+"""The first node of the gang: it runs Ray's head, tracks which other nodes have joined,
+and returns the program's exit code."""
 
 import signal
 import socket
@@ -23,10 +23,11 @@ SHELL: Final = "/bin/sh"
 
 
 def run_program(member: RayProgramMember) -> int:
-    """Run it once all nodes are here. The exit code, 128 and more after a signal.
+    """Run the program once all nodes have joined. Return its exit code, which is 128
+    plus the signal number after a signal.
 
-    Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun
-    when it ends before the program does.
+    Raises: CannotStart when the nodes do not join in time, or Ray does not start;
+    CannotRun when Ray ends before the program does.
     """
     check_ray()
     wait_seconds = member.wait_seconds
@@ -59,7 +60,7 @@ class JoinedNodes:
 
     @property
     def missing(self) -> list[str]:
-        """Addresses of the nodes that have not come."""
+        """Return the addresses of the nodes that have not joined yet."""
         with self._changed:
             places = range(1, len(self._member.addresses))
             return [
@@ -69,12 +70,13 @@ class JoinedNodes:
             ]
 
     def join(self, address: str) -> None:
-        """Let all join this Ray, also who comes later."""
+        """Let all nodes join the Ray cluster at this address, including nodes that come
+        later."""
         self._say({"type": "join", "address": address})
         self._address = address
 
     def begun(self) -> None:
-        """All are in, and the program runs."""
+        """Notify the other nodes that all nodes have joined and the program runs."""
         self._say({"type": "begun"})
 
     def over(self) -> None:
@@ -117,8 +119,10 @@ class JoinedNodes:
 def _wait_for_cluster(
     member: RayProgramMember, ray: LocalRay, others: JoinedNodes, wait_seconds: float
 ) -> str:
-    """The address of the cluster, once all nodes are in it. Raises: CannotStart,
-    OSError."""
+    """Wait until all nodes are in the Ray cluster, and return its address.
+
+    Raises: CannotStart, OSError when this fails.
+    """
     needed = len(member.addresses)
     counter = subprocess.Popen(
         [sys.executable, str(member.starter), str(needed)],
@@ -172,7 +176,10 @@ def _timeout_reason(needed: int, missing: list[str]) -> str:
 def _wait_until(
     done: Callable[[], bool], deadline: float, ray: LocalRay, why: Callable[[], str]
 ) -> None:
-    """Raises: CannotStart past the deadline, or when Ray has ended."""
+    """Wait until `done` returns True.
+
+    Raises: CannotStart after the deadline, or when Ray has ended.
+    """
     while not done():
         ray.check(starts=True)
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
-"""Files that the agent writes for a Ray program, and the command that starts it. Corral
-runs here."""
+"""Files that the agent writes for a Ray program, and the command that starts the
+program. This module runs in Corral's own Python."""
 
 import json
 import os
@@ -45,7 +45,10 @@ exec 3<. && cd -P ../{folder} && exec "$some" /proc/self/fd/4 4<{starter}
 
 
 def lay_out(attempt: Path, launch: Launch) -> Path:
-    """The folder of the attempt's Ray, for its user alone. Raises: OSError."""
+    """Create the folder for the attempt's Ray, which only its user may open.
+
+    Raises: OSError when this fails.
+    """
     folder = attempt / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     with zipfile.ZipFile(folder / STARTER, "w") as starter:
@@ -63,8 +66,8 @@ def lay_out(attempt: Path, launch: Launch) -> Path:
 
 
 def member_of(launch: Launch) -> dict[str, object]:
-    """Return the member file of a node. A share of a core or a GPU counts as one: Ray
-    knows only whole ones."""
+    """Return the content of the member file of a node. A fraction of a core or GPU
+    counts as a whole one, because Ray has only whole ones."""
     seat = launch.seat
     return {
         "run": launch.run,
@@ -75,7 +78,8 @@ def member_of(launch: Launch) -> dict[str, object]:
 
 
 def command() -> str:
-    """Return the rank's command, for the work folder next to the Ray folder.
+    """Return the rank's command, to run in the work folder, which lies next to the Ray
+    folder.
 
     The command uses no absolute path, because parent folders may be closed to the
     rank's user.

@@ -32,10 +32,13 @@ WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayProgramMember:
-    """`run` is the program's command. `memory_bytes` 0: as much as Ray finds. `folder`
-    is the attempt's own, by a path that is short, and open to its user, wherever it
-    lies: it is the current directory of this process, and its work is open as a
-    descriptor. `own` is the environment of the rank.
+    """One node of the attempt's Ray cluster. `run` is the program's command.
+    `memory_bytes` 0 means all the memory that Ray finds. `own` is the environment of
+    the rank.
+
+    `folder` is the attempt's own folder, by a short path that its user can open,
+    wherever the folder lies: it is the current directory of this process, and its work
+    folder is open as a descriptor.
     """
 
     run: str
@@ -57,7 +60,7 @@ class RayProgramMember:
 
     @property
     def place(self) -> int:
-        """Among the nodes of the gang; the first is 0."""
+        """Return the position of this node in the gang; the first node is 0."""
         return int(self.own["NODE_RANK"])
 
     @property
@@ -123,6 +126,9 @@ class RayProgramMember:
 def decode_member(
     text: str, *, folder: Path, own: Mapping[str, str]
 ) -> RayProgramMember:
-    """Raises: ValueError, TypeError."""
+    """Decode a member file.
+
+    Raises: ValueError, TypeError when it is invalid.
+    """
     member_fields: dict[str, Any] = json.loads(text)
     return RayProgramMember(**member_fields, folder=folder, own=own)

@@ -1,4 +1,5 @@
-"""Every node of the gang but the first: its Ray joins the first one's."""
+"""Every node of the gang except the first: its Ray joins the Ray cluster of the first
+node."""
 
 import socket
 import threading
@@ -19,10 +20,10 @@ CONNECT_SECONDS: Final = 10.0
 
 
 def help_program(member: RayProgramMember) -> int:
-    """Be a node of the Ray cluster until the first says that the program has ended. The
-    exit code.
+    """Be a node of the Ray cluster until the first node reports that the program has
+    ended. Return the exit code.
 
-    Raises: CannotStart when this node's Ray does not start; CannotRun when it ends
+    Raises: CannotStart when this node's Ray does not start; CannotRun when Ray ends
     before the program does, or the first node is gone.
     """
     check_ray()
@@ -55,8 +56,8 @@ def _collect_message_types(frames: Frames, said: set[str]) -> None:
 
 
 def _join_first_node(member: RayProgramMember) -> Frames:
-    """The first node may come up later: it is tried for as long as this attempt
-    lives."""
+    """Connect to the first node. It may come up later, so the connection is retried
+    until this attempt ends."""
     pause_seconds = TRY_SECONDS
     while True:
         try:

@@ -1,5 +1,4 @@
-"""Ray on this node: `ray start`, as a child of the rank, which ends with the
-attempt."""
+"""Ray on this node: `ray start`, as a child of the rank; it ends with the attempt."""
 
 import importlib.util
 import os
@@ -25,7 +24,11 @@ SILENT: Final = "no output"
 
 
 def check_ray() -> None:
-    """Raises: CannotRun where this Python has no Ray, or one that lets in everybody."""
+    """Check the installed Ray.
+
+    Raises: CannotRun where this Python has no Ray, or a Ray version without access
+    control.
+    """
     try:
         installed_version = version("ray") if importlib.util.find_spec("ray") else ""
     except (PackageNotFoundError, ValueError):
@@ -50,8 +53,11 @@ def check_ray() -> None:
 
 @contextmanager
 def starting(member: RayProgramMember) -> Iterator[None]:
-    """Raises: CannotStart for what this node does not give to Ray: a port, a place on
-    its disk."""
+    """Run the block, in which Ray starts.
+
+    Raises: CannotStart when the node lacks a resource for Ray, such as a port or disk
+    space.
+    """
     try:
         yield
     except OSError as trouble:
@@ -61,7 +67,7 @@ def starting(member: RayProgramMember) -> Iterator[None]:
 
 
 class LocalRay:
-    """This node's Ray. It joins the cluster at `address`; "" begins one."""
+    """This node's Ray. It joins the cluster at `address`; with "" it begins a new one."""
 
     def __init__(self, member: RayProgramMember, address: str = "") -> None:
         self._member = member
@@ -81,8 +87,11 @@ class LocalRay:
         return ""
 
     def check(self, *, starts: bool) -> None:
-        """Raises: CannotRun when it has ended; CannotStart where nothing runs in it
-        yet, and what ended it is not the job's own bound of memory."""
+        """Check that this node's Ray still runs. `starts`: nothing runs in it yet.
+
+        Raises: CannotStart when Ray has ended while it `starts`, unless the job's own
+        memory limit ended it; CannotRun in all other cases.
+        """
         code = self.process.poll()
         if code is None:
             return
@@ -109,9 +118,9 @@ def how_ended(code: int) -> str:
 
 
 def words(member: RayProgramMember, address: str) -> list[str]:
-    """`ray start` for this node. Ports are the kernel's choice: two nodes of Ray may
-    share a machine, and those which Ray prefers would meet. The path of a socket has at
-    most 107 bytes."""
+    """Return the `ray start` command of this node. The kernel chooses the ports,
+    because two Ray nodes on one machine would conflict on Ray's default ports. The path
+    of a socket has at most 107 bytes."""
     if address:
         begin = [f"--address={address}"]
     else:
@@ -137,7 +146,8 @@ def words(member: RayProgramMember, address: str) -> list[str]:
 
 
 def memory_words(memory_bytes: int) -> list[str]:
-    """Objects have their part of what the node grants, programs the rest."""
+    """Return the options that divide the node's granted memory between Ray's object
+    store and programs; an empty list without a grant."""
     if not memory_bytes:
         return []
     store = max(_LEAST_STORE_BYTES, int(memory_bytes * STORE_SHARE))

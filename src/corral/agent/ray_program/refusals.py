@@ -16,21 +16,21 @@ HEARD_SECONDS: Final = 5.0
 
 
 class CannotRun(Exception):
-    """The Ray cluster of the attempt does not come about, or is lost: by what the job
-    is, or where its program could have done it."""
+    """Error: the Ray cluster of the attempt cannot start or is lost, because of the job
+    itself or for a reason that the job's program may have caused."""
 
     infra = False
 
 
 class CannotStart(CannotRun):
-    """Ray itself does not start, before anything of the program runs: no fault of its
-    user's."""
+    """Error: Ray itself does not start, before any part of the program runs. The user
+    is not at fault."""
 
     infra = True
 
 
 def refuse(why: str, own: Mapping[str, str], *, infra: bool) -> int:
-    """Say it in the log and to the shim. The exit code."""
+    """Report the refusal in the log and to the shim. Return the exit code."""
     print(f"corral: {why}", file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(FAILED))
     with suppress(OSError, KeyError):
@@ -40,8 +40,10 @@ def refuse(why: str, own: Mapping[str, str], *, infra: bool) -> int:
 
 
 def _tell_shim(message: Mapping[str, object], path: str) -> None:
-    """It serves in the attempt's folder, which is that above. Its path may be longer
-    than that of a socket can be, and closed to the rank's user. Raises: OSError."""
+    """Send the message to the shim's socket in the attempt's folder, the parent of the
+    working folder. The socket is reached through a descriptor of that folder, because
+    `path` may be longer than a socket's path can be, and closed to the rank's user.
+    Raises: OSError."""
     folder = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")

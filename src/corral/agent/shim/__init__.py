@@ -1,2 +1,2 @@
-"""The shim: parent of one attempt's ranks on a node. Standard library only; one
-thread."""
+"""The shim: the parent process of one attempt's ranks on a node. It uses the standard
+library only, and one thread."""

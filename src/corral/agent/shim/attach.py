@@ -30,9 +30,10 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def listen(rank: Rank, connection: socket.socket) -> None:
-    """Pass on the rank's input and the descriptor that reports its end.
+    """Attach a client to the rank: send the descriptor for the rank's input and the
+    descriptor that reports the rank's end.
 
-    From now on the rank's output goes to the connection.
+    From now on the rank's output also goes to the connection.
     """
     if rank.stdin < 0 or rank.is_over:
         state_text = (
@@ -58,11 +59,12 @@ def open_shell(
     rows: int,
     columns: int,
 ) -> int:
-    """Start a shell on a new terminal and hand that over; its process id, to be reaped.
+    """Start a shell on a new terminal, and hand the terminal over to the client. Return
+    the shell's process id, to be reaped.
 
-    The connection stays open for the word of its end.
+    The connection stays open to report the end of the shell.
 
-    Raises: OSError when there is no terminal or no process to be had.
+    Raises: OSError when no terminal or process can be created.
     """
     ours, terminal_side = pty.openpty()
     try:

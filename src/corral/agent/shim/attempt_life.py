@@ -1,5 +1,5 @@
-"""The life of one attempt on a node: setup, ranks, their ends, and nothing left after
-them."""
+"""The life of one attempt on a node: setup, start of the ranks, their ends, and cleanup
+of all processes that they leave."""
 
 import os
 import socket
@@ -39,8 +39,8 @@ MOST_CELLS: Final = 1_000  # in either direction
 
 
 class AttemptLife:
-    """Made when the journal and the containment are there; over when `loop` has
-    stopped."""
+    """One attempt on this node. It is created once the journal and the containment
+    exist, and is over when `loop` has stopped."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class AttemptLife:
         return child
 
     def _on_rank_start(self, rank: Rank) -> None:
-        """A program runs, or could not be started."""
+        """Handle the start of a program (a rank or the setup), or its failure to start."""
         if rank.exec_failed:
             program_name = "setup" if rank is self._setup else f"rank {rank.number}"
             self._fail_attempt(
@@ -167,7 +167,8 @@ class AttemptLife:
             )
 
     def _input_changed(self) -> None:
-        """A rank waits for input, or does so no more."""
+        """Update and publish which rank waits for input, after a rank has begun or
+        ceased to wait."""
         waiting_ranks = (rank.number for rank in self._ranks if rank.waits_for_input)
         self.state.waits_for_input = min(waiting_ranks, default=None)
         self._schedule_publish()
@@ -175,7 +176,8 @@ class AttemptLife:
     # --- ends
 
     def reap(self) -> None:
-        """Take in what has ended: ranks, and orphans that came to us."""
+        """Reap the child processes that have ended: ranks, attached shells, and orphans
+        that the shim has adopted."""
         ended_ranks: list[Rank] = []
         with suppress(ChildProcessError):
             while (child := os.waitpid(-1, os.WNOHANG))[0]:
@@ -217,7 +219,8 @@ class AttemptLife:
             self._take_setup(self._setup)
 
     def _is_empty(self) -> bool:
-        """Whether all ranks were started and are over, and nothing is left of them."""
+        """Return whether all ranks were started and have ended, and none of their
+        processes is left."""
         started = len(self._ranks) == len(self.spec.ranks)
         return (
             started
@@ -244,12 +247,12 @@ class AttemptLife:
         self._stop_attempt(PEER_GRACE_SECONDS, self._trouble, save=False)
 
     def _setup_is_over(self, setup: Rank) -> None:
-        """Its descriptors go; what it left in the background stays, the ranks may need
-        it."""
+        """Close the descriptors of the setup. Processes that it left in the background
+        continue, because the ranks may need them."""
         setup.close()
 
     def _with_trouble(self, record: Record) -> Record:
-        """Add the reason to the record of an end.
+        """Return the record of a rank's end with the reason of the attempt's failure.
 
         Both are reported together, so that the exit code is not mistaken for the full
         result.
@@ -265,15 +268,15 @@ class AttemptLife:
         }
 
     def _fail_attempt(self, trouble: str, *, infra: bool, by: str = "") -> None:
-        """End the attempt. `by`: who reports the trouble, where that is not Corral
-        itself."""
+        """End the attempt because of this trouble. `by`: who reports the trouble if it
+        is not Corral itself. `infra`: whether the infrastructure is at fault."""
         if not self._trouble:
             self._trouble, self._infra, self._trouble_of = trouble, infra, by
         self._stop_attempt(PEER_GRACE_SECONDS, trouble, save=False)
 
     def _stop_attempt(self, grace_seconds: float, why: str, *, save: bool) -> None:
-        """Let all of it end, within the grace. A shorter grace cuts a running one
-        short."""
+        """Stop all processes of the attempt within the grace period. A shorter grace
+        period cuts a running one short."""
         is_first_stop = not self._grace.runs
         self._grace.begin(grace_seconds)
         # send SIGTERM first, so that a rank that exits on the message has received it
@@ -288,7 +291,8 @@ class AttemptLife:
             self._lines.tell_ranks(self._stop)
 
     def _look(self) -> None:
-        """See what is left, and do what its time has come for."""
+        """Check which processes are left, and take the step that is due: finish the
+        attempt, or stop the processes that outlive the ranks."""
         started = self._started_ranks
         has_all_ended = all(rank.is_over for rank in started)
         if self._finishing or (not has_all_ended and not self._grace.runs):
@@ -302,7 +306,8 @@ class AttemptLife:
             self._grace.act(live_pids, {rank.pid for rank in started}, self._shells)
 
     def _finish_attempt(self, exits: Sequence[Record] = ()) -> None:
-        """End the attempt. `exits` are not written down yet."""
+        """Finish the attempt. `exits`: records of ended ranks that are not in the
+        journal yet."""
         if not self._ledger.only_saves_wait:
             if exits:
                 self._ledger.record(*exits)
@@ -329,7 +334,8 @@ class AttemptLife:
     # --- who hears of it
 
     def _written(self) -> None:
-        """Something more is known, and durable."""
+        """Publish the state after more of it was written to the journal; then stop the
+        loop if the attempt has ended, else check what is left."""
         if self._grace.runs and self.state.phase in ("starting", "up"):
             self.state.phase = "stopping"
         self._publish_state()
@@ -390,8 +396,9 @@ class AttemptLife:
             self._attach_client(line, message)
 
     def _warn_ranks(self, message: Message) -> None:
-        """Once: a signal to those that wait for it, which would end all others, and a
-        save."""
+        """Warn the ranks, once: send the signal of the message to the processes that
+        catch it, because it would end all others, and ask the ranks for a save if the
+        message says so."""
         if self._warned or self._grace.runs:
             return
         self._warned = True

@@ -28,8 +28,8 @@ def _is_save(record: Record) -> bool:
 
 
 class AttemptRecord:
-    """`state` holds what is on the disk; `changed` is called when it does more of
-    it."""
+    """Record of an attempt. `state` holds what is on the disk; `changed` is called when
+    more was written."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class AttemptRecord:
         changed: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:
-        """`reserve`: bytes of the journal's space that saves may not use."""
+        """`reserve`: bytes of the journal's space that records of saves may not use."""
         self.state = ShimState()
         self._loop = loop
         self._journal = journal
@@ -51,7 +51,8 @@ class AttemptRecord:
         self._saves = RefillBudget(SAVES_PER_SECOND, BURST_SAVES)
 
     def record(self, *records: Record) -> None:
-        """Nobody hears of them before they are on the disk."""
+        """Write the records to the journal. They are reported only once they are on the
+        disk."""
         self._unwritten += records
         self._write_pending()
 
@@ -74,8 +75,8 @@ class AttemptRecord:
         self.record(*records)
 
     def _write_pending(self) -> None:
-        """Write pending entries. One that finds no room is tried again; checkpoints
-        wait for entries that matter more."""
+        """Write pending entries. An entry that finds no room is tried again; records of
+        checkpoints wait for more important entries."""
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)

@@ -1,4 +1,5 @@
-"""Moment after which a file of a work folder counts as written by its attempt."""
+"""The moment after which a changed file in a work folder counts as written by the
+attempt."""
 
 import json
 import os
@@ -16,10 +17,11 @@ TICK_SECONDS: Final = 0.0005
 def record_begin(folder: str, work: str) -> None:
     """Record the start time, before the first process of the attempt.
 
-    File timestamps advance in ticks, and a file whose stamp was read gets finer stamps.
-    The time is therefore read from a file next to the folder. All of the workdir is
-    older than its second stamp, and every change of the attempt is newer. Without a
-    record, every file counts as written; an empty folder needs no record.
+    File timestamps advance in ticks, but the kernel gives finer stamps to a file whose
+    stamp was read. The time is therefore read from the second stamp of a file next to
+    the work folder: every file in the workdir is older, and every change by the attempt
+    is newer. Without a record, every file counts as written; an empty folder needs no
+    record.
     """
     with suppress(OSError):
         if os.listdir(work):
@@ -28,8 +30,8 @@ def record_begin(folder: str, work: str) -> None:
 
 
 def _next_stamp(file: int) -> int:
-    """Return a change time of the open file that is later than that of any change
-    before."""
+    """Return a change time of the open file that is later than that of any earlier
+    change."""
     previous_stamp_ns = os.fstat(file).st_ctime_ns
     while (stamp := os.fstat(file).st_ctime_ns) == previous_stamp_ns:
         time.sleep(TICK_SECONDS)

@@ -1,4 +1,4 @@
-"""A connection to the shim: JSON objects, one a line, in both directions, in bounded
+"""A connection to the shim: one JSON object per line, in both directions, with bounded
 memory."""
 
 import json
@@ -20,9 +20,9 @@ _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class ShimConnection:
-    """Connection of an agent, of a rank, or of a peer not yet known.
+    """Connection of an agent, of a rank, or of a peer not yet identified.
 
-    `newest` is sent when there is room for it.
+    The newest state is sent when the socket has room for it.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ShimConnection:
         closed: Callable[["ShimConnection"], None],
         dropped: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """`dropped` is called for each message that is not taken, with the reason."""
+        """`dropped` is called, with the reason, for each message that is not accepted."""
         connection.setblocking(False)
         self.connection = connection
         self.is_open = True
@@ -51,17 +51,19 @@ class ShimConnection:
         loop.watch(connection.fileno(), self._read)
 
     def send(self, message: Message) -> None:
-        """Never waits."""
+        """Send the message without blocking."""
         self._unsent += _encode_line(message)
         self._flush_unsent()
 
     def renew(self, state: Message) -> None:
-        """Send this, or in its place what is newer by then."""
+        """Send this state when there is room; a newer state that arrives before then
+        replaces it."""
         self._newest = _encode_line(state)
         self._flush_unsent()
 
     def take_over(self) -> socket.socket:
-        """The bare connection, for bytes that are no messages."""
+        """Return the bare socket, for bytes that are not messages. The loop no longer
+        watches it."""
         self._loop.watch(self.connection.fileno(), None)
         self.is_open = False
         self._closed(self)
@@ -92,7 +94,7 @@ class ShimConnection:
             self.close()
 
     def _receive_message(self, text: bytes) -> None:
-        """Take one message; whatever a rank sends, the shim goes on."""
+        """Process one message. No message of a rank can stop the shim."""
         now = self._loop.now()
         if not (self._bytes.take(len(text) + 1, now) and self._messages.take(1, now)):
             self._dropped(f"more than {MESSAGES_PER_SECOND} messages a second")

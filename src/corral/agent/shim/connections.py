@@ -11,8 +11,8 @@ MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
 class ShimConnections:
-    """`heard` and `dropped` are callbacks with the same role as those of a
-    connection."""
+    """All connections of one shim. `heard` and `dropped` have the same meaning as in
+    ShimConnection."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class ShimConnections:
         self._lines: list[ShimConnection] = []
 
     def connect(self, connection: socket.socket) -> ShimConnection | None:
-        """Return the new line; None where there are too many."""
+        """Return the new connection; None where there are too many connections already."""
         if len(self._lines) >= MOST_LINES:
             connection.close()
             return None
@@ -47,7 +47,8 @@ class ShimConnections:
                 line.send(message)
 
     def renew(self, state: Message) -> None:
-        """Let each agent have this state, or in its place what is newer by then."""
+        """Send this state to each agent; a newer state that arrives before there is
+        room replaces it."""
         for line in list(self._lines):
             if line.watches:
                 line.renew(state)

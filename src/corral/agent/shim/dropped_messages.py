@@ -1,5 +1,5 @@
-"""Messages of ranks that are not taken: counted, and reported in the log now and
-then."""
+"""Messages of ranks that were dropped: they are counted, and the count is written to
+the log from time to time."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""Waiting for descriptors and moments, in one thread."""
+"""An event loop for descriptors and timers, in one thread."""
 
 import heapq
 import select
@@ -14,7 +14,8 @@ LONGEST_SECONDS: Final = 3600.0
 
 
 class Loop:
-    """Calls back when a descriptor is ready or a moment has come, until `stop`."""
+    """Event loop: calls a function when a descriptor is ready or a timer is due, until
+    `stop`."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -28,17 +29,18 @@ class Loop:
         return time.monotonic()
 
     def later(self, seconds: float, call: Call) -> None:
-        """Call once, after the given delay.
+        """Call the function once, after the given delay.
 
-        The call cannot be cancelled: it must check whether it is still due.
+        The call cannot be cancelled: the function must check whether it is still
+        needed.
         """
         heapq.heappush(self._due, (self.now() + seconds, next(self._number), call))
 
     def watch(
         self, descriptor: int, read: Call | None, write: Call | None = None
     ) -> None:
-        """Call `read` or `write` when it can be done without waiting; neither: watch no
-        more."""
+        """Call `read` or `write` when the descriptor can be read or written without
+        waiting. If both are None, stop watching the descriptor."""
         calls, known_calls = (read, write), self._watched.get(descriptor)
         if calls == (known_calls or (None, None)):
             return

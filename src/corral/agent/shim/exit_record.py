@@ -20,20 +20,21 @@ ENDS_IN_ERROR: Final = (
 
 
 class Exits:
-    """Exits of one attempt. Each out-of-memory kill explains the end of one rank."""
+    """Exits of one attempt's ranks. Each out-of-memory kill explains the end of one
+    rank only."""
 
     def __init__(
         self, group: Containment, logs: dict[int, RankLog], command: str
     ) -> None:
-        """`command`: what the ranks run."""
+        """`command`: the command that the ranks run."""
         self._group = group
         self._goes_on = goes_on(command)
         self._logs = logs
         self._oom_explained = 0
 
     def record(self, rank: Rank, *, stops: bool) -> Record:
-        """Return the record of a rank that has ended. `stops`: the attempt was being
-        ended."""
+        """Return the record of a rank that has ended. `stops`: whether the attempt was
+        being stopped."""
         assert rank.status is not None
         code = os.waitstatus_to_exitcode(rank.status)
         memory = self._group.memory() if code != 0 else None
@@ -75,8 +76,8 @@ class Exits:
 
 
 def _has_no_room(log: RankLog) -> bool:
-    """Whether the log's disk is full. A disk that does not answer is not called
-    full."""
+    """Return whether the log's disk is full. A disk that does not respond does not
+    count as full."""
     try:
         return log.room_bytes() < NO_ROOM_BYTES
     except OSError:

@@ -17,9 +17,10 @@ SHELL: Final = "/bin/sh"
 
 @dataclass(slots=True, kw_only=True)
 class Inside:
-    """`image` None: the node as it is. `namespaces` are the kernel's, open as
-    descriptors: setup, ranks and shells of an attempt see one and the same image, and
-    each other's changes in it."""
+    """File system view of an attempt's processes. `image` is None where they see the
+    node's own files. `namespaces` holds open descriptors of kernel namespaces: setup,
+    ranks and shells of an attempt enter the same ones, so they see one image and each
+    other's changes in it."""
 
     image: ImageRoot | None = None
     namespaces: dict[str, int] = field(default_factory=dict)
@@ -29,15 +30,17 @@ class Inside:
         return self.image is not None
 
     def shell(self, own: str) -> str:
-        """The node's own shell, or the one that every image has."""
+        """Return `own`, the node's shell, or in an image the shell that every image
+        has."""
         return own if self.image is None else SHELL
 
     def words(self, words: Sequence[str]) -> list[str]:
         return [*(self.image.words if self.image else ()), *words]
 
     def env(self, env: Mapping[str, str], work: str) -> dict[str, str]:
-        """The image's variables below the job's; home is where the job works, for an
-        image knows no account of the node's."""
+        """Return the environment of a process: `env` as it is on the node. In an image,
+        HOME is `work`, the job's work folder, because an image knows no account of the
+        node."""
         if self.image is None or not self.image.root:
             return dict(env)
         inside = {**env, "HOME": work, "SHELL": SHELL}
@@ -47,14 +50,17 @@ class Inside:
         return inside
 
     def enter(self) -> None:
-        """In a fresh process of the attempt. Raises: OSError."""
+        """Enter the namespaces of the image. Called in a new process of the attempt.
+        Raises: OSError."""
         if self.namespaces:
             kernel_mounts.enter_namespaces(self.namespaces)
 
 
 def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Inside:
-    """Made once, by the shim. `view`: the mount namespace of the attempt, open as a
-    descriptor, in which the image is entered; None: the shim's own.
+    """Return the file system view of the attempt. The shim creates it once.
+
+    `view`: the mount namespace of the attempt, open as a descriptor, in which the image
+    is entered; None for the shim's own.
 
     Raises: OSError when the image cannot be entered.
     """
@@ -65,8 +71,8 @@ def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Insid
 
 
 def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
-    """A child enters the image, its namespaces are opened, and it is not needed any
-    more."""
+    """Return descriptors of the image's namespaces. A child process enters the image,
+    the shim opens the child's namespaces, and the child is then killed."""
     read_end, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -86,7 +92,8 @@ def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
 
 
 def _enter_and_wait(image: ImageRoot, view: int | None, say: int) -> None:
-    """In the child, which never returns from here."""
+    """Enter the image in the child process, report success or the error, and wait to be
+    killed. Never returns."""
     try:
         if view is not None:
             kernel_mounts.enter_namespaces({"mnt": view})

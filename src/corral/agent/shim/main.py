@@ -1,5 +1,5 @@
-"""The first moments of a shim: what it needs, or a refusal that says what is
-missing."""
+"""Start of a shim: preparation of what the attempt needs, or a refusal that names what
+is missing."""
 
 import ctypes
 import json
@@ -42,8 +42,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def main(connection: socket.socket) -> bool:
-    """Be the shim of the attempt whose spec comes over the connection, until nothing is
-    left.
+    """Run the shim of the attempt whose spec arrives over the connection, until no
+    process is left.
 
     Returns: whether this process can serve another attempt.
     """
@@ -99,7 +99,7 @@ def _run_event_loop(
 
 
 def _create_attempt(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
-    """Raises: OSError."""
+    """Create the attempt's logs, containment and socket. Raises: OSError."""
     folder = Path(spec.folder)
     me = myself()
     me.record(folder / PID_FILE)
@@ -138,7 +138,8 @@ def _create_attempt(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife
 def launch_record(
     spec: ShimSpec, group: containment.Containment, shim: LocalProcess
 ) -> Record:
-    """The first record: what another agent must know to look after the attempt."""
+    """Return the first record of the journal: what another agent must know to take over
+    the attempt."""
     return {
         "type": "launch",
         "shim": [shim.pid, shim.started],
@@ -149,7 +150,7 @@ def launch_record(
 
 
 def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
-    """Raises: OSError."""
+    """Open a log file for each rank of this node. Raises: OSError."""
     folder = Path(spec.folder) / "logs"
     folder.mkdir(exist_ok=True)
     return {
@@ -161,7 +162,7 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
 def _create_containment(
     spec: ShimSpec, limits: containment.ContainmentLimits, say: Callable[[str], None]
 ) -> containment.Containment:
-    """The planned containment, or the next weaker one that works now."""
+    """Create the planned containment, or the next weaker kind that works now."""
     mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
     furnish = Apart(**spec.apart).furnish if spec.apart is not None else None
     for kind in containment.from_on(spec.containment):
@@ -175,7 +176,8 @@ def _create_containment(
 
 
 def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket:
-    """The attempt's socket, by a path that is short enough for any folder."""
+    """Open the attempt's socket. It is bound by a path that is short enough for any
+    folder."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -191,7 +193,7 @@ def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket
 
 
 def _change_owner(whole: Path, user: JobAccount) -> None:
-    """Give the directory and its contents to the account of the ranks."""
+    """Change the owner of the directory and its contents to the account of the ranks."""
     group = user.groups[0]
     for folder_path, folders, files in os.walk(whole):
         for name in (*folders, *files):
@@ -220,8 +222,8 @@ def _send_refusal(connection: socket.socket, why: str) -> None:
 def be_shim(
     connection: socket.socket, launcher: socket.socket | None = None
 ) -> NoReturn:
-    """In a new process, which never returns from here. From `launcher` come further
-    attempts."""
+    """Run a shim in a new process; never returns. `launcher`: the connection from which
+    further attempts come."""
     code = 1
     try:
         os.setsid()

@@ -1,7 +1,8 @@
-"""A shim's next attempt: the shim waits for it, and leaves nothing of the previous one.
+"""Reuse of a shim: it waits for its next attempt, and keeps nothing of the previous
+one.
 
 A fork of the launcher copies most of an interpreter's memory, which is two thirds of
-the node's cost of a short job. One shim still has one attempt at a time.
+the node's cost of a short job. A shim still serves one attempt at a time.
 """
 
 import ctypes
@@ -32,8 +33,8 @@ def leaves_nothing(life: AttemptLife) -> bool:
 
 
 def next_attempt(launcher: socket.socket) -> socket.socket | None:
-    """Wait for the launcher to hand over an agent's socket; None when it ends, or wants
-    no more."""
+    """Wait for the launcher to hand over the socket of an agent; None when the launcher
+    ends or has no further attempt."""
     _close_descriptors(launcher.fileno())
     with suppress(OSError):
         launcher.send(IDLE)

@@ -1,5 +1,5 @@
-"""One process that the shim started: a rank or the setup before it. Its output, its
-true end."""
+"""One process that the shim started, a rank or the setup before it: its output and its
+exit status."""
 
 import os
 import socket
@@ -30,8 +30,8 @@ LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after th
 
 
 def tell_end(connection: socket.socket, status: int) -> None:
-    """Send the end of a process, as a shell would report it, to a client that is still
-    connected."""
+    """Send the exit code of a process, as a shell would report it, to a client that is
+    still connected."""
     code = os.waitstatus_to_exitcode(status)
     with connection, suppress(OSError):
         connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
@@ -39,13 +39,14 @@ def tell_end(connection: socket.socket, status: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """Somebody who hears a rank's output, and at the end how it has ended."""
+    """A client that receives a rank's output, and at the end the rank's exit code."""
 
     output: socket.socket
     end: socket.socket
 
     def close(self, status: int | None) -> None:
-        """`status` None: nothing is known of an end."""
+        """Close the connections of the client. `status` is None when the rank's exit
+        status is not known."""
         if status is not None:
             tell_end(self.end, status)
         self.end.close()
@@ -53,8 +54,8 @@ class Listener:
 
 
 class Rank:
-    """`number` is the rank in the gang. `exec_failed`: why the program did not even
-    start."""
+    """One process of the attempt. `number` is its rank in the gang. `exec_failed`: the
+    reason why the program did not start."""
 
     def __init__(
         self,
@@ -82,7 +83,8 @@ class Rank:
     def start(
         self, child: Callable[[tuple[int, int, int]], Child], ran: Callable[[], None]
     ) -> None:
-        """Fork. `ran` is called when the program runs or cannot. Raises: OSError."""
+        """Fork the process. `ran` is called when the program runs or could not be
+        started. Raises: OSError."""
         theirs_in, self.stdin = os.pipe2(os.O_CLOEXEC)
         self._output, theirs_out = os.pipe2(os.O_CLOEXEC)
         try:
@@ -105,7 +107,8 @@ class Rank:
         self._loop.later(seconds, lambda: self._look_for_input(seconds))
 
     def _look_for_input(self, seconds: float) -> None:
-        """See whether it waits for input now; the first time stands in its log."""
+        """Check whether the rank waits for input now. The first time that it waits is
+        noted in its log."""
         is_there = not self.is_over and self.stdin >= 0
         waits = (
             is_there and not self.listeners and waits_for_input(self.pid, self.stdin)
@@ -133,7 +136,8 @@ class Rank:
         self._drain_output(LAST_BYTES)
 
     def close(self) -> None:
-        """Nothing of the containment lives any more, so no more can come."""
+        """Read the remaining output, and close all descriptors and clients. Called when
+        no process of the containment is left."""
         self._drain_output(LAST_BYTES)
         for listener in list(self.listeners):
             self._let_go(listener, self.status)
@@ -160,7 +164,8 @@ class Rank:
             self._loop.watch(self._output, self._read)
 
     def _drain_output(self, most_bytes: int) -> bool:
-        """Take in what is there; False when that was more than this turn allows."""
+        """Read the available output; return False when there was more than this turn
+        allows."""
         while self._output >= 0 and most_bytes > 0:
             try:
                 data = os.read(self._output, READ_BYTES)
@@ -175,8 +180,8 @@ class Rank:
         return self._output < 0
 
     def _send_to_listeners(self, data: bytes) -> None:
-        """Send output to the clients. One that reads too slowly misses some, and one
-        that has closed is removed."""
+        """Send output to the attached clients. A client that reads too slowly misses
+        some of it, and a client that has closed its connection is removed."""
         for listener in list(self.listeners):
             try:
                 listener.output.send(data)
@@ -186,8 +191,8 @@ class Rank:
                 self._let_go(listener)
 
     def listen(self, listener: Listener) -> None:
-        """It hears what the rank prints from now on, and may say that the input has
-        ended."""
+        """Attach a client: it receives the rank's output from now on, and may signal
+        the end of the rank's input."""
         self.listeners.append(listener)
         self._loop.watch(listener.output.fileno(), lambda: self._hear(listener))
 

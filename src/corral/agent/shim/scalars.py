@@ -1,8 +1,8 @@
-"""Scalars that ranks log: the newest value of each name, and its least and greatest of
-late.
+"""Scalars that ranks log: the newest value of each name, and its recent minimum and
+maximum.
 
-The head looks each 10 s. A spike between two looks is within the bounds of the second
-one.
+The head reads them every 10 s. A spike between two reads is within the bounds of the
+second read.
 """
 
 import re
@@ -20,8 +20,8 @@ ScalarRecord = list[Any]  # name, value, low, high
 
 @dataclass(slots=True)
 class ScalarTrack:
-    """One scalar. `low` and `high` are of the window that began at `since`, the others
-    of the window before it."""
+    """One scalar. `low` and `high` belong to the window that began at `since`;
+    `low_before` and `high_before` belong to the window before it."""
 
     value: float | None = None
     since: float = 0.0
@@ -31,7 +31,7 @@ class ScalarTrack:
     high_before: float | None = None
 
     def take(self, value: float | None, at: float) -> None:
-        """Record a value; None is one that is not finite."""
+        """Record a value. None stands for a value that is not finite."""
         if not 0 <= at - self.since < WINDOW_SECONDS:
             is_next = 0 <= at - self.since < 2 * WINDOW_SECONDS
             self.low_before, self.high_before = (
@@ -85,15 +85,16 @@ class Scalars:
 
     @property
     def records(self) -> list[ScalarRecord]:
-        """Each scalar as it travels."""
+        """Return each scalar as a record of a message: name, newest value, minimum and
+        maximum."""
         return [
             [name, track.value, *track.bounds] for name, track in self._tracks.items()
         ]
 
 
 def is_scalar(name: object, value: object) -> bool:
-    """Whether a value can be kept under the name. One that is not finite is kept as a
-    gap."""
+    """Return whether a value can be kept under the name. A value that is not finite is
+    kept as a gap."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         return False
     if value is None:
@@ -104,7 +105,7 @@ def is_scalar(name: object, value: object) -> bool:
 
 
 def scalars_within(records: object) -> list[ScalarRecord]:
-    """Return the records that are within bounds, of those that a shim has sent."""
+    """Return those records of a shim that are within bounds."""
     if not isinstance(records, list):
         return []
     scalars = [

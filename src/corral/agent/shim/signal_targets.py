@@ -1,10 +1,10 @@
 """Selection of the processes of an attempt that receive a user-requested signal.
 
-It goes also to those that have no handler: as with Slurm, who asks for it has meant it.
-Only the shell that a rank's command was given to is left alone while it waits for what
-it has started, as Slurm leaves a batch script: it would end, and the rank with it. Nor
-is anything sent to the shells of people, and to what runs a batch script and its steps
-(0031).
+As with Slurm, a process without a handler receives the signal too: the user has asked
+for it. One exception is the shell that runs a rank's command: it gets no signal while
+it waits for its children, as Slurm leaves a batch script alone, because the shell would
+end, and the rank with it. Neither do the shells of attached users, nor the programs
+that run a batch script and its steps (0031).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -32,8 +32,8 @@ def signal(
     ranks: Sequence[Rank],
     people: Collection[int],
 ) -> None:
-    """Send what the message says. `pids` are all that run, `people` the shells of
-    people."""
+    """Send the signal that the message names. `pids`: all running processes of the
+    attempt; `people`: the shells of attached users."""
     number = int(message["number"])
     shells = {rank.pid for rank in ranks if rank.pid and not rank.is_over}
     for pid in meant(pids, shells, people, number, str(message["to"])):
@@ -47,8 +47,8 @@ def meant(
     number: int,
     to: str,
 ) -> list[int]:
-    """Return the members of `pids` that get the signal; `shells`: the processes that
-    the ranks were started as."""
+    """Return the members of `pids` that get the signal. `shells`: the processes as
+    which the ranks were started. `people`: the shells of attached users."""
     sessions = {pid: session_of(pid) for pid in pids}
     rank_pids = [pid for pid, session in sessions.items() if session not in people]
     batches = {shell for shell in shells if _is_running_module(shell, BATCH)}
@@ -73,13 +73,13 @@ def meant(
 
 
 def _is_running_module(pid: int, module: str) -> bool:
-    """Whether it is Corral's own: `python -P -m MODULE`."""
+    """Return whether the process is one of Corral's own: `python -P -m MODULE`."""
     return words_of(pid)[1:4] == [b"-P", b"-m", module.encode()]
 
 
 def _is_waiting_shell(shell: int, number: int) -> bool:
-    """Whether it is a command's shell that has no answer, and stands for what it has
-    started."""
+    """Return whether the process is a command's shell that does not catch the signal
+    and waits for its children."""
     if not is_of_command(shell) or catches(shell, number):
         return False
     return bool(children(shell))

@@ -1,5 +1,5 @@
-"""Starting one process of an attempt: in its containment, as its user, with nothing
-inherited."""
+"""Start of one process of an attempt: in its containment, as its user, without
+inherited descriptors."""
 
 import ctypes
 import fcntl
@@ -27,8 +27,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """Parameters of a process to start. `stdio`: its descriptors 0, 1 and 2;
-    `terminal`: 0 is a pty to control."""
+    """Parameters of a process to start. `stdio`: the descriptors for its 0, 1 and 2;
+    `terminal`: whether descriptor 0 is a pty that becomes its controlling terminal."""
 
     words: list[str]
     env: Mapping[str, str]
@@ -42,15 +42,16 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """`failure` reads as empty once the program runs, else as why it does not."""
+    """A started process. `failure` is a descriptor: it reads as empty once the program
+    runs, else as the reason why the program does not run."""
 
     pid: int
     failure: int
 
 
 def spawn(child: Child) -> Spawned:
-    """Fork; the child goes on by itself. Raises: OSError when no process is to be
-    had."""
+    """Fork a process that runs the child's program. Raises: OSError when no process can
+    be created."""
     # what the child need not find out is done once, before
     handled = _handled_signals()
     failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -67,7 +68,7 @@ def spawn(child: Child) -> Spawned:
 
 
 def _exec_child(child: Child, say: int, handled: Sequence[int]) -> None:
-    """In the new process, which never returns from here."""
+    """Prepare the new process and execute the program. Never returns."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
@@ -104,8 +105,8 @@ def _exec_child(child: Child, say: int, handled: Sequence[int]) -> None:
 
 @cache
 def _handled_signals() -> tuple[int, ...]:
-    """Return those that are ignored or caught: what is ignored stays ignored in a
-    program."""
+    """Return the signals that are ignored or caught here. They must be reset: an
+    ignored signal stays ignored in an executed program."""
     numbers = signal.valid_signals()
     usual = (signal.SIG_DFL, None)
     return tuple(
@@ -114,7 +115,8 @@ def _handled_signals() -> tuple[int, ...]:
 
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
-    """0 to 2 for the program, _SAY until it is executed; everything else is closed."""
+    """Move `stdio` to descriptors 0 to 2 and `say` to _SAY, which is closed when the
+    program is executed. Close all other descriptors."""
     moved_descriptors = [
         fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in (*stdio, say)
     ]
@@ -124,7 +126,7 @@ def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
 
 
 def window(descriptor: int, rows: int, columns: int) -> None:
-    """Tell a terminal its size."""
+    """Set the size of a terminal."""
     fcntl.ioctl(
         descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0)
     )

@@ -1,4 +1,5 @@
-"""Full state of an attempt as a shim reports it. The same is read from its journal."""
+"""The full state of an attempt as its shim reports it. The same state can be read from
+the journal."""
 
 from collections.abc import Container, Iterable
 from math import isfinite
@@ -29,8 +30,8 @@ TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of", "trouble_kind"})
 
 
 class ShimState:
-    """Takes in journal records, in their order. `running` are ranks that were
-    started."""
+    """State that results from journal records in their order. `running`: the ranks that
+    were started."""
 
     def __init__(self) -> None:
         self.phase = "starting"
@@ -48,7 +49,8 @@ class ShimState:
         self.waits_for_input: int | None = None  # the first rank that does
 
     def take(self, record: Record) -> None:
-        """Records of a kind that is not known here are for newer shims."""
+        """Apply a journal record. Records of an unknown kind come from newer shims and
+        are ignored."""
         kind = record.get("type")
         if kind == "started":
             self.started_at = record["at"]
@@ -75,7 +77,8 @@ class ShimState:
         self.trouble_kind = str(record.get("trouble_kind", ""))
 
     def _take_save(self, save: Record) -> None:
-        """An older shim may have written down what is out of bounds."""
+        """Keep a save if it is within bounds and there is room, since an older shim may
+        have recorded a save out of bounds. Count all others as dropped."""
         if is_within(save) and self.has_room:
             self.saves.append(save)
         else:
@@ -83,7 +86,7 @@ class ShimState:
 
     @property
     def has_room(self) -> bool:
-        """Whether one save more may wait until the head has recorded it."""
+        """Return whether one more save can be kept until the head has recorded it."""
         return len(self.saves) < MOST_SAVES
 
     def take_progress(self, message: Record, at: float, own: Container[int]) -> None:
@@ -107,8 +110,8 @@ class ShimState:
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
-        """Remove the saves of this attempt that are recorded: they need no further
-        report."""
+        """Remove the saves of this attempt that the head has recorded: they need no
+        further report."""
         known_steps = set(steps)
         self.saves = [
             save
@@ -194,7 +197,7 @@ def progress_record(message: Record, at: float) -> Record:
 
 
 def pace_record(message: Record) -> list[float]:
-    """Return rank, step, and its seconds of data, of steps without them, and of
+    """Return the rank, its step, and its seconds of data, of computation and of
     waiting. Raises: OutOfBounds, KeyError."""
     names = ("data_seconds", "compute_seconds", "wait_seconds")
     seconds = (number(name, field(message, name, 0.0)) for name in names)
@@ -203,8 +206,7 @@ def pace_record(message: Record) -> list[float]:
 
 
 def is_within(save: Record) -> bool:
-    """Whether a save that was written down, maybe by an older shim, is within
-    bounds."""
+    """Return whether a recorded save, possibly from an older shim, is within bounds."""
     try:
         save_record(save, save["attempt"], save["at"])
     except NOT_WITHIN:
@@ -213,8 +215,8 @@ def is_within(save: Record) -> bool:
 
 
 def progress_within(record: Record | None) -> Record | None:
-    """Return the progress that a shim, maybe an older one, has sent; None out of
-    bounds."""
+    """Return the progress that a shim, possibly an older version, has sent; None if it
+    is out of bounds."""
     if not record:
         return None
     try:

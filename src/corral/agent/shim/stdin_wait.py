@@ -13,11 +13,11 @@ MOST_PROCESSES: Final = 64  # of a rank that are looked at
 
 
 def waits_for_input(pid: int, stdin: int) -> bool:
-    """Return whether the process, or one that it started, reads from this pipe and has
-    to wait.
+    """Return whether the process, or a process that it started, reads from this pipe
+    and has to wait.
 
     Args:
-        stdin: our end of the pipe that is the standard input of the process.
+        stdin: the shim's end of the pipe that is the standard input of the process.
     """
     with suppress(OSError):
         pipe = os.fstat(stdin).st_ino

@@ -1,8 +1,9 @@
-"""Termination of remaining processes: SIGTERM once to each, a grace, then SIGKILL.
+"""Termination of the remaining processes: SIGTERM once to each, a grace period, then
+SIGKILL.
 
-SIGKILL is repeated until no process is left. A process started in answer to SIGTERM, to
-save or to clean up, has the grace to finish. An attached user's shell receives SIGHUP
-instead, because it ignores SIGTERM at a terminal.
+SIGKILL is repeated until no process is left. A process that was started in answer to
+SIGTERM, to save or to clean up, has the grace period to finish. An attached user's
+shell receives SIGHUP instead, because it ignores SIGTERM at a terminal.
 """
 
 import os
@@ -27,13 +28,14 @@ _SHELLS: Final = (
 
 
 def is_of_command(pid: int) -> bool:
-    """Whether it is a shell that a command was given to."""
+    """Return whether the process is a shell that runs a command, as `sh -c COMMAND`."""
     arguments = words_of(pid)[:2]
     return arguments[1:] == [b"-c"] and arguments[0] in _SHELLS
 
 
 class Grace:
-    """`look` is called again whenever there is something to be done or to be seen."""
+    """The grace period of an attempt that is being stopped. `look` is called again
+    whenever there is something to do or to check."""
 
     def __init__(
         self, loop: Loop, group: Containment, look: Callable[[], None]
@@ -57,22 +59,24 @@ class Grace:
         return self._deadline is not None
 
     def begin(self, seconds: float) -> None:
-        """Again: a shorter grace cuts a running one short, a longer one changes
-        nothing."""
+        """Begin the grace period. If it runs already, a shorter one cuts it short, and
+        a longer one changes nothing."""
         deadline = self._loop.now() + max(0.0, seconds)
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline
             self._loop.later(max(0.0, seconds), self._look)
 
     def tell_again(self, pid: int) -> None:
-        """SIGTERM may have met it before it could act on it."""
+        """Let the process receive SIGTERM again: the first SIGTERM may have arrived
+        before the program could handle it."""
         self._told.discard(pid)
 
     def act(
         self, left: Collection[int], shells: Collection[int], attached: Collection[int]
     ) -> None:
-        """Do to these processes what its time has come for. `shells` run the ranks'
-        commands; `attached` are those of people."""
+        """Before the deadline, send SIGTERM or SIGHUP to the processes in `left` that
+        are due; after it, kill all. `shells` run the ranks' commands; `attached` are
+        the shells of attached users."""
         assert self._deadline is not None
         if self._loop.now() < self._deadline:
             self._terminate(left, shells, attached)
@@ -116,9 +120,9 @@ class Grace:
                 self._has_told = True
 
     def _hang_up_again(self, attached: Collection[int]) -> None:
-        """Let attached shells that outlive a SIGHUP get another one. Bash can receive
-        it just before it reads the next command, and then ends only after that
-        command."""
+        """Let attached shells that outlive a SIGHUP get another SIGHUP. Bash can
+        receive the signal just before it reads the next command, and then ends only
+        after that command."""
         now = self._loop.now()
         for pid in attached:
             if pid in self._told and now - self._told_at[pid] >= HANG_UP_SECONDS:
@@ -138,8 +142,8 @@ class Grace:
         return self._may_be_ending(shell)
 
     def _may_be_ending(self, shell: int) -> bool:
-        """A shell whose command has just ended has until the next look to end with its
-        code."""
+        """Return whether the shell's command has just ended. Such a shell has until the
+        next check to end with its own exit code."""
         is_newly_childless = shell not in self._childless and self._has_told
         self._childless.add(shell)
         return is_newly_childless

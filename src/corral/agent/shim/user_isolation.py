@@ -21,13 +21,13 @@ _FLAGS: Final = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """Isolation of an attempt. It travels in the shim's spec.
+    """Isolation of an attempt, as a part of the shim's spec.
 
     Args:
-        shm: whether /dev/shm is the attempt's own.
-        tmp: whether /tmp and /var/tmp are.
-        folder: the attempt's folder, where the files of its /tmp lie.
-        seen: folders that ranks see although they lie below /tmp.
+        shm: whether the attempt has its own /dev/shm.
+        tmp: whether the attempt has its own /tmp and /var/tmp.
+        folder: the attempt's folder, which holds the files of its /tmp.
+        seen: folders below /tmp that ranks can still see.
     """
 
     shm: bool
@@ -36,8 +36,8 @@ class Apart:
     seen: Sequence[str] = ()
 
     def furnish(self) -> None:
-        """Mount what is the attempt's own. Called in a mount namespace that is not
-        shared.
+        """Mount the attempt's own /dev/shm, /tmp and /var/tmp. Called in a mount
+        namespace that is not shared.
 
         Raises: OSError.
         """
@@ -62,7 +62,8 @@ class Apart:
                 kernel_mounts.bind(source, path)
 
     def _source(self, name: str) -> Path:
-        """The folder behind a mount, in which each account may write its own files."""
+        """Create the folder that is mounted under this name. Each account may write its
+        own files in it."""
         parent = Path(self.folder) / TMP
         parent.mkdir(mode=0o700, exist_ok=True)
         source = parent / name
@@ -72,7 +73,8 @@ class Apart:
 
 
 def own_code() -> tuple[str, ...]:
-    """Folders of the interpreter and of Corral, which ranks may start."""
+    """Return the folders of the interpreter and of Corral, from which ranks may start
+    programs."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(corral.__file__)))
     return (sys.prefix, sys.base_prefix, package)
 
@@ -89,8 +91,8 @@ def _below_tmp(paths: Iterable[str]) -> list[str]:
 
 
 def _descriptor_path(stack: ExitStack, path: Path) -> str:
-    """A name that leads to the folder whatever is mounted over its path. Raises:
-    OSError."""
+    """Return a path that leads to the folder whatever is mounted over its own path.
+    Raises: OSError."""
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, descriptor)
     return f"/proc/self/fd/{descriptor}"

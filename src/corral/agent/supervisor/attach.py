@@ -1,5 +1,5 @@
-"""A terminal into a running attempt: the shim hands over descriptors, the agent pumps
-bytes."""
+"""A terminal into a running attempt: the shim hands over descriptors, and the agent
+forwards the bytes."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ END_SECONDS: Final = 2.0  # a shell lets go of its terminal a moment before it i
 
 
 class AttachRefused(Refusal):
-    """There is nothing to attach to."""
+    """The attempt has nothing to attach to."""
 
     code = "attach_refused"
 
@@ -40,8 +40,8 @@ class Output(asyncio.StreamReader):
         self._source = transport
 
     def feed_eof(self) -> None:
-        """No more comes: the end comes with the word of how the shell or the rank has
-        ended."""
+        """Delay the end of the stream until the exit code of the shell or the rank has
+        arrived."""
         if self._hearing is None:
             self._hearing = asyncio.get_running_loop().create_task(self._hear())
 
@@ -72,8 +72,8 @@ class Input(asyncio.StreamWriter):
     listens: socket.socket | None = None
 
     def end(self) -> None:
-        """No more will be typed: a shell leaves, and a rank reads an end once all is
-        read."""
+        """End the input: a shell exits, and a rank reads end-of-file once it has read
+        all input."""
         if self.listens is None:
             self._type_end()
             return
@@ -82,15 +82,16 @@ class Input(asyncio.StreamWriter):
             self.listens.send(END_OF_INPUT)
 
     def _type_end(self) -> None:
-        """Again and again until the shell has left: one that is between two prompts may
-        miss it."""
+        """Send the end of input repeatedly until the shell has exited: a shell that is
+        between two prompts may miss it."""
         if not self.is_closing():
             self.write(END_OF_INPUT)
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._type_end)
 
 
 class _Ended(asyncio.StreamReaderProtocol):
-    """A terminal whose shell has ended reads as an end, not as an error of input."""
+    """Protocol in which a terminal whose shell has ended reads as end-of-file, not as
+    an input error."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(None if isinstance(exc, OSError) else exc)
@@ -105,7 +106,8 @@ async def open_terminal(
     columns: int,
     command: str = "",
 ) -> tuple[asyncio.StreamReader, Input]:
-    """Raises: AttachRefused with the shim's words."""
+    """Ask the shim for a terminal or a rank's input and output. Raises: AttachRefused
+    with the shim's reason."""
     request = {
         "type": "attach",
         "rank": rank,

@@ -1,5 +1,5 @@
-"""One attempt as the agent knows it: its shim's word, or its journal when there is no
-shim."""
+"""One attempt as the agent knows it: from its shim's reports, or from its journal when
+there is no shim."""
 
 import asyncio
 import json
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 
 def connect_shim(folder: Path) -> socket.socket | None:
-    """Return a connection to the attempt's shim, or None when no shim serves there."""
+    """Return a connection to the attempt's shim, or None when no shim serves the
+    folder."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -59,7 +60,8 @@ def connect_shim(folder: Path) -> socket.socket | None:
 
 @dataclass(slots=True, kw_only=True)
 class Supervised:
-    """`on_change` is called whenever `seen` may answer differently."""
+    """An attempt that the agent supervises. `on_change` is called whenever `seen` may
+    have changed."""
 
     key: AttemptKey
     folder: Path
@@ -134,7 +136,8 @@ class Supervised:
         self.on_change()
 
     def _saves(self) -> list[Save]:
-        """The shim may be an older one, which checks no bounds."""
+        """Return the saves that the head has not recorded. They are checked here,
+        because an older shim checks no bounds."""
         job, attempt = self.key
         return [
             Save(job=job, **save)
@@ -152,8 +155,8 @@ class Supervised:
     async def start(
         self, fork: Callable[[], Awaitable[socket.socket]], spec: ShimSpec
     ) -> None:
-        """Give a new shim its spec and hear its first word. Raises: NoLauncher,
-        OSError."""
+        """Send the spec to a new shim and wait for its first message. `fork`: starts a
+        shim and returns a connection to it. Raises: NoLauncher, OSError."""
         for _ in range(3):
             connection = await fork()
             reader, writer = await _open_streams(connection)
@@ -165,8 +168,8 @@ class Supervised:
         )
 
     async def adopt(self) -> None:
-        """Find the shim that an earlier agent started, or read how it ended. Raises:
-        OSError."""
+        """Connect to the shim that an earlier agent started, or read from the journal
+        how the attempt ended. Raises: OSError."""
         state = of_journal(await self._begun_journal())
         if state.phase == "ended":
             self._update_state(state.message)
@@ -183,8 +186,8 @@ class Supervised:
             await self._recover_dead_shim()
 
     async def _begun_journal(self) -> list[Record]:
-        """The journal's records; a shim that is being born has not yet written the
-        first one."""
+        """Return the journal's records. Wait a moment for a new shim that has not
+        written its first record yet."""
         for _ in range(BIRTH_LOOKS):
             if records := journal.read(self.folder / journal.FILE):
                 return records
@@ -194,7 +197,8 @@ class Supervised:
     async def _hear_first(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Return whether the shim sent any message; if it did, go on listening."""
+        """Return whether the shim sent any message; if it did, continue to read its
+        messages."""
         line = b""
         try:
             with suppress(OSError, ValueError):
@@ -224,7 +228,7 @@ class Supervised:
         return True
 
     async def _adopt_existing(self) -> bool:
-        """An earlier request for the same attempt came first: that one counts."""
+        """Adopt the attempt of an earlier request, which takes precedence."""
         await self.adopt()
         return True
 
@@ -262,8 +266,8 @@ class Supervised:
         self._changed()
 
     async def _recover_dead_shim(self) -> None:
-        """Its shim is dead: end what it left, then say so, durably where the disk
-        allows."""
+        """Clean up after a dead shim: kill the processes that it left, then record and
+        report the end. The record is durable if the disk has room."""
         records = journal.read(self.folder / journal.FILE) or []
         state = of_journal(records)
         if state.phase != "ended":
@@ -289,7 +293,8 @@ class Supervised:
         self._update_state(state.message)
 
     async def _wait_for(self, shim: LocalProcess) -> None:
-        """It hangs up a moment before it is gone."""
+        """Wait until the shim's process is gone, which happens shortly after it closes
+        the connection; kill it if it stays."""
         for _ in range(200):
             if not shim.lives:
                 return
@@ -305,7 +310,8 @@ class Supervised:
         self._changed()
 
     def stop(self, stop: Stop, now: float) -> None:
-        """Repeats are harmless; a smaller grace cuts a running one short."""
+        """Stop the attempt. A repeated call is harmless; a shorter grace period cuts a
+        running one short."""
         stop_deadline = now + stop.grace_seconds
         if self.is_over or stop_deadline > self._stop_until - 0.01:
             return
@@ -329,7 +335,8 @@ class Supervised:
             self._send_message(self._notice)
 
     def overrun(self, why: str) -> None:
-        """The shim takes it as a program's own word that it cannot go on."""
+        """End the attempt for this reason. The shim treats the message as if the
+        program itself reported that it cannot continue."""
         if not self.is_over:
             self._send_message({"type": "refuse", "why": why, "infra": False})
 
@@ -350,7 +357,7 @@ class Supervised:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def close(self) -> None:
-        """Let go of the shim, which goes on."""
+        """Disconnect from the shim, which continues to run."""
         if self._following is not None:
             self._following.cancel()
             with suppress(asyncio.CancelledError):
@@ -364,7 +371,7 @@ class Supervised:
 
 
 def kill_all(group: containment.Containment, seconds: float) -> bool:
-    """Kill for at most `seconds`, until no process is left; return whether none is
+    """Kill the processes repeatedly, for at most `seconds`; return whether none is
     left."""
     deadline = time.monotonic() + seconds
     pause_seconds = 0.002
@@ -385,7 +392,8 @@ async def _open_streams(
 
 
 def _append_record(file: Path, record: Record) -> None:
-    """A full disk loses nothing here: the next agent finds the same again."""
+    """Append a record to the journal of a dead shim. If the disk is full, nothing is
+    lost: the next agent finds the same state again."""
     with suppress(OSError):
         book = journal.Journal.reopen(file)
         try:
@@ -401,7 +409,8 @@ def _ran_seconds(started_since_boot: float | None) -> float | None:
 
 
 def _progress_of(told: Record | None) -> Progress | None:
-    """The shim may be an older one, which checks no bounds."""
+    """Return the progress that a shim has reported; None if it is missing or out of
+    bounds, since an older shim checks no bounds."""
     record = progress_within(told)
     if record is None:
         return None

@@ -20,12 +20,12 @@ SECONDS: Final = 5.0
 
 
 def kill_node(node_dir: Path) -> None:
-    """SIGKILL the node's launcher, shims, ranks and agent. Nobody of them can note what
-    happens.
+    """Send SIGKILL to the node's launcher, shims, ranks and agent, so that none of them
+    can record the event.
 
-    All is halted first, so that no shim journals the deaths of its ranks and no agent
-    replaces a launcher: what is on the disk afterwards is what a loss of power would
-    have left.
+    All are suspended first, so that no shim records the deaths of its ranks and no
+    agent replaces a launcher: the disk afterwards holds what a loss of power would have
+    left.
     """
     halted = _suspend_node(node_dir)
     for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
@@ -44,7 +44,8 @@ def kill_node(node_dir: Path) -> None:
 
 
 def _suspend_node(node_dir: Path) -> list[LocalProcess]:
-    """Stop the agent, the launcher, then all shims, also one that is being born."""
+    """Suspend the agent, the launcher, then all shims, including a shim that is just
+    being started."""
     halted: dict[int, LocalProcess] = {}
     for name in ("agent.pid", LAUNCHER):
         _suspend_process(LocalProcess.recorded(node_dir / name), halted)

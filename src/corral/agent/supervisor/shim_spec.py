@@ -1,4 +1,4 @@
-"""Translation of the desired state of the head into the spec of a shim."""
+"""Translation of the head's desired state into the spec of a shim."""
 
 import hashlib
 import os
@@ -38,7 +38,8 @@ def folder_of(node_dir: Path, key: AttemptKey) -> Path:
 
 
 def group_prefix(node_dir: Path, node: str) -> str:
-    """Begins the names of the node's groups, and of no other node's on this machine."""
+    """Return the prefix for the names of this node's process groups. No other node on
+    this machine has the same prefix."""
     return f"{node}-{hashlib.sha256(os.fsencode(node_dir)).hexdigest()[:8]}"
 
 
@@ -54,8 +55,9 @@ def shim_spec_on(
     account: JobAccount | None = None,
     policy: NodePolicy = NO_POLICY,
 ) -> ShimSpec:
-    """`env` is what only the node knows, and the secrets; it wins over what the launch
-    says, and that over what the image says."""
+    """Return the spec of the shim for a launch. `env` holds secrets and variables that
+    only the node knows; it takes precedence over the launch's variables, which take
+    precedence over the image's."""
     job, attempt = launch.key
     shares = account is not None and containment == CGROUP and policy.memory == "share"
     spec = shim_spec_of(launch, settings)
@@ -88,7 +90,8 @@ def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
 def _environment(
     spec: ShimSpec, launch: Launch, image: ImageRoot | None
 ) -> dict[str, str]:
-    """An image brings its own PATH and the like; the job's own words win."""
+    """Return the environment of the ranks. An image brings its own PATH and similar
+    variables; the job's own variables take precedence."""
     own_variables = dict(launch.env)
     given_variables = {**passed_on(os.environ), **spec.env, **interpreter()}
     given_variables = with_active_environment(
@@ -106,8 +109,8 @@ def _environment(
 
 
 def _image_spec(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
-    """Return the image part of the spec. Changes in the image lie in the attempt's own
-    folder and are removed with it."""
+    """Return the image part of the spec. Changes in the image are kept in the attempt's
+    own folder and removed with it."""
     if image is None:
         return None
     upper = str(folder / "image") if image.root else ""
@@ -121,8 +124,8 @@ def _isolation_spec(
     policy: NodePolicy,
     image: ImageRoot | None,
 ) -> dict[str, Any] | None:
-    """Return the isolation of ranks with their own account. An image has a /tmp of its
-    own."""
+    """Return the isolation of ranks with their own account; None if they have none. An
+    image has its own /tmp."""
     if account is None:
         return None
     visible_paths = (str(folder), account.home, *settings.shared, *own_code())
@@ -132,9 +135,9 @@ def _isolation_spec(
 
 
 def _memory_share(launch: Launch, settings: NodeSettings) -> int:
-    """The memory of a job that asks for none, on a node of several users: its part of
-    the node's by the CPUs or GPUs that it has, whichever is more; all of it where it
-    has neither."""
+    """Return the memory limit of a job that requests no memory, on a node with several
+    users: the job's share of the node's CPUs or GPUs, whichever is larger, times the
+    node's memory; all of it if the job has neither."""
     gpus = gpu_count(settings) * MILLIS_PER_GPU
     cpus = settings.cpu_millis or cpu_millis()
     node_shares = (
@@ -147,7 +150,8 @@ def _memory_share(launch: Launch, settings: NodeSettings) -> int:
 
 
 def gpu_count(settings: NodeSettings) -> int:
-    """GPUs of the node, as far as that is known without asking a driver."""
+    """Return the number of GPUs of the node, as far as it is known without a call to a
+    driver."""
     if settings.pretend_gpus is not None:
         return settings.pretend_gpus
     if settings.real_gpus is not None:
@@ -156,7 +160,8 @@ def gpu_count(settings: NodeSettings) -> int:
 
 
 def _pid_limit(asked: int) -> int:
-    """Never more than a quarter of what the machine has."""
+    """Return the limit of processes: `asked`, but at most a quarter of the machine's
+    maximum."""
     try:
         return min(asked, int(_PID_MAX.read_text()) // 4)
     except (OSError, ValueError):

@@ -1,7 +1,8 @@
-"""Supervisor of attempts: launch, stop, adopt, report. Shims do the rest.
+"""The supervisor of attempts: launches, stops, adopts and reports them. Shims do the
+rest.
 
-The agent may die at any moment: launcher, shims and ranks go on, and the next agent's
-supervisor finds them by their folders.
+The agent may die at any moment: launcher, shims and ranks continue, and the next
+agent's supervisor finds them by their folders.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All attempts of one node. Used in one event loop; `on_change` is called in it."""
+    """All attempts of one node. Used in one event loop, which also calls `on_change`."""
 
     def __init__(
         self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
@@ -64,7 +65,8 @@ class Supervisor:
         self.kept_works = KeptWorks(attempts=self._node_dir / "attempts")
 
     async def start(self) -> None:
-        """Reach or start the launcher, adopt what runs, read how the rest ended.
+        """Reach or start the launcher, adopt the attempts that run, and read how the
+        others ended.
 
         Raises: NoLauncher.
         """
@@ -76,7 +78,8 @@ class Supervisor:
 
     @property
     def launcher_pid(self) -> int | None:
-        """The launcher, which is inside the node's private root."""
+        """Return the process id of the launcher, which runs inside the node's private
+        root."""
         return self._launcher.pid
 
     @property
@@ -95,9 +98,9 @@ class Supervisor:
     ) -> None:
         """Start the attempt, once however often this is called.
 
-        `env` is what only the node knows of it, and its secrets; `image` what its ranks
-        run in; `account` what they run as, None for that of the agent.
-        What cannot be started is REFUSED.
+        `env`: secrets and variables that only the node knows; `image`: the image that
+        the ranks run in; `account`: the account that the ranks run as, None for the
+        agent's. An attempt that cannot be started is reported as REFUSED.
         """
         if launch.key in self._attempts:
             return
@@ -127,8 +130,8 @@ class Supervisor:
             attempt.refuse(f"it cannot be started here: {trouble}", infra=True)
 
     def stop(self, stop: Stop) -> None:
-        """TERM, grace, KILL, until nothing is left. A smaller grace cuts a running one
-        short."""
+        """Stop the attempt: SIGTERM, grace period, SIGKILL, until no process is left. A
+        shorter grace period cuts a running one short."""
         attempt = self._attempts.get(stop.key)
         if attempt is not None:
             attempt.stop(stop, time.monotonic())
@@ -147,7 +150,8 @@ class Supervisor:
             self._attempts[notice.key].warn(notice)
 
     def overrun(self, key: AttemptKey, why: str) -> None:
-        """End the attempt, which takes more than the node allows, by its own fault."""
+        """End the attempt, which uses more than the node allows, as a failure of the
+        job itself."""
         if key in self._attempts:
             self._attempts[key].overrun(why)
 
@@ -157,12 +161,12 @@ class Supervisor:
             self._attempts[key].signal(number, to)
 
     def settle(self, key: AttemptKey) -> None:
-        """The head has recorded the end and keeps the logs: the attempt's folder is
-        removed.
+        """Remove the attempt's folder, once the head has recorded the end and keeps the
+        logs.
 
-        What still runs, stays. So does what was written into the work folder, within
-        limits, and a save that lies in it: it is all that the next attempt has. A part
-        keeps saves alone.
+        An attempt that still runs stays. Files that were written into the work folder,
+        within limits, and a save in it also stay: they are all that the next attempt
+        has. A part of a node that serves one attempt keeps saves only.
         """
         attempt = self._attempts.get(key)
         if attempt is None or not attempt.is_over:
@@ -190,7 +194,8 @@ class Supervisor:
             self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))
 
     def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None:
-        """Say that the attempt could not be started here, until it is settled.
+        """Report that the attempt could not be started on this node, until it is
+        settled.
 
         Args:
             of: the cause if it is not the node.
@@ -200,7 +205,8 @@ class Supervisor:
             self._new(key).refuse(why, infra=infra, of=of)
 
     def seen(self) -> tuple[Seen, ...]:
-        """Every attempt that is here, wanted or not, whole."""
+        """Return the full state of every attempt on this node, whether the head wants
+        it or not."""
         return tuple(
             attempt.seen for attempt in self._attempts.values() if attempt.known
         )
@@ -232,7 +238,7 @@ class Supervisor:
         )
 
     async def close(self) -> None:
-        """Let go; launcher, shims and ranks go on."""
+        """Disconnect from the launcher and the shims, which continue with their ranks."""
         self._launcher.close()
         await asyncio.gather(*(attempt.close() for attempt in self._attempts.values()))
         await asyncio.gather(*self._background)
@@ -267,7 +273,7 @@ class Supervisor:
         return next((shim.pid for shim in living if shim is not None), None)
 
     def _remove_folder(self, folder: Path) -> None:
-        """In the background: a folder may hold very many files."""
+        """Remove the folder in the background, because it may hold very many files."""
         removed_folder = folder.with_name(f".{folder.name}.gone")
         with suppress(OSError):
             folder.rename(removed_folder)

@@ -1,4 +1,4 @@
-"""AMD's GPUs as the kernel's drivers show them: amdgpu and amdkfd, in sysfs. It may
+"""AMD's GPUs as the kernel's drivers amdgpu and amdkfd show them in sysfs. A read may
 hang.
 
 Source: Linux, Documentation/gpu/amdgpu (thermal, ras, driver-misc),
@@ -30,7 +30,7 @@ _ECC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU, by the number that amdkfd has given it, and its device below
+    """One GPU: the number that amdkfd gives it, and its device folder below
     sys/class/drm."""
 
     kfd: str
@@ -38,7 +38,7 @@ class Card:
 
 
 def cards(root: Path) -> list[Card]:
-    """In the order of ROCm's indices."""
+    """Return the GPUs in the order of ROCm's indices."""
     nodes = (
         node
         for node in (root / KFD / "topology/nodes").glob("*")
@@ -109,8 +109,8 @@ def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
 
 
 def _read_ecc_counts(folder: Path) -> tuple[int | None, int | None]:
-    """Corrected and uncorrected errors of its parts; None where it has no such
-    thing."""
+    """Return the counts of corrected and uncorrected memory errors, summed over the
+    GPU's parts; None for a count that the GPU does not have."""
     error_counts: dict[str, int] = {}
     for name in _ECC:
         for line in text_in(folder / name).splitlines():
@@ -121,7 +121,8 @@ def _read_ecc_counts(folder: Path) -> tuple[int | None, int | None]:
 
 
 def _read_temperatures(sensors: Path) -> dict[str, float]:
-    """In degrees Celsius, by what the driver calls each sensor: edge, junction, mem."""
+    """Return temperatures in degrees Celsius, by the driver's name of each sensor:
+    edge, junction, mem."""
     temperatures = {}
     for label in sensors.glob("temp*_label"):
         degrees = number_in(sensors / label.name.replace("_label", "_input"))

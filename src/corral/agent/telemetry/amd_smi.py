@@ -1,7 +1,7 @@
-"""Readings that only AMD's library has, if it is installed: throttling and energy.
+"""Readings that only AMD's library provides, if it is installed: throttling and energy.
 
-It is loaded in the reader, never in the agent: the reader may hang or crash.
-Source: AMD SMI Python API reference, amdsmi_get_violation_status,
+The library is loaded in the sensor reader, never in the agent, because it may hang or
+crash its process. Source: AMD SMI Python API reference, amdsmi_get_violation_status,
 amdsmi_get_energy_count.
 """
 
@@ -23,7 +23,8 @@ THROTTLE: Final = {
 
 @dataclass(slots=True)
 class AmdSmi:
-    """Opened at the first question. `name` is the library's, another one in tests."""
+    """AMD's library, which is loaded at the first read. `name` is the module's name;
+    tests use another one."""
 
     name: str = "amdsmi"
     _library: Any = None
@@ -46,8 +47,8 @@ class AmdSmi:
         return tuple(sorted(reasons)), ticks * micro / 1e6 if is_known else None
 
     def _open(self) -> Mapping[str, Any]:
-        """Its GPUs by their place on the bus; none where it is not installed or has no
-        driver."""
+        """Return the library's GPUs by their PCI address; none where the library is not
+        installed or has no driver."""
         with suppress(Exception):
             self._library = importlib.import_module(self.name)
             self._library.amdsmi_init()

@@ -31,10 +31,10 @@ MOST_WAITING: Final = 64
 class RuleMemory:
     """Memory of the rules. Times are by the node's wall clock.
 
-    `since`: the start of each condition; `told`: its last report. `words`: the last
-    arrival of each driver message. `log_read_to`: the position in the kernel log.
-    `waiting`: signals of that log which the GPU driver has not confirmed, by their
-    keys.
+    `since`: the start of each condition; `told`: the time of its last report. `words`:
+    the last arrival of each driver message. `log_read_to`: the position in the kernel
+    log. `waiting`: signals from that log which the GPU driver has not confirmed, by
+    their keys.
     """
 
     past: RulePast = field(default_factory=RulePast)
@@ -89,10 +89,11 @@ def notice(
 def hear(
     memory: RuleMemory, happening: Happening, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
-    """Process a report of a driver or of the kernel.
+    """Process a report of a driver or of the kernel; return the new memory and the
+    signals that result.
 
     The same report from another source is not repeated, unless it confirms a report
-    from the kernel's log alone.
+    that came from the kernel's log alone.
     """
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
     key += f"/{happening.recovery}"
@@ -180,7 +181,8 @@ def _gpu_of(gpus: Sequence[GpuSample], like: GpuSample) -> GpuSample | None:
 
 
 def _is_unknown(key: str, sample: NodeSample) -> bool:
-    """Whether what it is about does not answer."""
+    """Return whether the condition is unknown because the device that it concerns does
+    not respond."""
     if SENSORS in sample.silent:
         return not key.endswith("/silent")
     silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}

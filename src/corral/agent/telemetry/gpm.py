@@ -19,7 +19,8 @@ METRICS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Shares of cycles since the reading before; None where the driver has no value."""
+    """Shares of cycles in which the engines were active since the previous reading;
+    None where the driver has no value."""
 
     graphics: float | None = None
     tensor: float | None = None
@@ -27,7 +28,8 @@ class Activity:
 
 @dataclass(slots=True)
 class EngineActivity:
-    """Two buffers of the driver: the sample of the reading before, and the newest."""
+    """Reader of one GPU's engine activity, with two buffers of the driver: the sample
+    of the previous reading, and the newest sample."""
 
     handle: Any
     _supported: bool | None = None
@@ -35,7 +37,8 @@ class EngineActivity:
     _spare: list[Any] = field(default_factory=list)
 
     def read(self) -> Activity:
-        """Raises: Lost, Gone."""
+        """Return the activity since the previous reading; without values at the first
+        reading or without GPM. Raises: GpuLost, Gone."""
         if self._supported is None:
             support = answer("nvmlGpmQueryDeviceSupport", self.handle)
             self._supported = support is not None and bool(support.isSupportedDevice)

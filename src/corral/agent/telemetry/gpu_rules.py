@@ -1,4 +1,4 @@
-"""Signal rules for one GPU. Pure."""
+"""Signal rules for one GPU. Pure functions."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,7 +25,7 @@ def gpu_risen(
     seconds: float,
     limits: SensorThresholds,
 ) -> Iterator[Signal]:
-    """Its counters that have risen."""
+    """Yield a signal for each counter of the GPU that has risen between two samples."""
     gpu, name = now.index, f"GPU {now.index}"
     worse = max(
         rise(before.ecc_volatile_uncorrected, now.ecc_volatile_uncorrected),
@@ -147,8 +147,8 @@ def gpu_holding(
 def _links_down(
     past: RulePast, now: GpuSample, at: float
 ) -> Iterator[StandingCondition]:
-    """Yield links that were up when first seen and are down now; others have nothing at
-    their other end."""
+    """Yield the links that were up at some earlier time and are down now. A link that
+    was never up has nothing at its other end."""
     for link in now.nvlinks:
         if not link.up and f"{now.uuid}/{link.link}" in past.links:
             device = f"NVLink {link.link}"
@@ -167,8 +167,8 @@ def _temperature_text(now: GpuSample) -> str:
 
 
 def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
-    """Return how a busy GPU's PCIe link is narrower than it could be; "" if it is
-    not."""
+    """Return in what respect a busy GPU's PCIe link is below its maximum, in width or
+    generation; "" if it is not."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""
     width, max_width = now.pcie_width, now.pcie_width_most
@@ -181,5 +181,5 @@ def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
 
 
 def rise(before: int | None, now: int | None) -> int:
-    """Return the rise of a counter; 0 if it has restarted."""
+    """Return by how much a counter has risen; 0 if it has restarted."""
     return 0 if before is None or now is None else max(0, now - before)

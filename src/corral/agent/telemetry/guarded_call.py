@@ -1,4 +1,4 @@
-"""Something that may hang, asked in a thread of its own: what hangs holds up nothing
+"""Calls that may hang, each in its own thread, so that a hanging call blocks nothing
 else."""
 
 import threading
@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class GuardedCall(Generic[T]):
-    """Asked by `begin`, answered by `end`. While it hangs it is asked nothing more."""
+    """A call that may hang. `begin` starts it, and `end` returns its answer. While it
+    hangs, it is not started again."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read

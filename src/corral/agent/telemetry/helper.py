@@ -1,5 +1,5 @@
-"""The reader as the agent keeps it: started when it is first asked, killed when it
-hangs."""
+"""The agent's side of the sensor reader: it starts the reader at the first request, and
+kills a reader that hangs."""
 
 import asyncio
 import contextlib
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SensorHelper:
-    """Client of one reader at a time. `happened` is called for its unsolicited
-    reports."""
+    """Client of one reader process at a time. `happened` is called for each report that
+    the reader sends without a request."""
 
     node_dir: Path
     happened: Callable[[Happening], None] = lambda happening: None
@@ -48,8 +48,9 @@ class SensorHelper:
         return None if self._process is None else self._process.pid
 
     async def ask(self, ask: SampleRequest) -> SensorReading | None:
-        """The sensors now; None when they do not answer in time: then the reader is
-        killed, and after a pause that grows the next question starts another."""
+        """Return a reading of the sensors now; None when they do not answer in time.
+        The reader is then killed, and a later call starts another reader, after a pause
+        that grows with each failure."""
         now = asyncio.get_running_loop().time
         if self._answered and self._listening is not None and self._listening.done():
             await self.close()  # it has ended by itself, and is to be restarted
@@ -79,7 +80,7 @@ class SensorHelper:
         return reading
 
     async def close(self) -> None:
-        """Kill the reader, if there is one. One that hangs in the kernel is left
+        """Kill the reader, if there is one. A reader that hangs in the kernel is left
         behind."""
         process, self._process = self._process, None
         listening, self._listening = self._listening, None
@@ -109,7 +110,7 @@ class SensorHelper:
         )
 
     async def _wait_for_reading(self) -> SensorReading:
-        """Raises: OSError when the reader is gone."""
+        """Wait for the reader's next answer. Raises: OSError when the reader has ended."""
         assert self._listening is not None
         answer = asyncio.create_task(self._answers.get())
         try:

@@ -1,8 +1,8 @@
 """Confirmation of the kernel's log by the GPUs' driver.
 
-A line of the log alone never ends a job: users can influence what a kernel prints, and
-not what NVML answers. A line is confirmed by an event of the driver with the same code,
-or by a sample in which the GPU is lost, silent or hurt.
+A line of the log alone never ends a job: users can influence what the kernel prints,
+but not the answers of NVML. A line is confirmed by an event of the driver with the same
+code, or by a sample in which the GPU is lost, silent or damaged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ def confirmed_by(
     """Return the waiting signals that the sample confirms, by their keys.
 
     Args:
-        waiting: signals of the kernel's log that the driver has not confirmed.
-        found: what this sample and the one before it showed.
+        waiting: signals from the kernel's log that the driver has not confirmed.
+        found: signals that result from this sample and the one before it.
     """
     hurt = {fault_signal.gpu for fault_signal in found if _is_hurt(fault_signal)} - {
         None

@@ -1,9 +1,9 @@
 """Faults in the kernel's log: XIDs of GPUs, SXIDs of NVSwitches, memory and disks.
 
-The log is /dev/kmsg, whose records are numbered, or a file that grows; each is read on
-from where it was read to. Any user can make the kernel print text of their choice
-inside a line (the name of a process, of a file, of an overlay's folder), so a pattern
-counts only at the beginning of a record that the kernel itself wrote.
+The log is /dev/kmsg, whose records are numbered, or a file that grows; reading
+continues where an earlier reader stopped. Any user can make the kernel print text of
+their choice inside a line (the name of a process, of a file, of an overlay's folder),
+so a pattern counts only at the beginning of a record that the kernel itself wrote.
 """
 
 import os
@@ -87,8 +87,8 @@ _BLOCK: Final = re.compile(
 def happening_of(
     text: str, gpu_at: Callable[[Bus], int | None], at: float
 ) -> Happening | None:
-    """Return the fault that a record of the kernel reports; None where it reports
-    none."""
+    """Return the fault that a record of the kernel's log reports; None if it reports no
+    fault."""
     if _OF_A_PROCESS.match(text):
         return None
     if match := _XID.match(text):
@@ -150,9 +150,10 @@ def _of_gpu(
 
 
 def _driver_text(words: str) -> str:
-    """Return the driver's text without the process.
+    """Return the driver's text without the name of the process, prefixed with ": "; ""
+    if nothing remains.
 
-    The attempts of the GPU identify its user.
+    The user of the GPU is known from the attempts that hold it.
     """
     plain = _PROCESS.sub("", words).strip().rstrip(".")
     return f": {plain}" if plain else ""
@@ -188,7 +189,8 @@ def _of_machine(text: str, at: float) -> Happening | None:
 
 
 def record_of(line: str) -> str:
-    """Return the record of a line in a file, without the time and host before it."""
+    """Return the record in a line of a log file, without the time and host that precede
+    it."""
     match = _BEFORE_RECORD.match(line)
     return line[match.end() :] if match else line
 
@@ -207,11 +209,11 @@ def bus_of(text: str) -> Bus | None:
 
 @dataclass(slots=True)
 class KernelLog:
-    """Log that is followed in a thread.
+    """The kernel's log, which a thread follows.
 
-    `place`: how far it has been read, a record's number or a byte; None until that is
-    known. `confirms`: whether the GPUs' driver reports its faults by another way too,
-    which must then confirm what the log says of a GPU.
+    `place`: the position up to which it has been read, a record's number or a byte
+    offset; None until that is known. `confirms`: whether the GPUs' driver also reports
+    its faults by another way, which must then confirm the log's reports about a GPU.
     """
 
     file: Path
@@ -223,8 +225,8 @@ class KernelLog:
     _follows: bool = False
 
     def follow(self, after: int | None) -> None:
-        """Follow the log from this position; None: skip what is there already. Call it
-        once."""
+        """Follow the log from this position; None skips the records that exist already.
+        Further calls have no effect."""
         if not self._follows:
             self._follows, self._after = True, after
             threading.Thread(target=self._follow_log, daemon=True).start()
@@ -246,7 +248,7 @@ class KernelLog:
                     )
 
     def _kmsg_records(self) -> Iterator[tuple[int, str]]:
-        """Yield records of /dev/kmsg. Source: Linux,
+        """Yield records of /dev/kmsg with their numbers. Source: Linux,
         Documentation/ABI/testing/dev-kmsg."""
         descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if self._after is None:
@@ -268,8 +270,8 @@ class KernelLog:
                 yield number, text.partition("\n")[0] if is_kernel else ""
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield lines of a growing file. A file that appears later, or has become
-        shorter, is read from its beginning."""
+        """Yield lines of a growing file with their positions. A file that appears
+        later, or has become shorter, is read from its beginning."""
         with suppress(OSError):
             self.place = (
                 self.file.stat().st_size if self._after is None else self._after

@@ -16,7 +16,8 @@ _IDLE, _IOWAIT, _OF_A_CPU = 3, 4, 8
 
 @dataclass(slots=True)
 class Cpu:
-    """The share of all CPUs' time that was used since the last look; None at the first.
+    """Sensor for the share of all CPUs' time that was used since the previous reading;
+    None at the first reading.
 
     Source: proc_stat(5).
     """
@@ -36,7 +37,7 @@ class Cpu:
 
 
 def _read_cpu_ticks(stat: Path) -> tuple[int, int] | None:
-    """Used, and all there were."""
+    """Return the CPU ticks that were used and all ticks; None if they cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         stat_fields = stat.read_text().partition("\n")[0].split()
         ticks = [int(tick_text) for tick_text in stat_fields[1 : 1 + _OF_A_CPU]]
@@ -45,7 +46,8 @@ def _read_cpu_ticks(stat: Path) -> tuple[int, int] | None:
 
 
 def memory_bytes(meminfo: Path) -> tuple[int | None, int | None]:
-    """Used (what no program could be given now) and all. Source: proc_meminfo(5)."""
+    """Return the used memory (what cannot be given to a program now) and the total
+    memory, in bytes. Source: proc_meminfo(5)."""
     sizes: dict[str, int] = {}
     with suppress(OSError, ValueError, IndexError):
         for line in meminfo.read_text().splitlines():
@@ -57,8 +59,8 @@ def memory_bytes(meminfo: Path) -> tuple[int | None, int | None]:
 
 
 def pressure(file: Path) -> float | None:
-    """The share of the last 10 s in which some task waited; None where the kernel does
-    not say.
+    """Return the share of the last 10 s in which at least one task waited for the
+    resource; None where the kernel does not report it.
 
     Source: Linux, Documentation/accounting/psi.rst.
     """
@@ -74,8 +76,8 @@ def pressure(file: Path) -> float | None:
 
 
 def disk(path: str) -> DiskSample:
-    """The file system that the path is on. Raises: OSError when it is not there. May
-    hang."""
+    """Return size and free space of the file system that holds the path, and whether it
+    is read-only. The call may hang. Raises: OSError when the path does not exist."""
     disk_stat = os.statvfs(path)
     return DiskSample(
         path=path,

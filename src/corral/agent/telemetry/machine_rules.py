@@ -1,5 +1,5 @@
 """Signal rules for the machine: ports, disks, the clock, and sensors that do not
-respond. Pure."""
+respond. Pure functions."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -37,7 +37,8 @@ def port_risen(
     seconds: float,
     limits: SensorThresholds,
 ) -> Iterator[Signal]:
-    """Its counters that have risen. A link that fell and is up again was down, too."""
+    """Yield a signal for each counter of the port that has risen. A link that fell and
+    is up again counts as having been down."""
     falls = rise(before.downs, now.downs)
     if falls and before.up and now.up:
         text = f"port {now.name}: its link fell {times(falls)} and is up again"
@@ -88,7 +89,8 @@ def machine_holding(
 def _port_conditions(
     past: RulePast, port: PortSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    """One that never was up has no cable."""
+    """Yield the port's lasting conditions, such as a link that is down. A port that was
+    never up has no cable and yields none."""
     best_pace = past.ports.get(port.name)
     if best_pace is None:
         return
@@ -143,8 +145,8 @@ def _disk_conditions(
 
 
 def silences(sample: NodeSample) -> Iterator[StandingCondition]:
-    """Yield sensors that do not respond. A GPU that reports itself has its own
-    signal."""
+    """Yield a condition for each sensor that does not respond. A GPU that is silent by
+    itself has its own signal."""
     has_silent_gpu = SENSORS not in sample.silent and any(
         gpu.silent for gpu in sample.gpus
     )

@@ -1,7 +1,8 @@
-"""Messages between the agent and its sensor reader: one JSON object a line over pipes.
+"""Messages between the agent and its sensor reader: one JSON object per line, over
+pipes.
 
-The agent asks, the reader answers each question with one Reading; a Happening comes by
-itself.
+The agent sends requests, and the reader answers each with one SensorReading. It sends a
+Happening without a request.
 """
 
 import msgspec
@@ -12,9 +13,10 @@ from corral.domain.telemetry import NodeSample
 
 
 class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that is up, and its GPUs by Corral's indices. `use` and `memory` are
-    for pretend GPUs: the share of time and of memory that its ranks shall seem to use;
-    None leaves it to the model. `since` is the node's wall clock."""
+    """An attempt that is running, and its GPUs by Corral's indices. `use` and `memory`
+    are for pretend GPUs: the share of time and of memory that the attempt's ranks shall
+    seem to use; None leaves the value to the model. `since` is by the node's wall
+    clock."""
 
     job: JobId
     attempt: AttemptNumber
@@ -25,24 +27,26 @@ class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`after`: how far an earlier reader had read the kernel's log."""
+    """Request for a reading. `after`: the position up to which an earlier reader had
+    read the kernel's log."""
 
     held: tuple[HeldAttempt, ...] = ()
     after: int | None = None
 
 
 class SensorReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
-    """`place`: how far the kernel's log has been read."""
+    """Answer with a sample of all sensors. `place`: the position up to which the
+    kernel's log has been read."""
 
     sample: NodeSample
     place: int | None = None
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, tag="happening"):
-    """Fault that a driver or the kernel has reported once. `gpu` is Corral's index.
+    """A fault that a driver or the kernel has reported once. `gpu` is Corral's index.
 
-    `confirmed` False: a line of the kernel's log, which the GPU's driver has still to
-    confirm.
+    `confirmed` is False for a line of the kernel's log that the GPU's driver has not
+    confirmed yet.
     """
 
     at: float

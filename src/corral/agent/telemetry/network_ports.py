@@ -24,7 +24,7 @@ _RDMA_ERRORS: Final = (
 
 
 def ports(root: Path) -> tuple[PortSample, ...]:
-    """All that have hardware behind them: no bridges, tunnels or the loopback."""
+    """Return all ports with hardware behind them: no bridges, tunnels or loopback."""
     return (
         *_ethernet_ports(root / "sys/class/net"),
         *_rdma_ports(root / "sys/class/infiniband"),

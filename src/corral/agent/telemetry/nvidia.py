@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs in threads of their own, with the events of their driver (XIDs)."""
+"""NVIDIA's GPUs, each read in its own thread, and the events (XIDs) of their driver."""
 
 import ctypes
 import sys
@@ -15,7 +15,7 @@ from corral.agent.clocks import wall
 from corral.agent.telemetry.guarded_call import GuardedCall
 from corral.agent.telemetry.messages import Happening, HeldAttempt
 from corral.agent.telemetry.nvml import NvmlDevice, devices
-from corral.agent.telemetry.nvml_call import DriverGone, Lost
+from corral.agent.telemetry.nvml_call import DriverGone, GpuLost
 from corral.domain.node_signal import XID_RECOVERY, SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.telemetry import GpuSample
@@ -40,10 +40,11 @@ RECOVERIES: Final = (
 
 @dataclass(slots=True)
 class Nvidia:
-    """NVIDIA driver of the `chosen` GPUs. `numbers`: their indices; None: from 0 on.
+    """NVIDIA driver of the `chosen` GPUs. `numbers`: Corral's indices of these GPUs;
+    None numbers them from 0.
 
-    `tell` is called in another thread. `gone`: the reader should restart as a new
-    process, because a driver cannot be closed safely while another thread uses it.
+    `tell` is called in another thread. `gone`: whether the reader should restart as a
+    new process, because a driver cannot be closed safely while another thread uses it.
     """
 
     chosen: tuple[int, ...] | None
@@ -119,16 +120,17 @@ class Nvidia:
         bare = GpuSample(index=device.index, uuid=device.uuid, type=device.type)
         try:
             gpu_sample = self._parts[at].end(deadline - time.monotonic())
-        except (Lost, DriverGone) as trouble:
+        except (GpuLost, DriverGone) as trouble:
             self._hurt_at = self._hurt_at or time.monotonic()
-            is_lost = isinstance(trouble, Lost)
+            is_lost = isinstance(trouble, GpuLost)
             return replace(bare, lost=is_lost, silent=not is_lost)
         if gpu_sample is None:
             self._hangs_at = time.monotonic()
         return gpu_sample or replace(bare, silent=True)
 
     def _follow_xid_events(self) -> None:
-        """Tell each XID as it comes. Ends where the driver has no such thing."""
+        """Report each XID event as it arrives. Return at once where the driver does not
+        support events."""
         try:
             event_set = pynvml.nvmlEventSetCreate()
             for device in self.devices:
@@ -193,7 +195,7 @@ def _handle_address(device: NvmlDevice) -> int | None:
 
 def _recovery_action(device: NvmlDevice) -> str:
     """The action that the driver names now."""
-    with suppress(Lost, DriverGone):
+    with suppress(GpuLost, DriverGone):
         action_code = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
         return (
             RECOVERIES[action_code]

@@ -1,7 +1,7 @@
 """The NVLinks of one GPU.
 
-Each link takes four calls into the driver, and there are 18 links. Their counters are
-read again only when the total has risen, and every minute.
+Each link takes four calls to the driver, and there are 18 links. The counters of the
+links are read again only when their total has risen, and every minute.
 """
 
 import time
@@ -30,7 +30,7 @@ class NvLinks:
     _newest: tuple[NvLink, ...] = ()
 
     def read(self) -> tuple[NvLink, ...]:
-        """Raises: Lost, Gone."""
+        """Return the state of each NVLink. Raises: GpuLost, DriverGone."""
         if self._count is None:
             link_count = self.asked.fields(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT)[0]
             self._count = min(link_count or 0, pynvml.NVML_NVLINK_MAX_LINKS)

@@ -1,7 +1,8 @@
-"""NVIDIA's GPUs as NVML shows them. Any call here may hang: the reader asks each GPU in
-a thread.
+"""NVIDIA's GPUs as NVML shows them. Any call in this module may hang: the reader calls
+it for each GPU in a thread.
 
-What a GPU or a driver does not say is None. Source: NVML API reference, nvmlDeviceGet*.
+A value that a GPU or a driver does not report is None. Source: NVML API reference,
+nvmlDeviceGet*.
 """
 
 import time
@@ -32,7 +33,7 @@ ALL_LINKS: Final = 2**32 - 1  # of a field value that is kept for each link: the
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes a second of two counters of bytes, from one reading to the next."""
+    """Rates in bytes per second of two byte counters, from one reading to the next."""
 
     _last: tuple[float, int, int] | None = None
 
@@ -60,7 +61,8 @@ class Traffic:
 
 @dataclass(slots=True, kw_only=True)
 class NvmlDevice:
-    """One GPU. `index` is Corral's; `bus` is where it is: (domain, bus, device)."""
+    """One GPU. `index` is Corral's index; `bus` is the PCI address: (domain, bus,
+    device)."""
 
     index: int
     handle: Any
@@ -80,7 +82,7 @@ class NvmlDevice:
         self._engines = EngineActivity(self.handle)
 
     def read(self) -> GpuSample:
-        """Read everything. Raises: Lost for a lost GPU, Gone without a driver."""
+        """Read everything. Raises: GpuLost, DriverGone."""
         ask = self.asked.ask
         rates = ask("UtilizationRates")
         memory = self._memory()
@@ -141,8 +143,8 @@ class NvmlDevice:
         )
 
     def _utilisation(self, rates: Any) -> float | None:
-        """The mean since the last reading, of the samples that the driver keeps; else
-        its last."""
+        """Return the mean utilisation since the last reading from the samples that the
+        driver keeps; without samples, the driver's current value."""
         samples = self.asked.ask(
             "Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to
         )
@@ -156,8 +158,8 @@ class NvmlDevice:
         return None if rates is None else float(rates.gpu / 100)
 
     def _memory(self) -> Any:
-        """Return the memory that programs use. The older call adds what the driver
-        reserves: 616 MiB on an H200."""
+        """Return the memory that programs use. The older call, which is used if the
+        newer one has no answer, adds the driver's reserve: 616 MiB on an H200."""
         memory_info = self.asked.ask("MemoryInfo", pynvml.nvmlMemory_v2)
         return self.asked.ask("MemoryInfo") if memory_info is None else memory_info
 
@@ -178,8 +180,8 @@ class NvmlDevice:
     def _over_pcie(
         self, sent: int | None, received: int | None
     ) -> tuple[float | None, float | None]:
-        """Bytes a second, by the counters where there are some: to measure takes 20 ms
-        each."""
+        """Return bytes per second over PCIe, by counters if the driver has them,
+        because a measurement takes 20 ms for each direction."""
         if sent is None or received is None:
             kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
             sent_rate, second = (
@@ -198,9 +200,9 @@ class NvmlDevice:
 def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
 ) -> tuple[NvmlDevice, ...]:
-    """Return the driver's GPUs with a `chosen` index that can be named; one that is
-    lost cannot. `numbers` renames whole GPUs: readings of a partitioned GPU do not
-    belong to the granted part.
+    """Return the driver's GPUs with a `chosen` index that can be identified; a lost GPU
+    cannot. `numbers` gives other indices to whole GPUs only: readings of a partitioned
+    GPU do not belong to the granted part.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -267,7 +269,8 @@ def _kibibytes(value: int | None) -> int | None:
 
 
 def _engine_utilisation(found: Any) -> float | None:
-    """Convert the reading of a video engine: percent, and the period that it covers."""
+    """Convert the reading of a video engine to a share. The reading holds a percentage
+    and the period that it covers."""
     return None if found is None else float(found[0] / 100)
 
 

@@ -1,4 +1,5 @@
-"""One question to NVML about one GPU: an answer, None, or the news that it is lost."""
+"""One call to NVML about one GPU: it returns an answer or None, or reports that the GPU
+is lost."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +17,8 @@ _VALUES: Final = {
 }
 
 
-class Lost(Exception):
-    """The GPU has fallen off the bus, or does nothing more before it is reset."""
+class GpuLost(Exception):
+    """The GPU has fallen off the bus, or does not work until it is reset."""
 
 
 class DriverGone(Exception):
@@ -25,9 +26,9 @@ class DriverGone(Exception):
 
 
 def answer(function: str, *arguments: Any) -> Any:
-    """Return what the function of NVML answers; None where it has no answer.
+    """Return the result of the NVML function; None where it has no result.
 
-    Raises: Lost, Gone.
+    Raises: GpuLost, Gone.
     """
     try:
         return getattr(pynvml, function)(*arguments)
@@ -41,13 +42,16 @@ class NvmlCall:
     handle: Any
 
     def ask(self, what: str, *more: Any) -> Any:
-        """`nvmlDeviceGet` of `what`; None where it is not known. Raises: Lost, Gone."""
+        """Return the result of NVML's function `nvmlDeviceGet` + `what`; None if it is
+        unknown. Raises: GpuLost, Gone."""
         return answer(f"nvmlDeviceGet{what}", self.handle, *more)
 
     def fields(self, *wanted: int | tuple[int, int]) -> list[Any]:
-        """Values of fields, each by its number or with its scope; None for each that is
-        not known.
-        Raises: Lost, Gone."""
+        """Return the values of fields, each given by its number or by number and scope;
+        None for each unknown value.
+
+        Raises: GpuLost, Gone.
+        """
         try:
             field_values = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
         except pynvml.NVMLError as trouble:
@@ -64,6 +68,6 @@ class NvmlCall:
 
 def _raise_if_lost(code: int) -> None:
     if code in _LOST:
-        raise Lost
+        raise GpuLost
     if code in _GONE:
         raise DriverGone

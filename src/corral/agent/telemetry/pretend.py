@@ -1,10 +1,10 @@
 """Readings of pretend GPUs, derived from the processes that run on them. No I/O.
 
-A GPU is as busy as the processes of the attempts that hold it: their CPU time, shared
-out among the GPUs that they hold on the node. A rank that sleeps is idle. Its memory is
-theirs too; power, clocks and heat follow from its use. A job sets PRETEND_GPU_USE and
-PRETEND_GPU_MEMORY (shares from 0 to 1 of the time and of the memory, in its `env`) to
-show something else.
+A GPU is as busy as the processes of the attempts that hold it: their CPU time is
+divided among the GPUs that they hold on the node. A rank that sleeps is idle. The
+memory of the processes counts as used memory of the GPU; power, clocks and temperature
+follow from the utilisation. A job can set PRETEND_GPU_USE and PRETEND_GPU_MEMORY in its
+`env` (shares from 0 to 1 of the time and of the memory) to show other values.
 """
 
 import math
@@ -52,8 +52,8 @@ _MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
 
 
 def chance(*seed: object) -> float:
-    """Return a value from 0 to 1 that is the same for the same seed on every
-    machine."""
+    """Return a pseudo-random value from 0 to 1 that is the same for the same seed on
+    every machine."""
     return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
 
 
@@ -70,7 +70,7 @@ NO_WORK: Final[Mapping[AttemptKey, ProcessWork]] = {}
 
 @dataclass(slots=True)
 class Pretend:
-    """The GPUs of a pretend machine. `read` is called with a rising wall clock."""
+    """The GPUs of a pretend machine. Each call of `read` gets a later wall-clock time."""
 
     gpus: tuple[Gpu, ...]
     _joules: dict[int, float] = field(default_factory=dict)
@@ -88,9 +88,10 @@ class Pretend:
         """Return a sample of each GPU.
 
         Args:
-            pids: Processes of each attempt.
-            faults: Fields with other values, by index of the GPU.
-            work: What the processes of each attempt have used.
+            pids: processes of each attempt.
+            faults: sample fields to override, by index of the GPU.
+            work: CPU time and memory that the processes of each attempt have used.
+
         Raises: ValueError for a fault that is not a valid field.
         """
         seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
@@ -122,8 +123,8 @@ class Pretend:
     def _derive_gpu_use(
         self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
     ) -> HeldAttempt:
-        """Return it with the shares that its processes have used of each of its
-        GPUs."""
+        """Return the attempt with the shares of time and memory that its processes have
+        used of each of its GPUs."""
         key = (held.job, held.attempt)
         known_work, gpu_count = work.get(key, ProcessWork()), max(1, len(held.gpus))
         interval_start = (
@@ -150,7 +151,8 @@ def sample_of(
     pids: Mapping[AttemptKey, tuple[int, ...]],
     at: float,
 ) -> GpuSample:
-    """One GPU at one moment, but for what it has used since it began."""
+    """Return a sample of one GPU at one moment, without the values that it has
+    accumulated since its start."""
     used_share = min(1.0, sum(held_attempt.use or 0.0 for held_attempt in held))
     busy_since = min((held_attempt.since for held_attempt in held), default=at)
     warm = 1 - math.exp(-max(0.0, at - busy_since) / _WARM_UP_SECONDS)
@@ -205,7 +207,7 @@ def sample_of(
 
 
 def _apply_fault(sample: GpuSample, fault: Mapping[str, Any]) -> GpuSample:
-    """With the fields of the fault. Raises: ValueError."""
+    """Return the sample with the fields of the fault. Raises: ValueError."""
     if not fault:
         return sample
     return msgspec.convert({**msgspec.to_builtins(sample), **fault}, GpuSample)

@@ -1,5 +1,5 @@
-"""Whose a process is: the attempt whose shim is above it, as every process of one is
-below it."""
+"""The owner of a process: the attempt whose shim is its ancestor, since every process
+of an attempt descends from its shim."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ DEEPEST: Final = 256  # generations below a shim
 
 
 def shims(attempts: Path) -> dict[int, AttemptKey]:
-    """The living shims of the node's attempts, by their process id."""
+    """Return the living shims of the node's attempts, by process id."""
     shim_list = {}
     for file in attempts.glob(f"*/{PID_FILE}"):
         job, _, number = file.parent.name.rpartition(".")
@@ -27,7 +27,8 @@ def shims(attempts: Path) -> dict[int, AttemptKey]:
 
 
 def owner(pid: int, known: Mapping[int, AttemptKey]) -> AttemptKey | None:
-    """None: no attempt of this node has it."""
+    """Return the attempt that the process belongs to; None if it belongs to no attempt
+    of this node."""
     ancestor_pid: int | None = pid
     for _ in range(DEEPEST):
         if ancestor_pid is None or ancestor_pid <= 1:
@@ -43,9 +44,9 @@ def attributed(
     known: Mapping[int, AttemptKey],
     granted: AttemptKey | None = None,
 ) -> tuple[GpuProcess, ...]:
-    """The same, each with the attempt that it is of. `granted`: whose GPU it is alone,
-    which counts for a process that cannot be looked up here: a driver counts as its
-    machine does, not as a container."""
+    """Return the processes, each with the attempt that it belongs to. `granted`: the
+    attempt that holds the GPU alone. It owns each process that cannot be found here,
+    because a driver in a container may report process ids of the machine."""
     owned_processes = []
     for process in processes:
         owner_key = owner(process.pid, known)

@@ -1,10 +1,10 @@
-"""A long-lived helper of the agent: reads the sensors when asked, and is killed when it
-hangs.
+"""A long-lived helper process of the agent: it reads the sensors on request, and is
+killed when it hangs.
 
 `python -m corral.agent.telemetry.reader NODE_DIR` answers each line of its standard
-input, an Ask, with a Reading, and ends with its input. What may hang (drivers, network
-file systems) is asked in threads; what has not answered in time is silent in the
-answer, and is left alone until it does.
+input, a SampleRequest, with a SensorReading, and exits when its input ends. Calls that
+may hang (drivers, network file systems) run in threads; a source that has not answered
+in time is marked as silent in the reading, and is not called again until it answers.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ _saying: Final = threading.Lock()
 
 @dataclass(slots=True)
 class SensorReader:
-    """Everything that the node can sense."""
+    """Reader of all sensors of the node."""
 
     node_dir: Path
     settings: NodeSettings
@@ -82,7 +82,8 @@ class SensorReader:
             self._disks[path] = GuardedCall(lambda path=path: disk(path))  # type: ignore[misc]
 
     def read(self, ask: SampleRequest) -> SensorReading:
-        """All sensors now, and how far the kernel's log has been read."""
+        """Return a reading of all sensors now, with the position up to which the
+        kernel's log has been read."""
         started = time.monotonic()
         deadline = started + self.seconds
         self._ports.begin()

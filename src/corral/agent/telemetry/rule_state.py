@@ -1,5 +1,5 @@
-"""State of the signal rules: conditions that hold now, and what must be remembered.
-Pure."""
+"""State of the signal rules: the conditions that hold now, and values of earlier
+samples. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ NO_GPU: Final = frozenset({GPUS, SENSORS})  # then nothing is known of any GPU
 
 
 def signal(at: float, kind: SignalKind, text: str, **more: Any) -> Signal:
-    """One that has no number yet."""
+    """Return a signal that has no number yet."""
     return Signal(number=0, at=at, kind=kind, text=text, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingCondition:
-    """Something that holds now. `key` names it, from one sample to the next."""
+    """A condition that holds now. `key` identifies it from one sample to the next."""
 
     key: str
     signal: Signal
@@ -41,7 +41,7 @@ class RulePast:
     written: frozenset[str] = frozenset()
 
     def after(self, sample: NodeSample) -> "RulePast":
-        """With what this sample says."""
+        """Return the state after this sample."""
         previous_gpus = (
             {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
         )

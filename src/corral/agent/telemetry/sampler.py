@@ -1,5 +1,4 @@
-"""The agent's senses: a sample of all sensors now and again, and the signals that
-follow."""
+"""The agent's sensors: periodic samples of all of them, and the signals that follow."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,10 +37,10 @@ class Attempts(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Senses:
-    """Sensors of a node: `attempts` that run on it, and `sample`, the last sensor
-    values.
+    """Sensors of a node. `attempts`: the attempts that run on it; `sample`: the last
+    sensor values.
 
-    `signals` are those that the head has not recorded.
+    `signals` are those that the head has not recorded yet.
     """
 
     node_dir: Path
@@ -66,7 +65,8 @@ class Senses:
 
     @property
     def offset_seconds(self) -> float | None:
-        """The node's clock less the head's."""
+        """Return the offset of the node's clock: its time minus the head's time. None
+        if unknown."""
         return self._offset
 
     def tell(self, signals: tuple[Signal, ...]) -> None:
@@ -75,8 +75,8 @@ class Senses:
         self._wake()
 
     async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
-        """Read the sensors for ever; `wake` is called when there is something to tell
-        at once."""
+        """Read the sensors for ever. `wake` is called when a signal must be reported at
+        once."""
         self.attempts, self._wake = attempts, wake
         if self.settings.sample_seconds <= 0:
             return
@@ -96,8 +96,8 @@ class Senses:
             await self.helper.close()
 
     def look_soon(self) -> None:
-        """Read the sensors at once: a rank has failed here, or a line of the kernel's
-        log waits for the driver to confirm it."""
+        """Request a reading of the sensors at once: a rank has failed on this node, or
+        a line of the kernel's log waits for the driver to confirm it."""
         self._soon.set()
 
     async def look(self) -> None:
@@ -117,11 +117,11 @@ class Senses:
         self._keep(memory, signals)
 
     def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
-        """Record that the head has stored the signals up to this number, with its
-        clock.
+        """Record that the head has stored the signals up to this number. `head_wall`:
+        the head's clock; `trip_seconds`: the duration of the round trip.
 
-        The quickest round trip since the last sample sets the offset. Its error is at
-        most half of that trip.
+        The quickest round trip since the last sample sets the clock's offset. Its error
+        is at most half of that trip.
         """
         self.notebook.recorded(signals)
         if head_wall and trip_seconds <= self._offset_trip:
@@ -170,8 +170,9 @@ class Senses:
                 )
 
     def _with_attempts(self, signal: Signal) -> Signal:
-        """With those that run on the device now; else those that have ended there and
-        are not yet settled, which the same fault may have ended."""
+        """Return the signal with the attempts that run on the device now. If there are
+        none, use the attempts that ended there and are not yet settled, because the
+        same fault may have ended them."""
         if self.attempts is None or signal.attempts:
             return signal
         launches = self.attempts.launches
@@ -196,7 +197,8 @@ class Senses:
         )
 
     def _silent(self) -> NodeSample:
-        """Nothing is known but which GPUs there were."""
+        """Return a sample in which all sensors are silent: only the GPUs of the last
+        sample are known."""
         gpus = self.sample.gpus if self.sample is not None else ()
         return NodeSample(
             at=wall(),
@@ -216,7 +218,7 @@ class Senses:
 
 
 def _add_gpu_uuid(signal: Signal, uuids: Mapping[int, str]) -> Signal:
-    """With the GPU's own name, where its index is not its own for good."""
+    """Return the signal with the GPU's uuid, where the GPU's index may change."""
     uuid = uuids.get(signal.gpu, "") if signal.gpu is not None else ""
     if not uuid:
         return signal

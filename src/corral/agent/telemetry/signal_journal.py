@@ -1,4 +1,4 @@
-"""Journal on the node's disk of signals that the head has not recorded, and of the
+"""Journal on the node's disk of the signals that the head has not recorded, and of the
 rules' memory."""
 
 import logging
@@ -28,10 +28,10 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Notebook:
-    """Journal of signals. Their numbers rise over restarts of the agent.
+    """Journal of signals. Their numbers continue to rise after a restart of the agent.
 
-    A node without a file first asks the head for the last recorded number. A node that
-    was reinstalled under its old name must not begin at 1 again.
+    A node without a file first asks the head for the last recorded number, because a
+    node that was reinstalled under its old name must not begin at 1 again.
     """
 
     file: Path
@@ -58,7 +58,7 @@ class Notebook:
 
     @property
     def to_tell(self) -> tuple[Signal, ...]:
-        """The oldest first."""
+        """Return the signals to report next, oldest first."""
         return self.waiting[:MOST_AT_ONCE] if self.number is not None else ()
 
     def take(self, memory: RuleMemory, signals: tuple[Signal, ...]) -> None:
@@ -75,7 +75,7 @@ class Notebook:
                 self._write_page()
 
     def recorded(self, number: int) -> None:
-        """The head has recorded signals up to this number."""
+        """Remove the signals up to this number, which the head has recorded."""
         if self.number is None:
             self.number = number
             self._count()
@@ -99,7 +99,8 @@ class Notebook:
         self.waiting = tuple(counted)
 
     def _write_page(self) -> None:
-        """A disk that is full loses nothing but the memory of another agent's life."""
+        """Write the journal. If the disk is full, only the memory for a later agent
+        process is lost."""
         assert self.number is not None
         page = _Page(
             boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory

@@ -1,5 +1,5 @@
-"""Sources of GPU samples on a node: a model, AMD's kernel drivers, or NVIDIA's
-library."""
+"""Sources of GPU samples on a node: the model of pretend GPUs, AMD's kernel drivers, or
+NVIDIA's library."""
 
 import os
 import sys
@@ -35,8 +35,9 @@ FAULTS: Final = "pretend.json"
 
 
 class GpuSource(Protocol):
-    """Asked by `begin`, with what is up and the shims of that, and answered by `end`:
-    what each GPU says, and whether the driver as a whole is silent."""
+    """A source of GPU samples. `begin` starts a reading, with the running attempts and
+    their shims. `end` returns a sample of each GPU, and whether the driver as a whole
+    is silent."""
 
     def begin(
         self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
@@ -49,8 +50,8 @@ class GpuSource(Protocol):
         ...
 
     def confirms(self) -> bool:
-        """Whether the driver reports faults by itself, so that the kernel's log alone
-        is not believed."""
+        """Return whether the driver reports faults by itself, so that the kernel's log
+        alone is not trusted."""
         ...
 
     def gone(self) -> bool:
@@ -76,8 +77,8 @@ def source_of(
 
 
 def _renumber_gpus(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
-    """Number the GPUs as the head does, under one name whichever part of the node has
-    them."""
+    """Return the GPUs with the head's indices, and with a uuid that is the same
+    whichever part of the node holds the GPU."""
     if settings.gpu_numbers is None:
         return gpus
     node = node_of(settings.node)
@@ -89,7 +90,8 @@ def _renumber_gpus(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, 
 
 @dataclass(slots=True)
 class PretendGpus:
-    """One is at the bus of its own number."""
+    """Pretend GPUs as a source of samples. Each GPU is at the PCI bus of its own
+    number."""
 
     model: Pretend
     faults: Path
@@ -124,8 +126,8 @@ class PretendGpus:
 
 
 def work_below(shim: int) -> ProcessWork:
-    """Return what the processes below this one have used, with those of them that have
-    ended."""
+    """Return the CPU time and memory of the processes below this shim, including the
+    CPU time of their children that have ended."""
     seconds, pages = 0.0, 0
     for pid in descendants(shim):
         # fields 14 to 17 and 24 of /proc/PID/stat
@@ -136,8 +138,8 @@ def work_below(shim: int) -> ProcessWork:
 
 
 def _waited_seconds(pid: int) -> float:
-    """Return how long it could run and no CPU was free: on a full machine it is busy
-    all the same.
+    """Return how long the process was ready to run while no CPU was free. The time
+    counts as busy time, so that a process on a full machine is not taken for idle.
 
     Source: Linux, Documentation/scheduler/sched-stats.rst; 0 where the kernel does not
     count it.
@@ -179,8 +181,7 @@ class AmdGpus:
 
 
 def faults(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the overridden fields of pretend GPUs, by index; empty where none are
-    set."""
+    """Return the overridden fields of pretend GPUs, by index; empty if none are set."""
     with suppress(OSError, ValueError):
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     return {}

@@ -1,5 +1,4 @@
-"""Thresholds above which a sensor reading becomes a signal. Each number names its
-source."""
+"""Thresholds above which a sensor reading becomes a signal, each with its source."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,12 +6,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorThresholds:
-    """Rates are over the time between two samples.
+    """Thresholds of the signal rules. Rates apply to the time between two samples.
 
     Sources: DCGM's passive health checks for NVLink, PCIe and remapped rows (DCGM user
     guide, "Health monitoring"); azurehpc-health-checks and Meta's gcm, which fail a
-    node on a port that is down or slower than it was; the rest is our choice, made so
-    that one odd reading is no signal.
+    node on a port that is down or slower than it was. The other values are Corral's
+    choice: one odd reading alone is no signal.
     """
 
     # errors from one sample to the next; one alone is corrected and done

@@ -1,5 +1,5 @@
-"""`/metrics`: the head's own series, and those of all GPUs under the names of NVIDIA's
-exporter."""
+"""`/metrics`: the metrics of the head, and the metrics of all GPUs under the names of
+NVIDIA's exporter."""
 
 from corral.api.metrics.route import router
 

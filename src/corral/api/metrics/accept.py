@@ -15,7 +15,7 @@ OPEN_VERSIONS: Final = ("", "0.0.1", "1.0.0")
 
 @dataclass(frozen=True, slots=True)
 class MediaRange:
-    """One entry of an Accept header."""
+    """One entry of an Accept header: a media type, its version, and its quality."""
 
     name: str
     version: str
@@ -25,7 +25,8 @@ class MediaRange:
 def wants_open_metrics(accept: str) -> bool:
     """Return whether the header names OpenMetrics and prefers it to the text format.
 
-    A wildcard never means OpenMetrics: browsers and command-line tools send one.
+    A wildcard never selects OpenMetrics, because browsers and command-line tools send
+    wildcards.
     """
     ranges = list(_media_ranges(accept))
     qualities = [

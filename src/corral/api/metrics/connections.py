@@ -1,4 +1,4 @@
-"""Series of the head's connections: how many are open, and how many were closed by a
+"""Metrics of the head's connections: how many are open, and how many were closed by a
 limit."""
 
 from collections.abc import Iterator
@@ -8,8 +8,7 @@ from corral.ingress.connections import ClosedReason, ConnectionTable
 
 
 def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
-    """Yield the series of a table of connections; none where connections are not
-    counted."""
+    """Yield the metrics of a table of connections; none without a table."""
     if table is None:
         return
     proven = len(table) - table.unproven

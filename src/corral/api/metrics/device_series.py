@@ -1,7 +1,10 @@
-"""Series of GPUs and nodes: name, type, help and how a value is read from a sample.
+"""Metrics of GPUs and nodes: the name, type and help text of each, and how its value is
+read from a sample.
 
-Names and units are those of NVIDIA's DCGM exporter, so that dashboards drawn with them
-go on. Of its list there is all but DCGM_FI_DEV_VGPU_LICENSE_STATUS.
+Names and units are those of NVIDIA's DCGM exporter, so that existing dashboards
+continue to work. All metrics of the exporter's default list exist, except
+DCGM_FI_DEV_VGPU_LICENSE_STATUS.
+
 Source: NVIDIA dcgm-exporter, etc/default-counters.csv; names of fields: DCGM API,
 dcgm_fields.h.
 """
@@ -20,7 +23,8 @@ Value = int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """A family of series of one kind of thing. `kind`: gauge or counter."""
+    """A metric of GPUs, with its name, help text and function that reads the value from
+    a sample. `kind` is gauge or counter."""
 
     name: str
     kind: str
@@ -30,7 +34,8 @@ class MetricSeries:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeries:
-    """Likewise of nodes: values by their further labels."""
+    """A metric of nodes. `of` reads from a sample the values, each with its additional
+    labels."""
 
     name: str
     help: str
@@ -64,8 +69,8 @@ def _kilobytes(rate: float | None) -> float | None:
 
 
 def _engine_active(gpu: GpuSample) -> float | None:
-    """The driver's utilisation stands in where the GPU has no performance
-    monitoring."""
+    """Return the share of time in which the graphics engine was active. If the GPU has
+    no performance monitoring, the driver's utilisation is used instead."""
     return gpu.utilisation if gpu.graphics_active is None else gpu.graphics_active
 
 
@@ -368,7 +373,8 @@ def _labels_of_port(port: PortSample) -> str:
 
 
 def escaped(text: str) -> str:
-    """A label's value; of what no line may hold, a question mark.
+    """Return the escaped value of a label. Unprintable characters become question
+    marks.
 
     Source: OpenMetrics 1.0, section "Text format".
     """
@@ -380,9 +386,10 @@ def escaped(text: str) -> str:
 
 
 def shown(value: float) -> str:
-    """A value as both formats write it.
+    """Return a number in the notation that both formats share.
 
-    Source: OpenMetrics 1.0, section "Numbers": NaN, +Inf and -Inf are its words.
+    Source: OpenMetrics 1.0, section "Numbers": NaN, +Inf and -Inf are the names of
+    values that are not finite.
     """
     if isinstance(value, bool):
         return str(int(value))

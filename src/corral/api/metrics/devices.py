@@ -1,8 +1,8 @@
-"""Lines of the series of GPUs and nodes: one line of text a series, made without a
-library: there are many.
+"""Text lines of the metrics of GPUs and nodes. They are formatted without a library,
+because there are many.
 
-The labels are those of NVIDIA's DCGM exporter; `job`, `user` and `queue` are added,
-joined by commas where several jobs share a GPU.
+The labels are those of NVIDIA's DCGM exporter. The labels `job`, `user` and `queue` are
+added; their values are joined by commas where several jobs share a GPU.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,8 @@ from corral.domain.world import World
 
 
 def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int], str]:
-    """The labels of who holds each GPU; of a job that is not seen, its queue alone."""
+    """Return for each GPU the labels of the jobs that hold it: job, user and queue. For
+    a hidden job, only the queue is shown."""
     holder_rows: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
     for allocation in world.allocations.values():
         job = world.jobs.get(allocation.job)
@@ -43,8 +44,8 @@ def _labels_of(who: list[tuple[str, str, str]]) -> str:
 def heard(
     world: World, samples: Mapping[NodeId, NodeSample]
 ) -> dict[NodeId, NodeSample]:
-    """Return the samples of living nodes: the last sample of a silent one is
-    outdated."""
+    """Return the newest samples of living nodes. The samples of silent nodes are left
+    out, because they are outdated."""
     alive = (id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE)
     return {id: samples[id] for id in sorted(alive) if id in samples}
 
@@ -56,8 +57,9 @@ def gpu_families(
     counters: bool,
     seen: Callable[[Job], bool] = lambda job: True,
 ) -> Iterator[str]:
-    """The text of one family after the other. `counters`: the format knows counters
-    whose names have no `_total`; OpenMetrics does not, and there they are `unknown`."""
+    """Yield the text of each metric family of GPUs. `counters` is true if the format
+    accepts counters whose names do not end in `_total`. OpenMetrics does not, so there
+    they have the type `unknown`."""
     labelled_gpus = _label_gpus(world, samples, seen)
     labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in labelled_gpus]
     for series in GPUS:
@@ -99,13 +101,13 @@ def _label_gpus(
 
 
 def _has_xids(gpu: GpuSample) -> bool:
-    """AMD's driver has none."""
+    """Return whether the GPU reports XID errors. AMD's driver does not."""
     return not gpu.uuid.startswith("amd-")
 
 
 def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
-    """0 where there was none. Its code is a label too, as in the exporter, with what it
-    means."""
+    """Return the metric line of the GPU's last XID error; its value is 0 without an
+    error. As in NVIDIA's exporter, the code and its meaning are labels, too."""
     of_gpu = [
         condition
         for condition in node.conditions
@@ -119,7 +121,7 @@ def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
 
 
 def node_families(world: World, samples: Mapping[NodeId, NodeSample]) -> Iterator[str]:
-    """Likewise of nodes."""
+    """Yield the text of each metric family of nodes."""
     node_samples_by_node = heard(world, samples)
     for series in NODES:
         lines = [

@@ -1,5 +1,4 @@
-"""Families of the head's own series, and their text in both formats that Prometheus
-reads.
+"""Metric families of the head, and their text in both formats that Prometheus reads.
 
 Sources: OpenMetrics 1.0, "Text format"; Prometheus, "Exposition formats", text 0.0.4.
 """
@@ -19,7 +18,8 @@ Buckets = Sequence[tuple[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One line: what follows the family's name, its labels, its value."""
+    """One line of a metric family: the suffix of the family's name, the labels, and the
+    value."""
 
     suffix: str
     labels: Mapping[str, str]
@@ -36,8 +36,8 @@ class MetricFamily:
     samples: tuple[Sample, ...]
 
     def text(self, *, is_open: bool) -> str:
-        """Return its lines. The older format names counters and infos by their
-        samples."""
+        """Return the lines of the family. In the older text format, a counter or info
+        has the name of its samples, with the suffix."""
         name, kind = self.name, self.kind
         if not is_open and kind in _PLAIN_FORMS:
             suffix, kind = _PLAIN_FORMS[kind]
@@ -75,8 +75,8 @@ def histogram(
     rows: Iterable[tuple[tuple[str, ...], Buckets, float]],
     labels: tuple[str, ...] = (),
 ) -> MetricFamily:
-    """Each row: values of the labels, cumulative buckets, and the sum of what was
-    observed."""
+    """Return a histogram. Each row consists of the values of the labels, the cumulative
+    buckets, and the sum of the observed values."""
     samples = []
     for values, buckets, total in rows:
         own_labels_text = dict(zip(labels, values, strict=True))

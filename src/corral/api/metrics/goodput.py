@@ -1,4 +1,4 @@
-"""Series of the ledger: GPU-seconds by what came of them, and the share that was useful
+"""Metrics of GPU usage: GPU-seconds by outcome, and the share of them that was useful
 (0055)."""
 
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,8 @@ SENSED: Final = {name: name for name in ("measured", "used", "idle")}
 
 
 def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFamily]:
-    """Counters of what has been written down. An attempt's life is when it ends, what
-    sensors say each minute."""
+    """Yield counters of the GPU-seconds that were recorded. An attempt's GPU-seconds
+    are recorded when it ends, and those of the sensors each minute."""
     by_kind = ("queue", "kind")
     yield counter(
         "corral_gpu_seconds",
@@ -80,6 +80,7 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
 
 
 def _useful_share(one: UsageAmounts) -> float:
-    """-1 where nothing was held. Clocks may disagree by a little: it is at most 1."""
+    """Return the useful share of the allocated GPU-seconds; -1 if none were allocated.
+    The share is limited to 1, because clocks may differ slightly."""
     allocated = one.allocated_gpu_seconds
     return min(1.0, one.useful_gpu_seconds / allocated) if allocated > 0 else -1.0

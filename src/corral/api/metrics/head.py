@@ -1,5 +1,4 @@
-"""The head's own series: jobs, queues, waits, decisions, nodes, checkpoints,
-goodput."""
+"""Metrics of the head: jobs, queues, waits, decisions, nodes, checkpoints and goodput."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,8 +24,9 @@ QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
 
 
 class HeadSeries:
-    """Values of one head at the moment of a scrape. `disk`: (free, total) bytes of its
-    directory's disk. `goodput`: a report of today and yesterday by queue, or None."""
+    """Metrics of one head at the moment of a scrape. `disk` holds the (free, total)
+    bytes of the disk of its directory. `goodput` is a report of today and yesterday by
+    queue, or None."""
 
     def __init__(
         self,

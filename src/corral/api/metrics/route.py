@@ -1,5 +1,5 @@
-"""The route that Prometheus reads: the text format, or OpenMetrics where that is asked
-for."""
+"""The route that Prometheus scrapes. It answers in the text format, or in OpenMetrics
+if the request prefers that."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ END = b"# EOF\n"
 
 @router.get("/metrics", response_class=StreamingResponse)
 async def metrics(request: Request, house: Within, caller: Asker) -> StreamingResponse:
-    """Series of the head, of its nodes and of all GPUs, as they are now."""
+    """Return the current metrics of the head, its nodes and all GPUs."""
     is_open = wants_open_metrics(request.headers.get("accept", ""))
     kind = OPEN_METRICS if is_open else PLAIN_TEXT
     text = _stream_metrics(house, is_open, sight_of(house.control, caller))
@@ -65,7 +65,8 @@ async def _stream_metrics(
 
 
 async def _load_goodput_report(control: Control) -> UsageReport | None:
-    """A store that is away takes none of the other series with it."""
+    """Return the goodput report of today and yesterday. Return None if the store does
+    not respond, so that the other metrics are still served."""
     today = day_of(control.now().wall)
     with suppress(Trouble):
         return await report_of(control, "goodput", "queue", first=today - 1, last=today)

@@ -12,8 +12,8 @@ __all__ = ["alerting_of"]
 
 
 def alerting_of(control: Control, root: Path) -> Alerting:
-    """Return the alerting of alerts.yaml in the cluster's directory, which is read
-    again after a change."""
+    """Return the alerting that alerts.yaml in the cluster's directory describes. The
+    file is read again after a change."""
 
     def disks() -> Mapping[str, tuple[int, int]]:
         return disks_of(root)

@@ -1,4 +1,5 @@
-"""alerts.yaml and what is remembered between two heads."""
+"""The file alerts.yaml, and the record of sent messages that one head leaves to the
+next."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,8 @@ log = HeadLogger("corral.alerts")
 
 
 class AlertFiles:
-    """The newest word of the file that could be read; none while there is no file."""
+    """Settings of alerts.yaml, from the newest version of the file that could be read;
+    default settings while the file does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,8 +61,8 @@ class AlertFiles:
 
 
 class DiskMemory:
-    """One JSON file, 0600. An unreadable file counts as empty: no message has been
-    sent."""
+    """Record of sent messages in one JSON file with mode 0600. An unreadable file
+    counts as empty, as if no message had been sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

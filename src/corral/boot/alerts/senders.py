@@ -1,4 +1,4 @@
-"""The ways to people: a webhook, Slack's form of one, and e-mail."""
+"""Senders of alerts: by a webhook, by Slack's kind of webhook, and by e-mail."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ MARKS: Final = {
 
 
 class MessageNotSent(Trouble):
-    """A message could not be handed over."""
+    """A message could not be delivered to its receiver."""
 
     code = "not_sent"
 
@@ -72,10 +72,10 @@ class _Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(_Receiver):
-    """POST of JSON.
+    """A receiver that gets a POST request with JSON.
 
-    With a secret, `X-Corral-Signature: sha256=...` is the HMAC of the body. Redirects
-    are not followed, so messages go only to the address in the file.
+    With a secret, the header `X-Corral-Signature: sha256=...` holds the HMAC of the
+    body. Redirects are not followed, so messages go only to the address in the file.
     """
 
     address: str
@@ -113,7 +113,11 @@ def webhook_form(notice: Notification, cluster: str) -> dict[str, Any]:
 
 
 def slack_form(notice: Notification, cluster: str) -> dict[str, Any]:
-    """Source: Slack, "Incoming webhooks"; &, < and > are its own."""
+    """Return the message in the form of Slack. The characters &, < and > are escaped,
+    because Slack reserves them.
+
+    Source: Slack, "Incoming webhooks".
+    """
     lines = body_of(notice)
     for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         lines = lines.replace(sign, name)
@@ -122,7 +126,8 @@ def slack_form(notice: Notification, cluster: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mailbox(_Receiver):
-    """A message by SMTP, in a thread: the library waits."""
+    """A receiver by e-mail (SMTP). Messages are sent in a thread, because the library
+    blocks."""
 
     mail: wire.Mail
     folder: Path
@@ -159,7 +164,8 @@ class Mailbox(_Receiver):
 
 
 def receiver_of(one: wire.ReceiverBody, folder: Path) -> Webhook | Mailbox:
-    """Files are relative to the folder of alerts.yaml."""
+    """Return the receiver that its settings describe. Paths of files are relative to
+    the folder of alerts.yaml."""
     zone = one.quiet.zone if one.quiet is not None else "UTC"
     if one.email is not None:
         return Mailbox(
@@ -188,7 +194,8 @@ def _read_secret_file(name: str, file: Path) -> bytes:
 
 
 def disks_of(root: Path) -> dict[str, tuple[int, int]]:
-    """Free and whole bytes of the disk that the directory is on."""
+    """Return the (free, total) bytes of the disk that holds the directory; an empty
+    result if they cannot be read."""
     with suppress(OSError):
         disk = shutil.disk_usage(root)
         return {str(root): (disk.free, disk.total)}

@@ -10,8 +10,8 @@ RULES: Final = Path(__file__).with_name("rules.yml")
 
 
 def web_config(user: str, password: str) -> str:
-    """Return web.yml: who may read what Prometheus keeps, on a machine that others use
-    too.
+    """Return web.yml, which protects the data of Prometheus with a user name and a
+    password on a machine that others use too.
 
     Source: Prometheus, "HTTPS and authentication"; passwords are kept as bcrypt hashes.
     """
@@ -24,8 +24,11 @@ def web_config(user: str, password: str) -> str:
 def scrape_config(
     url: str, *, token_file: str, rules_file: str, ca_file: str | None = None
 ) -> str:
-    """prometheus.yml. `honor_labels`: the label `job` is Corral's job and not
-    Prometheus's."""
+    """Return prometheus.yml, which scrapes the head at `url`.
+
+    `honor_labels` is set so that the label `job` is the job in Corral, not the scrape
+    job of Prometheus.
+    """
     address = urlsplit(url)
     job: dict[str, object] = {
         "job_name": "corral",

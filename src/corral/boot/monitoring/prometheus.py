@@ -1,5 +1,5 @@
-"""The process: started with the head, started again when it ends, ended with the
-head."""
+"""The Prometheus process: it starts and ends with the head, and is restarted if it
+ends."""
 
 import os
 import secrets
@@ -27,7 +27,7 @@ log = HeadLogger("corral.monitoring")
 
 
 def check_prometheus() -> None:
-    """Raises: Conflict where it is not installed."""
+    """Check that Prometheus is installed. Raises: Conflict if it is not."""
     if shutil.which(PROGRAM) is None:
         raise Conflict(
             "--monitoring starts Prometheus, which is not installed here",
@@ -37,8 +37,8 @@ def check_prometheus() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Prometheus:
-    """Its folder holds its settings, the token that it reads the head with, and what it
-    keeps."""
+    """Prometheus process with its folder, which holds its settings, its token for the
+    head, and its data."""
 
     folder: Path
     ca_file: Path | None = None
@@ -47,15 +47,15 @@ class Prometheus:
 
     @property
     def token(self) -> Path:
-        """File of the token that the head lets it in by; Prometheus reads it at each
-        scrape."""
+        """Return the file of the token that Prometheus sends to the head; Prometheus
+        reads the file at each scrape."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.folder / "token"
 
     @property
     def password_file(self) -> Path:
-        """Password that its pages and its API ask the user `corral` for; made once,
-        0600."""
+        """Return the file of the password of the user `corral` for the web pages and
+        the API of Prometheus. The password is created once, in a file of mode 0600."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self.folder / "password"
         once(file, secrets.token_urlsafe(24).encode())
@@ -63,13 +63,14 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Return the address of Prometheus: loopback, with the same port each time."""
+        """Return the address of Prometheus: a loopback address, with the same port at
+        each start."""
         port = once(self.folder / "port", str(_free_port()).encode()).decode()
         return f"http://127.0.0.1:{port}"
 
     def look_after(self, head_url: str) -> None:
-        """Start it, in the place of one that an earlier head has left; and again when
-        it ends."""
+        """Start Prometheus, and restart it when it ends. A process that an earlier head
+        has left is stopped first."""
         if self.process is None:
             if (local_process := LocalProcess.recorded(self._pid_file)) is not None:
                 local_process.signal(signal.SIGTERM)
@@ -136,7 +137,8 @@ class Prometheus:
 
 
 def prometheus_of(place: ClusterDir, settings: ClusterSettings) -> Prometheus | None:
-    """Return the Prometheus of a cluster that has one."""
+    """Return the Prometheus of a cluster; None if its settings do not turn monitoring
+    on."""
     if not settings.monitoring:
         return None
     certificate = settings.tls_certificate

@@ -1,2 +1,2 @@
-"""Curves in a terminal: what is asked of the head for them, their rows, and how they
-are drawn."""
+"""Curves in a terminal: the queries to the head, the rows of the output, and their
+drawing."""

@@ -1,4 +1,4 @@
-"""Curves as a person, a program and a spreadsheet read them."""
+"""Output of curves as text, as JSON and as CSV."""
 
 import csv
 import sys
@@ -21,7 +21,8 @@ BESIDE: Final = 44  # columns next to the names: four numbers and the gaps
 
 
 def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
-    """Print the known series; one GPU a line if there are few, or on request."""
+    """Print the known curves, with one line for each GPU if there are few, or if
+    `every_gpu` is set."""
     span = duration_text(picture.grid.until - picture.grid.since)
     mark = " (its GPUs are pretend)" if picture.pretend else ""
     say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))
@@ -72,7 +73,7 @@ def _show_rows(
 
 
 def _is_of_gpus(row: CurveRow) -> bool:
-    """Whether it shows readings of GPUs."""
+    """Return whether the row shows readings of GPUs."""
     return "GPU " in row.name or row.name in OF_GPUS
 
 
@@ -81,8 +82,8 @@ def _is_told(row: CurveRow) -> bool:
 
 
 def as_json(picture: Picture) -> dict[str, Any]:
-    """Values at the moments of one grid; shares are from 0 to 1, and null is
-    unknown."""
+    """Return the curves as JSON: values at the times of one grid. Shares are from 0 to
+    1, and null is an unknown value."""
     return {
         "of": picture.what,
         "since": picture.grid.since,
@@ -107,8 +108,8 @@ def _curve_fields(row: CurveRow) -> dict[str, Any]:
 
 
 def print_csv(picture: Picture, out: TextIO | None = None) -> None:
-    """A line a moment (seconds since 1970), a column a curve; what is unknown is
-    empty."""
+    """Print CSV with one line for each time (seconds since 1970) and one column for
+    each curve; an unknown value is empty."""
     writer = csv.writer(out or sys.stdout, lineterminator="\n")
     rows = (*picture.rows, *picture.gpus)
     heads = (f"{row.name} ({row.unit})" if row.unit else row.name for row in rows)

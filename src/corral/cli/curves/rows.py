@@ -1,7 +1,8 @@
-"""Rows of curves of one thing, made of what the head answers. No I/O.
+"""Rows of curves for one job, node, queue or cluster, computed from the head's answers,
+without I/O.
 
-The moments of several nodes differ: all are brought onto one grid, whose cells hold
-means.
+The sample times of several nodes differ, so all samples are mapped to one grid, whose
+cells hold means.
 """
 
 import re
@@ -78,7 +79,7 @@ QUEUE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesQuery:
-    """One question for `GET /v1/series`."""
+    """One query for `GET /v1/series`."""
 
     key: str
     since: float
@@ -88,7 +89,7 @@ class SeriesQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRow:
-    """One curve, a value for each cell of the grid."""
+    """One curve, with one value for each cell of the grid."""
 
     name: str
     unit: str
@@ -112,13 +113,13 @@ class CurveRow:
 
     @property
     def last(self) -> Value:
-        """The newest that is known."""
+        """Return the newest known value."""
         return self.known[-1] if self.known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Cells of one length between two moments (wall clock)."""
+    """Cells of equal length between two times (wall clock)."""
 
     since: float
     until: float
@@ -143,8 +144,8 @@ class Grid:
         return [self.since + self.step * cell_index for cell_index in range(self.cells)]
 
     def row(self, points: Points) -> tuple[Value, ...]:
-        """The mean of each cell. A cell without a moment has the value before it, for
-        as long as the next one may take."""
+        """Return the mean of each cell. A cell without samples has the value of the
+        cell before it, for as long as the next sample may take to arrive."""
         cells: list[list[float]] = [[] for _ in range(self.cells)]
         for point_time, value in points:
             if self.since <= point_time <= self.until:
@@ -165,7 +166,7 @@ class Grid:
 
 
 def _sample_interval(points: Points) -> float:
-    """Seconds between two moments, most often."""
+    """Return the usual number of seconds between two samples: the median of the gaps."""
     moments = sorted({point_time for point_time, _ in points})
     gaps = [
         later - start_time
@@ -176,7 +177,8 @@ def _sample_interval(points: Points) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """All curves of one thing. `gpus`: how busy each GPU was, by "node GPU index"."""
+    """All curves of one job, node, queue or cluster. `gpus`: the use of each GPU; a row
+    is named "node GPU index"."""
 
     what: str
     grid: Grid
@@ -193,7 +195,7 @@ class Picture:
 
 @dataclass(slots=True)
 class Gathered:
-    """Answers by field and by GPU."""
+    """Series from the head's answers, grouped by field and by GPU."""
 
     own: dict[str, Points] = field(default_factory=dict)
     # "n1 GPU 0" -> field
@@ -259,7 +261,8 @@ def job_picture(
     is_over: bool,
     nodes: int = MOST_NODES,
 ) -> Picture:
-    """`nodes`: as for `job_asks`."""
+    """Return the curves of a job from the head's answers. `nodes`: as for `job_asks`,
+    the most nodes whose GPUs are shown."""
     gathered = _collect_series(answers)
     seats = max((len(attempt.seats) for attempt in job.attempts), default=0)
     left_out = (
@@ -283,7 +286,8 @@ def job_picture(
 
 
 def is_logged(name: str) -> bool:
-    """Whether the field of a job is a scalar that it logs by a name of its own."""
+    """Return whether the field of a job is a scalar that the job logs under a name of
+    its own."""
     return name not in JOB_FIELDS and not name.endswith((LOW, HIGH))
 
 
@@ -327,7 +331,7 @@ def _non_empty_rows(
 
 
 def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[CurveRow]:
-    """The means of all GPUs."""
+    """Return rows with the means over all GPUs."""
     together: dict[str, Points] = {}
     for book in gathered.gpus.values():
         for name, points in book.items():
@@ -343,7 +347,8 @@ def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[CurveRow, ...]:
 
 
 def rises(points: Points) -> Points:
-    """Return the rate per second of a counter; nothing where it restarted."""
+    """Return the rate per second of a counter, without the intervals in which the
+    counter restarted."""
     line = sorted(points)
     return [
         (later, (later_count - less) / (later - earlier_time))

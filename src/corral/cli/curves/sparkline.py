@@ -1,4 +1,4 @@
-"""A curve as a line of text."""
+"""A curve drawn as one line of text."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,9 +19,13 @@ def sparkline(
     low: float | None = None,
     high: float | None = None,
 ) -> str:
-    """At most `width` characters, the lowest block at `low` and the highest at `high`
-    (else at the least and the most of them, at least a twentieth apart); a blank where
-    nothing is known."""
+    """Return a line of at most `width` characters that draws the values. The lowest
+    block stands for `low` and the highest for `high`; a blank stands for an unknown
+    value.
+
+    By default `low` and `high` are the smallest and the largest value, at least a
+    twentieth apart.
+    """
     drawn = narrowed(values, width)
     known_values = [value for value in drawn if value is not None]
     if not known_values:
@@ -40,7 +44,8 @@ def _block_character(value: float, low: float, high: float) -> str:
 
 
 def narrowed(values: Sequence[Value], width: int) -> list[Value]:
-    """Return the means of `width` parts of about equal length.
+    """Divide the values into `width` parts of about equal length, and return the mean
+    of each part.
 
     If there are at most `width` values, return them unchanged.
 

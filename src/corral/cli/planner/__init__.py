@@ -1,1 +1,1 @@
-"""corral plan: what fits, how fast, what to build, buy or rent."""
+"""The commands corral plan: what fits, how fast it runs, what to build, buy or rent."""

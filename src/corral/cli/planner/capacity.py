@@ -1,4 +1,4 @@
-"""plan capacity: how many GPUs will be needed."""
+"""The command plan capacity: how many GPUs will be needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -42,13 +42,13 @@ RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral s
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByHand:
-    """Runs that are known.
+    """Planned runs whose numbers the user gives, instead of a history.
 
     Attributes:
-        run_hours: Of one run, by hand.
-        runs: Runs a month, by hand.
-        run_gpus: GPUs of a run, by hand.
-        usable: Share of the hours in which a GPU can be kept busy, by hand.
+        run_hours: Hours of one planned run.
+        runs: Number of planned runs a month.
+        run_gpus: GPUs of one planned run.
+        usable: Share of all hours in which a GPU can be kept busy, for planned runs.
     """
 
     run_hours: Hours | None = None
@@ -63,10 +63,12 @@ class Replayed:
     """Settings of the replay of a history.
 
     Attributes:
-        wait: No longer than this, for example 30m: how many GPUs it takes.
-        share: Of the jobs that are to wait no longer.
-        growth: Times the jobs of the history, in the replay.
-        policy: Of the replay; else as live queues go: corral simulate --help.
+        wait: Compute how many GPUs are needed so that jobs wait no longer than this,
+            for example 30m.
+        share: Share of the jobs that must wait no longer than --wait.
+        growth: Factor on the number of jobs of the history, in the replay.
+        policy: Scheduling policy of the replay (default: as the live queues schedule);
+            see corral simulate --help.
     """
 
     wait: Duration | None = None
@@ -86,15 +88,15 @@ def capacity(
     dir: Annotated[Path | None, DIR] = None,
     out: Out | None = None,
 ) -> None:
-    """Compute how many GPUs will be needed: by hand, by a forecast, and for short
-    waits. A forecast is compared with the same weekday before.
+    """Compute how many GPUs will be needed: for planned runs, by a forecast from a
+    history, and for short waits. A forecast is compared with the same weekday before.
 
     Args:
-        history: CSV with submit_s, duration_s and gpus in its header, SWF, or what
-            sacct -P or corral ps --all --json prints; or .gz.
-        own: Use this cluster's history, imported jobs included.
+        history: CSV file with submit_s, duration_s and gpus in its header, SWF file, or
+            the output of sacct -P or corral ps --all --json; may be gzipped.
+        own: Use this cluster's history, including imported jobs.
         node_gpus: GPUs of a node.
-        horizon_days: Days to forecast.
+        horizon_days: Number of days to forecast.
     """
     runs, how, output = by_hand or ByHand(), replayed or Replayed(), out or Out()
     output.apart_from(history)
@@ -133,7 +135,7 @@ def capacity(
 
 
 def _check_history_options(runs: ByHand, how: Replayed) -> None:
-    """Refuse options that a history makes useless. Raises: Usage."""
+    """Refuse options that have no effect together with a history. Raises: Usage."""
     _refuse_options(
         _given_option_names(runs),
         "is of runs by hand, and a history says what is needed",
@@ -148,7 +150,7 @@ def _check_history_options(runs: ByHand, how: Replayed) -> None:
 
 
 def _given_option_names(options: ByHand | Replayed) -> list[str]:
-    """Return the given options as they are typed."""
+    """Return the names of the options that the user gave, as they are typed."""
     from corral.plan.bounds import option
 
     given_fields = (
@@ -196,7 +198,8 @@ def _simple_capacity_report(runs: ByHand, node_gpus: int) -> "PlannerReport":
 def _load_history(
     history: Path | None, *, own: bool, dir: Path | None
 ) -> "tuple[Trace, Sequence[int]]":
-    """The log, and the GPUs of each node that is here."""
+    """Return the log of jobs, and with `own` the number of GPUs of each node of this
+    cluster."""
     from corral.traces.traces import read_trace
 
     if own:

@@ -1,4 +1,4 @@
-"""plan catalog: what the planner knows, each number with its source."""
+"""The command plan catalog: the numbers that the planner knows, each with its source."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -28,8 +28,8 @@ def catalog(
     """Show the planner's numbers with unit, source and date.
 
     Args:
-        kind: Kind of entry: gpus, links, models, prices, ... (list all kinds).
-        name: One entry (list all names).
+        kind: Kind of entry: gpus, links, models, prices, ... (default: list all kinds).
+        name: Name of one entry (default: list all names).
     """
     from corral.catalog.facts import subject, tables
     from corral.catalog.facts import table as facts_of
@@ -74,7 +74,8 @@ def _table_display_name(file: str) -> str:
 
 
 def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
-    """Raises: NotFound."""
+    """Return the name of the table file for a kind of entry. Raises: NotFound if there
+    is no such kind."""
     file = TABLES.get(kind, kind)
     if file not in files:
         raise NotFound(
@@ -87,8 +88,8 @@ def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
 
 
 def _name_aliases(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
-    """Other names of what is of that kind, and what makes two spellings of a name
-    one."""
+    """Return the aliases of the entries of that kind, and the function that maps
+    different spellings of a name to one text."""
     from corral.catalog import carbon, devices, facts, model_names
 
     if kind == "gpus":

@@ -1,4 +1,4 @@
-"""plan cluster: what a cluster is built of."""
+"""The command plan cluster: the parts of which a cluster is built."""
 
 from typing import Annotated
 

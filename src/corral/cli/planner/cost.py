@@ -1,4 +1,4 @@
-"""plan cost: own or rent."""
+"""The command plan cost: whether to own or rent GPUs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,21 +50,21 @@ def cost(
     Every assumption is listed and can be replaced by name: --assume pue=1.3 kwh=0.12
 
     Args:
-        gpus: Number of GPUs (8, or the peak of the demand).
-        gpu: Their type.
-        years: How long.
-        utilisation: Share of all hours in which they are used (0.7, or that of the
-            demand).
-        node_gpus: GPUs of a node (the usual number).
-        storage_tb: Shared storage in TB (the usual amount for this number of GPUs).
+        gpus: Number of GPUs (default: 8, or the peak of --demand).
+        gpu: Type of GPU.
+        years: Number of years.
+        utilisation: Share of all hours in which the GPUs are used (default: 0.7, or the
+            share that follows from --demand).
+        node_gpus: GPUs of a node (default: the usual number).
+        storage_tb: Shared storage in TB (default: the usual amount).
         egress_tb_month: Terabytes that leave a cloud each month.
-        budget_usd: Budget: how many GPUs it buys and how many it rents.
-        demand: GPUS:HOURS of a year, one or more: the best mix of owned and rented
-            GPUs.
-        assume: NAME=NUMBER, several; names: corral plan catalog economics.
-        cloud: Cloud to rent from (the median of all).
-        region: Region, for the price of electricity: us-tx, fi, ie, ...
-        prices: Your own price list; its form: corral plan prices --help.
+        budget_usd: Budget in USD: compute how many GPUs it buys and how many it rents.
+        demand: One or more GPUS:HOURS of a year: compute the best mix of owned and
+            rented GPUs.
+        assume: One or more NAME=NUMBER; names: corral plan catalog economics.
+        cloud: Cloud to rent from (default: the median of all clouds).
+        region: Region for the price of electricity: us-tx, fi, ie, ...
+        prices: File with your own price list; its form: corral plan prices --help.
     """
     from corral.plan.cost.bills import CostRequest
     from corral.plan.cost.hybrid import peak_and_use

@@ -18,9 +18,9 @@ _ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
 
 
 def counted(kind: Any, tokens: Sequence[Token]) -> Any:
-    """An option's value; where it is a number, also one with a suffix.
+    """Convert the value of an option; a number may have a suffix, such as 15T.
 
-    Raises: ValueError for what is no number, or none of that kind.
+    Raises: ValueError for a value that is not a number, or not a number of that kind.
     """
     numbers = {int, float} & {kind, *get_args(kind)}
     if not numbers:
@@ -34,7 +34,8 @@ def counted(kind: Any, tokens: Sequence[Token]) -> Any:
 
 
 def number(word: str) -> Decimal:
-    """Raises: ValueError."""
+    """Parse a number such as 8192, 0.9, 1e6, 70B or 15T. Raises: ValueError if the word
+    is not a number, or is too large or too small."""
     if _ODD.fullmatch(word):
         return Decimal(word)
     match = _FORM.fullmatch(word)

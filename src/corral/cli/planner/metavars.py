@@ -1,5 +1,5 @@
-"""Metavars of the fields of planner requests, which know nothing of the command
-line."""
+"""Names of option values in `--help` for the fields of planner requests, because the
+request classes do not depend on the command line."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
@@ -60,7 +60,8 @@ REQUEST_METAVARS: Final[Mapping[str, str]] = {
 
 
 def with_metavars(command: Command) -> Command:
-    """Name the value of each field of the command's parameter `request` in `--help`."""
+    """Set the name that `--help` shows for the value of each field of the command's
+    parameter `request`."""
     request, *parameters = get_args(command.__annotations__["request"])
     hints = get_type_hints(request, include_extras=True)
     annotated_fields = {

@@ -1,4 +1,4 @@
-"""plan model: does it fit, and in how many GPUs."""
+"""The command plan model: whether a model fits, and on how many GPUs."""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""A model that is named by a file is read here: the planner itself reads none."""
+"""Reading of the file that a request names as its model, because the planner itself
+reads no files."""
 
 import json
 from dataclasses import replace
@@ -19,7 +20,8 @@ PLACES: Final = ("/", "./", "../", "~/")  # what is typed so is a place, and no 
 
 
 def with_config(request: Request) -> Request:
-    """The same request, with the text of the config.json that its model names.
+    """Return the request with its model replaced by the text of the config.json that it
+    names; unchanged if it names no file.
 
     Raises: NotFound, FileUnreadable.
     """
@@ -33,8 +35,8 @@ def with_config(request: Request) -> Request:
 
 
 def _find_config_file(said: str) -> Path | None:
-    """None of what is a name, such as meta-llama/Llama-3.1-8B, dimensions, or the text
-    itself."""
+    """Return the config.json that the text names; None if the text is a model name,
+    such as meta-llama/Llama-3.1-8B, or dimensions, or the content of a config.json."""
     if said.lstrip().startswith("{") or "\n" in said:
         return None
     path = Path(said).expanduser()
@@ -52,7 +54,8 @@ def _find_config_file(said: str) -> Path | None:
 
 
 def _check_json_object(text: str, file: Path) -> None:
-    """Raises: FileUnreadable, with the place, where it is no JSON object."""
+    """Check that the text of the file is a JSON object. Raises: FileUnreadable, with
+    the position of the error, if it is not."""
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:

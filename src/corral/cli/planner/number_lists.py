@@ -1,4 +1,4 @@
-"""Lists of numbers as they are typed: NAME=NUMBER, GPUS:HOURS."""
+"""Parsing of lists of numbers: NAME=NUMBER, GPUS:HOURS."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,8 @@ from corral.cli.planner.counts import number
 
 
 def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
-    """pue=1.3 kwh=0.12. Raises: Usage."""
+    """Parse NAME=NUMBER values, for example pue=1.3 kwh=0.12. Raises: Usage if one is
+    not valid."""
     return dict(
         _parse_pair(pair_text, "=", option, "NAME=NUMBER, for example pue=1.3")
         for pair_text in words
@@ -15,7 +16,8 @@ def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
 
 
 def number_pairs(words: Sequence[str], option: str) -> tuple[tuple[float, float], ...]:
-    """64:1000 16:7760. Raises: Usage."""
+    """Parse GPUS:HOURS values, for example 64:1000 16:7760. Raises: Usage if one is not
+    valid."""
     hint = "GPUS:HOURS, for example 64:1000 for 64 GPUs in 1,000 hours of a year"
     pairs = (_parse_pair(pair_text, ":", option, hint) for pair_text in words)
     return tuple(

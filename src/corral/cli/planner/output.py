@@ -1,4 +1,4 @@
-"""A report on a terminal, as JSON, or as a page."""
+"""Output of a planner report on a terminal, as JSON, or as an HTML page."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,8 @@ _HTML = Parameter(
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Out:
-    """Requested output of an answer. A file that cannot be written is refused before
-    the work."""
+    """Requested form of the output. A file that cannot be written is refused before the
+    work begins."""
 
     json: Annotated[bool, _JSON] = False
     html: Annotated[Path | None, _HTML] = None
@@ -43,7 +43,8 @@ class Out:
         check_writable(self.html)
 
     def apart_from(self, *read: Path | None) -> Self:
-        """Raises: Conflict where the page would go over a file that is read."""
+        """Check that the HTML page does not overwrite one of the input files, and
+        return this object. Raises: Conflict if it would."""
         check_apart(self.html, read)
         return self
 

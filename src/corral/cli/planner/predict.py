@@ -1,4 +1,4 @@
-"""plan predict and plan validate: whole tables of rows."""
+"""The commands plan predict and plan validate, which work on whole tables of rows."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,14 +29,14 @@ def predict(
 ) -> None:
     """Predict each row of a table.
 
-    The result has all columns of the table, the predicted ones (pred_...), `refused`
+    The result has all columns of the table, the predicted columns (pred_...), `refused`
     with the reason if a row cannot be predicted, and `assumed` with the assumptions for
     empty cells.
 
     Args:
-        table: CSV with a header, plain or packed by gzip.
-        kind: training, memory_ci, inference or collectives.
-        out: File for the result, in CSV.
+        table: CSV file with a header, plain or gzipped.
+        kind: Kind of prediction: training, memory_ci, inference or collectives.
+        out: CSV file for the result.
     """
     from corral.plan.predictors import PREDICTED, predictor
     from corral.plan.rows.columns import check_columns
@@ -72,12 +72,13 @@ def predict(
 def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
     """Compare the predictions for a table with its measurements.
 
-    Rows used, mean, median and 90th percentile of the absolute percentage error, bias,
-    and the rank correlation within sweeps: rows of one source, model and GPU.
+    The report shows the number of rows used, the mean, median and 90th percentile of
+    the absolute percentage error, the bias, and the rank correlation within sweeps:
+    rows of one source, model and GPU.
 
     Args:
-        kind: training, memory_ci, inference or collectives.
-        table: CSV with a header, plain or packed by gzip.
+        kind: Kind of prediction: training, memory_ci, inference or collectives.
+        table: CSV file with a header, plain or gzipped.
     """
     from corral.plan.predictors import predictor
     from corral.plan.rows.columns import check_columns

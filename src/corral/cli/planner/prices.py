@@ -1,4 +1,4 @@
-"""plan prices: what GPUs cost by the hour, and lists of one's own."""
+"""The command plan prices: the hourly prices of GPUs, and users' own price lists."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ SOURCE = "gpuhunt"
 
 
 class GpuhuntMissing(Refusal):
-    """Offers are fetched by a library that is not installed."""
+    """The library gpuhunt, which fetches offers, is not installed."""
 
     code = "gpuhunt_missing"
 
@@ -43,14 +43,14 @@ def prices(
     csv: Annotated[bool, _CSV] = False,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """List prices of GPUs by the hour, on demand, reserved and spot.
+    """List prices of GPUs by the hour: on demand, reserved and spot.
 
-    Lists are dated, and prices change weekly: fetch fresh ones, or write your own
+    Lists are dated, and prices change weekly: fetch current prices, or write your own
     offers into a file and plan with --prices FILE.
 
     Args:
-        gpu: Only this type.
-        prices: Your own price list.
+        gpu: Only this type of GPU.
+        prices: File with your own price list.
         fetch: Fetch the cheapest offers of clouds through gpuhunt into this file.
         csv: Print the list in the form that --prices reads.
     """
@@ -123,8 +123,11 @@ def _show_list(listed: "PriceList", only: str | None) -> None:
 
 
 def read_prices_of(path: Path | None) -> "PriceList":
-    """A list of one's own before that of the catalog. Raises: NotFound, FileUnreadable,
-    SpecInvalid."""
+    """Return the prices of the user's own list, completed by those of the catalog;
+    without a path, only those of the catalog.
+
+    Raises: NotFound, FileUnreadable, SpecInvalid.
+    """
     from corral.catalog.prices import FORM as PRICES
     from corral.catalog.prices import prices as known
     from corral.catalog.prices import read_prices
@@ -168,7 +171,8 @@ def _sale_rows(listed: "PriceList", only: str | None) -> Iterator[dict[str, Any]
 
 
 def _write_fetched_prices(path: Path, only: str | None) -> int:
-    """Raises: GpuhuntMissing, OffersUnreachable, Conflict."""
+    """Fetch the cheapest offers into a price list, and return their number. `only`: the
+    only device to fetch. Raises: GpuhuntMissing, OffersUnreachable, Conflict."""
     import csv
 
     from corral.catalog.facts import COLUMNS

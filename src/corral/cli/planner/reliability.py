@@ -1,5 +1,5 @@
-"""plan reliability: how often a long run fails, how often it should save, how many
-spares."""
+"""The command plan reliability: how often a long run fails, how often it should save,
+and how many spare nodes it needs."""
 
 from typing import Annotated
 

@@ -1,5 +1,5 @@
-"""plan serve: which GPUs serve a model within its targets, how many, and what a token
-costs."""
+"""The command plan serve: which GPUs serve a model within its latency targets, how many
+are needed, and what a token costs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +21,12 @@ def serve(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Find the cheapest GPUs that serve a model within latency targets, queueing
-    included.
+    """Find the cheapest GPUs that serve a model within latency targets; waiting in the
+    queue is included.
 
     Args:
-        prices: Your own price list; its form: corral plan prices --help.
+        prices: File with your own price list; for its form see corral plan prices
+            --help.
     """
     report_output, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
     report_output.show(report(plan_serve(with_config(request), listed=listed)))

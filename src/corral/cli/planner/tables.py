@@ -1,4 +1,4 @@
-"""Tables of rows in CSV, plain or gzip."""
+"""Reading and writing of tables of rows as CSV files, plain or gzip."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,21 +14,26 @@ HINT: Final = "give a CSV file with a header, plain or packed by gzip"
 
 
 class TableInvalid(Refusal):
-    """A file is no table of rows."""
+    """The error for a file that does not hold a table of rows."""
 
     code = "table_invalid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvRows:
-    """Each cell as it is written; one that is missing is ""."""
+    """The columns and rows of a CSV file. Each cell is the text of the file; a missing
+    cell is ""."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, str], ...]
 
 
 def read_rows(path: Path) -> CsvRows:
-    """Raises: NotFound, FileUnreadable, TableInvalid."""
+    """Read the columns and rows of a CSV file.
+
+    Raises: NotFound, FileUnreadable if the file cannot be read; TableInvalid if it is
+    empty, has a column twice, or is no valid CSV.
+    """
     text = read_text(path, "a table", hint=HINT)
     try:
         reader = csv.DictReader(StringIO(text, newline=""), strict=True)
@@ -60,7 +65,10 @@ def _check_row_cells(row: Mapping[str | None, Any], path: Path) -> dict[str, str
 def write_rows(
     path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Raises: Conflict."""
+    """Write the rows to a CSV file, with a header line.
+
+    Raises: Conflict if the file cannot be written.
+    """
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")

@@ -1,5 +1,5 @@
-"""plan train: how a run is best laid out, how long it takes, and what would make it
-faster."""
+"""`corral plan train`: the best layouts of a training run, how long the run takes, and
+what would make it faster."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,11 +20,12 @@ def train(
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
-    """Find the best layouts of a training run: how long it takes, and what would make
-    it faster.
+    """Find the best layouts of a training run: how long the run takes, and what would
+    make it faster.
 
     Args:
-        prices: Your own price list; its form: corral plan prices --help.
+        prices: File with your own price list; for its form, see corral plan prices
+            --help.
     """
     report_output, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
     report_output.show(answer(with_config(request), listed=listed))

@@ -1,2 +1,2 @@
-"""Slurm's commands over a Corral cluster: sbatch, srun, squeue, scancel, sinfo, sacct,
+"""Slurm's commands for a Corral cluster: sbatch, srun, squeue, scancel, sinfo, sacct,
 scontrol."""

@@ -1,5 +1,5 @@
-"""`python -m corral.cli.slurm NAME ARGUMENTS`: what the shims run. Modules come with
-their command: a shim answers before a person notices."""
+"""`python -m corral.cli.slurm NAME ARGUMENTS`, which the shims run. A module is
+imported only for its command, so that a shim starts fast."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ SALLOC: Final = (
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code of one command."""
+    """Run one command, and return its exit code."""
     name = words[0] if words else ""
     try:
         if name == "salloc":

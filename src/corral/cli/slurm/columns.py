@@ -1,5 +1,5 @@
-"""Tables in Slurm's forms: -o "%.18i %j", -O JobID:10,Name and sacct's -o
-JobID,State%20. Pure."""
+"""Tables in Slurm's formats: -o "%.18i %j", -O JobID:10,Name, and sacct's -o
+JobID,State%20. No I/O."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,9 @@ _SACCT: Final = re.compile(r"([A-Za-z_]+)(?:%(-?\d+))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column: its title and what it shows. `width` is that of sacct; below 0: to the
-    left. What is not cut may be wider than its column, as times are."""
+    """A column: its title and the function that returns a cell. `width` is the width in
+    sacct; a negative width aligns to the left. If `is_cut` is False, a value may be
+    wider than its column, as times are."""
 
     title: str
     value: Value
@@ -28,8 +29,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A column as it was asked for, or plain text between columns. `width` 0: as it
-    is."""
+    """A requested column, or plain text between columns. `width` 0: the text keeps its
+    own width."""
 
     field: Field | None = None
     text: str = ""
@@ -47,7 +48,10 @@ class Cell:
 
 
 def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
-    """squeue -o and sinfo -o. Raises: Wrong."""
+    """Parse the format of squeue -o and sinfo -o.
+
+    Raises: SlurmRefusal for an unknown letter.
+    """
     cells: list[Cell] = []
     for match in _PERCENT.finditer(text):
         dot, width, letter = match.groups()
@@ -64,7 +68,7 @@ def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
 def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
     """Parse the format of squeue -O and sinfo -O; the default width is 20.
 
-    Raises: SlurmRefusal.
+    Raises: SlurmRefusal for an unknown field.
     """
     cells: list[Cell] = []
     for cell_text in text.split(","):
@@ -78,7 +82,10 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
 
 
 def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
-    """sacct -o. Raises: Wrong."""
+    """Parse the format of sacct -o.
+
+    Raises: SlurmRefusal for an unknown field.
+    """
     cells: list[Cell] = []
     for cell_text in filter(None, (part_text.strip() for part_text in text.split(","))):
         match = _SACCT.fullmatch(cell_text)
@@ -95,7 +102,7 @@ def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
 def table(
     cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True
 ) -> list[str]:
-    """Lines as squeue and sinfo print them."""
+    """Return the lines of a table as squeue and sinfo print them."""
     listed = list(rows)
     values = [
         [cell.field.value(row) if cell.field else cell.text for cell in cells]
@@ -129,7 +136,7 @@ def _format_row(
 def ruled(
     cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True
 ) -> list[str]:
-    """Lines as sacct prints them, each column with a space behind it."""
+    """Return the lines of a table as sacct prints them, with a space after each column."""
     values = [
         [cell.shown(cell.field.value(row), 0) for cell in cells if cell.field]
         for row in rows
@@ -148,8 +155,8 @@ def parsable(
     ending: bool,
     divider: str = "|",
 ) -> list[str]:
-    """Lines whose columns are as long as they are; `ending`: a bar behind the last one,
-    too."""
+    """Return lines whose columns have no fixed width. `ending`: put a divider after the
+    last column, too."""
     values = [[cell.field.value(row) for cell in cells if cell.field] for row in rows]
     titles = [cell.field.title for cell in cells if cell.field]
     lines = [titles, *values] if header else values

@@ -1,4 +1,5 @@
-"""The head over plain HTTP: the standard library alone, so that a shim starts fast."""
+"""A client of the head over plain HTTP. It uses only the standard library, so that a
+shim starts fast."""
 
 import http.client
 import json
@@ -27,35 +28,42 @@ Row = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class HeadClient:
-    """The head that CORRAL_URL or the cluster's directory names."""
+    """Client of the head that CORRAL_URL or the cluster's directory names."""
 
     where: Where = field(default_factory=Where)
 
     def jobs(self, *, everything: bool) -> list[Row]:
-        """Newest first; with `everything` those that are over, too."""
+        """Return the jobs, newest first. With `everything`, ended jobs are included."""
         answer = self.ask("GET", "/v1/jobs", {"all": int(everything), "limit": MOST})
         return list(answer["jobs"])
 
     def named(self, id: str) -> list[Row]:
-        """The job with this id or, of an array, its jobs. Raises: NotFound."""
+        """Return the job with this id or, if the id is that of an array, the jobs of
+        the array.
+
+        Raises: NotFound if there is neither.
+        """
         job_rows = self.ask("GET", "/v1/jobs", {"all": 1, "array": id})["jobs"]
         return list(job_rows) or [self.job(id)]
 
     def job(self, id: str) -> Row:
-        """One job whole."""
+        """Return all details of one job."""
         return dict(self.ask("GET", f"/v1/jobs/{quote(id, safe='')}"))
 
     def change(self, id: str, to: str) -> Row:
-        """cancel, suspend, resume, requeue."""
+        """Change a job. `to` is cancel, suspend, resume or requeue."""
         return dict(self.ask("POST", f"/v1/jobs/{quote(id, safe='')}/{to}"))
 
     def cancel(self, ids: Sequence[str]) -> list[Row]:
-        """Cancel the jobs by one request; return what was refused."""
+        """Cancel the jobs by one request, and return the refusals."""
         body = {"jobs": list(ids), "to": "cancel"}
         return list(self.ask("POST", "/v1/jobs/changes", body=body)["refused"])
 
     def signal(self, id: str, number: int, to: str) -> None:
-        """Raises: Conflict for a job that does not run."""
+        """Send a signal to the job.
+
+        Raises: Conflict if the job does not run.
+        """
         body = {"signal": str(number), "to": to}
         self.ask("POST", f"/v1/jobs/{quote(id, safe='')}/signal", body=body)
 
@@ -66,7 +74,8 @@ class HeadClient:
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> Any:
-        """The answer to one request; a head that is not ready is asked again.
+        """Send one request and return the answer. If the head is not ready, send the
+        request again.
 
         Raises: a Refusal, or Unreachable.
         """
@@ -94,9 +103,13 @@ class HeadClient:
         raise AssertionError("the last try answers or raises")
 
     def follow(self, path: str, query: Mapping[str, str | int]) -> Iterator[Any]:
-        """Yield the messages of a stream to its end. It continues where it stopped when
-        the head comes back or another takes over. Raises: a Refusal, or Unreachable if
-        no head has answered for long."""
+        """Yield the messages of a stream to its end. After a lost connection the stream
+        continues at the last message, when the head is back or another head has taken
+        over.
+
+        Raises: a Refusal, or Unreachable if no head has answered for STREAM_PATIENCE
+        seconds.
+        """
         stream: Stream[Any] = Stream(
             path=path,
             query=dict(query),
@@ -124,7 +137,7 @@ class HeadClient:
                 time.sleep(STREAM_NAP)
 
     def until_over(self, id: str) -> Row:
-        """The job, once it is over."""
+        """Wait until the job has ended, and return it."""
         while True:
             for _ in self.follow(
                 f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}
@@ -161,7 +174,7 @@ def _send_request(
 
 
 def whoami() -> str:
-    """Whose jobs are meant by --me."""
+    """Return the name of the user whose jobs --me selects."""
     import pwd
 
     try:

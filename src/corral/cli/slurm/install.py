@@ -1,4 +1,5 @@
-"""corral slurm-shims: Slurm's commands, as small files that call Corral."""
+"""`corral slurm-shims`: small files with the names of Slurm's commands that call
+Corral."""
 
 import sys
 from pathlib import Path

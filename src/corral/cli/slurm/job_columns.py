@@ -1,4 +1,4 @@
-"""Columns of squeue, sacct and scontrol for a job. Pure, except for `Lazy`."""
+"""Columns of squeue, sacct and scontrol for a job. Only `SlurmJobRow` does I/O."""
 
 import math
 import os
@@ -22,8 +22,9 @@ UNKNOWN: Final = "N/A"
 
 
 class SlurmJobRow:
-    """A row of a listing; what a listing does not hold is fetched when it is shown.
-    `indices`: the waiting jobs of one array that this row stands for."""
+    """A job as a row of a listing. Details that the listing does not hold are fetched
+    when they are shown. `indices`: indices of the waiting jobs of one array that this
+    row represents."""
 
     def __init__(
         self,
@@ -43,25 +44,27 @@ class SlurmJobRow:
 
     @cached_property
     def plan(self) -> BatchPlan | None:
-        """Return how the batch script of the job runs. None: it has none, or belongs to
-        another user."""
+        """Return how the batch script of the job runs. None: the job has no batch
+        script, or belongs to another user."""
         return plan_in(self.detail["run"] or "")
 
     @property
     def directory(self) -> str | None:
-        """The directory that its batch script begins in."""
+        """The directory in which the batch script of the job starts; None without a
+        batch script."""
         return None if self.plan is None else self.plan.chdir
 
     @property
     def command(self) -> str | None:
-        """The script's path; of a job without a script the first line of its
-        command."""
+        """The path of the job's script; for a job without a script, the first line of
+        its command."""
         if self.plan is not None:
             return self.plan.script or None
         return str(self.detail["run"] or "").split("\n", 1)[0] or None
 
     def file(self, pattern: str | None) -> str | None:
-        """Return the whole path of an output file, as far as it is known beforehand."""
+        """Return the full path of an output file. Fields of the pattern that are known
+        before the job runs are filled in."""
         if self.plan is None:
             return None
         number = raw_of(self.row["id"])
@@ -166,7 +169,7 @@ class SlurmJobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmColumn:
-    """A column: its letter of squeue -o, its names of -O and of sacct."""
+    """A column: its letter for squeue -o, and its names for squeue -O and for sacct."""
 
     letter: str
     name: str
@@ -175,7 +178,8 @@ class SlurmColumn:
 
 
 def moment(at: float | None, unknown: str = UNKNOWN) -> str:
-    """2026-11-22T08:00:00, by the clock of who looks."""
+    """Return a time in the local time zone, in Slurm's form. For example:
+    2026-11-22T08:00:00. None gives `unknown`."""
     if at is None:
         return unknown
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")

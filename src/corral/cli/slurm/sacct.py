@@ -1,4 +1,4 @@
-"""sacct: the jobs that were."""
+"""sacct: past and current jobs."""
 
 import json
 import os
@@ -34,8 +34,8 @@ def _state_text(job: SlurmJobRow) -> str:
 
 
 def _uid_or_name(name: str) -> str:
-    """Return the uid of a user as Slurm writes it; the name if there is no account
-    here."""
+    """Return the uid of a user as Slurm prints it; the name if this machine has no such
+    account."""
     import pwd
 
     try:
@@ -59,7 +59,8 @@ def _tres_text(job: SlurmJobRow) -> str:
 
 
 def _node_list_text(job: SlurmJobRow) -> str:
-    """A listing has them only as long as it runs."""
+    """Return the nodes of the job. A listing holds the nodes only while the job runs,
+    so those of other jobs are fetched."""
     if not job.nodes and _is_there(job):
         return compress_sorted(job.detail["nodes"])
     return job.nodes or "None assigned"
@@ -200,7 +201,10 @@ def _format_lines(read: ParsedOptions, jobs: Sequence[SlurmJobRow]) -> list[str]
 def _select_jobs(
     read: ParsedOptions, head: HeadClient, now: float
 ) -> list[SlurmJobRow]:
-    """Oldest first. Raises: Wrong."""
+    """Return the selected jobs, oldest first.
+
+    Raises: SlurmRefusal for an invalid option.
+    """
     job_list = ",".join(filter(None, (read.get("jobs"), *read.rest)))
     rows = _fetch_job_rows(head, job_list) if job_list else head.jobs(everything=True)
     states = states_named(read.get("state") or "all")
@@ -224,8 +228,8 @@ def _select_jobs(
 
 
 def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
-    """Return the jobs that exist; an unknown one has no line, as in Slurm's own
-    record."""
+    """Return the jobs that exist. An unknown job id gives no row, as in Slurm's
+    accounting."""
     rows: dict[str, dict[str, Any]] = {}
     for id in ids_of(text):
         try:
@@ -238,9 +242,10 @@ def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
 def _parse_time_range(
     read: ParsedOptions, now: float, *, named: bool
 ) -> tuple[float, float]:
-    """Return the period to list; the default is today.
+    """Return the start and end of the period to list.
 
-    If jobs are named or a state is given, the default is all time.
+    The period starts today at midnight by default. If jobs are named or a state is
+    given, it has no start.
     """
     local_now = datetime.fromtimestamp(now, UTC).astimezone()
     end_text = read.get("endtime")
@@ -256,7 +261,8 @@ def _parse_time_range(
 
 
 def _parse_past_time(text: str, here: datetime) -> float:
-    """A moment; now-2days, too, and a time of day is today's."""
+    """Parse a time, in seconds since 1970. now-2days is accepted, and a time of day is
+    that of today."""
     if text.lower().startswith("now-"):
         ahead = value_forms.moment(f"now+{text[4:]}", here, "--starttime")
         return here.timestamp() - (ahead - here).total_seconds()
@@ -273,7 +279,8 @@ def _parse_past_time(text: str, here: datetime) -> float:
 
 
 def _user_filter(read: ParsedOptions, *, named: bool) -> set[str] | None:
-    """Without a word root sees all, others their own."""
+    """Return the users whose jobs are listed; None for all users. Without an option,
+    root sees all jobs, and other users see their own."""
     if read.has("user"):
         return set((read.get("user") or "").split(","))
     if named or read.has("allusers") or os.geteuid() == 0:
@@ -286,7 +293,7 @@ def _is_in(names: str | None, name: str) -> bool:
 
 
 def _job_record(job: SlurmJobRow) -> dict[str, Any]:
-    """A job as sacct --json has it."""
+    """Return a job in the form of sacct --json."""
     plain = record(job)
     code = job.row["exit_code"]
     return {

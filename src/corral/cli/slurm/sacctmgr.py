@@ -1,5 +1,5 @@
-"""sacctmgr and sshare: who may use which account. Accounts are queues, and are only
-shown here."""
+"""sacctmgr and sshare: which user may use which account. Accounts are queues; these
+commands only show them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,7 +78,8 @@ _SSHARE: Final = "account%-20,user,rawshares,normshares,rawusage"
 
 
 def main(words: Sequence[str]) -> int:
-    """sacctmgr show|list user|account|association|cluster|qos [NAME] [format=...]."""
+    """Run sacctmgr show|list user|account|association|cluster|qos [NAME] [format=...],
+    and return its exit code."""
     parsed_options = SACCTMGR.read(words, mixed=True)
     verb, entity, names, assigned = _parse_command(parsed_options)
     if parsed_options.has("help") or parsed_options.has("usage") or not verb:
@@ -115,7 +116,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def shares(words: Sequence[str]) -> int:
-    """sshare: the accounts of a user, and their weights."""
+    """Run sshare: print the accounts of a user and their weights. Return the exit code."""
     parsed_options = SSHARE.read(words, mixed=True)
     if parsed_options.has("help") or parsed_options.has("usage"):
         print(SSHARE.usage())
@@ -132,8 +133,8 @@ def shares(words: Sequence[str]) -> int:
 
 
 def _parse_command(read: ParsedOptions) -> tuple[str, str, list[str], dict[str, str]]:
-    """Return (verb, entity, names, NAME=VALUE); `where` and its like are words of no
-    weight."""
+    """Return (verb, entity, names, NAME=VALUE pairs). Words such as `where` are
+    ignored."""
     plain = [
         argument
         for argument in read.rest
@@ -186,8 +187,8 @@ def _list_associations(
 
 
 def _may_use(queue: Queue, user: str) -> bool:
-    """Return whether the queue's own list lets the user in; groups are judged by the
-    head alone."""
+    """Return whether the queue's own `allow` list admits the user. Only the head can
+    resolve groups, so a list with a group admits every user."""
     allowed = queue["form"].get("allow")
     names = [allowed] if isinstance(allowed, str) else allowed
     return (

@@ -1,4 +1,4 @@
-"""sbatch: a batch script becomes a job."""
+"""sbatch: submission of a batch script as a job."""
 
 import getpass
 import os
@@ -59,8 +59,10 @@ def here() -> Here:
 
 
 def read_script(rest: Sequence[str]) -> tuple[str, str]:
-    """(text, name) of the script that is named, else of standard input. Raises:
-    Wrong."""
+    """Read the script that is named, else standard input. Return (text, name).
+
+    Raises: SlurmRefusal if the script cannot be read.
+    """
     if not rest:
         return sys.stdin.read(), "sbatch"
     path = Path(rest[0])
@@ -92,9 +94,10 @@ def _submitted(head: HeadClient, batch: BatchSubmission) -> int:
 def submit(
     head: HeadClient, spec: dict[str, Any], *, hold: bool
 ) -> list[dict[str, Any]]:
-    """Submit the spec and return its jobs; with `hold` none begins before its release.
+    """Submit the spec and return its jobs. With `hold`, no job starts before it is
+    released.
 
-    Raises: Wrong, in Slurm's words.
+    Raises: SlurmRefusal, in Slurm's words.
     """
     body = {
         "specs": [spec],
@@ -115,7 +118,8 @@ def submit(
 
 
 def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
-    """The spec; one of its name and owner at a time, where that was asked for."""
+    """Return the spec. With --dependency=singleton, the spec depends on the end of the
+    owner's other unfinished jobs of the same name."""
     if not batch.singleton:
         return batch.spec
     own_name = getpass.getuser()
@@ -142,7 +146,8 @@ def _code_of(job: dict[str, Any]) -> int:
 
 
 def _print_dry_run(head: HeadClient, batch: BatchSubmission) -> int:
-    """--test-only: on standard error, as Slurm does."""
+    """Print the plan of a submission with --test-only, to standard error as Slurm does.
+    Return the exit code."""
     body = {"specs": [batch.spec], "key": "plan"}
     try:
         planned = head.ask("POST", "/v1/jobs", {"dry_run": 1}, body)["plan"][0]

@@ -1,4 +1,4 @@
-"""scancel: jobs are cancelled, or sent a signal."""
+"""scancel: cancel jobs, or send a signal to them."""
 
 import sys
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _parse_signal(read: ParsedOptions) -> int | None:
-    """Return the signal to send. None: cancel the job. Every other signal, TERM
-    included, goes to the steps and changes no state, as in Slurm."""
+    """Return the signal to send; None to cancel the job. Every other signal than KILL,
+    TERM included, goes to the steps and changes no state, as in Slurm."""
     number = signal_number(read.get("signal") or "KILL")
     return None if number == SIGKILL else number
 
@@ -93,8 +93,8 @@ def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
 def _cancelled(
     head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, Any]]
 ) -> bool:
-    """Cancel the jobs by one request. Return whether none was refused; a job that is
-    over is no reason to fail, as with Slurm."""
+    """Cancel the jobs, many by one request. Return whether no job was refused; a job
+    that has already ended does not count as refused, as in Slurm."""
     ids = [row["id"] for row in meant if row["state"] not in FINAL]
     well = True
     for batch_start in range(0, len(ids), MOST_CHANGED):

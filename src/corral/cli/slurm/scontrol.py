@@ -161,7 +161,8 @@ def _job_lines(job: SlurmJobRow) -> Iterator[str]:
 
 
 def tres_text(job: SlurmJobRow) -> str:
-    """All that it has, of all its nodes: cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
+    """Return the resources of the job on all of its nodes. For example:
+    cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
     shape = job.row["shape"]
     resource_text = (
         f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
@@ -267,7 +268,7 @@ def _change_each_job(
 def _requeue_jobs(words: Sequence[str]) -> int:
     """Requeue jobs, including the job that runs this command.
 
-    SIGTERM is ignored, because that job is stopped before the answer arrives.
+    SIGTERM is ignored, because that job is stopped before the head's answer arrives.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return _change_each_job(words, lambda head, id: head.change(id, "requeue"))
@@ -282,7 +283,7 @@ def _release_jobs(words: Sequence[str]) -> int:
 
 
 def _update_jobs(words: Sequence[str]) -> int:
-    """Update waiting jobs. Raises: Wrong."""
+    """Update waiting jobs. Raises: SlurmRefusal."""
     stated_changes = dict(assignment.partition("=")[::2] for assignment in words)
     changes_by_name = {name.lower(): value for name, value in stated_changes.items()}
     ids = changes_by_name.pop("jobid", None) or changes_by_name.pop("job", None)
@@ -301,8 +302,11 @@ def _update_jobs(words: Sequence[str]) -> int:
 
 
 def change_of(name: str, value: str) -> tuple[str, object]:
-    """Return the field and value of a job that a Slurm option in small letters changes.
-    Raises: Wrong."""
+    """Return the field of a job, and its new value, for a Slurm option. `name` is the
+    option in lower case.
+
+    Raises: SlurmRefusal for an option or value that cannot be changed.
+    """
     if name in ("timelimit", "timemin"):
         seconds = value_forms.seconds(value, "TimeLimit")
         if seconds is None or value[:1] in "+-":

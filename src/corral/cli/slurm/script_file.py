@@ -1,5 +1,5 @@
-"""A batch script where a spec file is asked for (corral apply -f train.sbatch), or a
-command (corral run train.sbatch)."""
+"""A batch script in place of a spec file (corral apply -f train.sbatch), or in place of
+a command (corral run train.sbatch)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 
 def names_script(path: Path) -> bool:
-    """Whether the file is a batch script; False if it cannot be read."""
+    """Return whether the file is a batch script; False if it cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -27,10 +27,10 @@ def names_script(path: Path) -> bool:
 
 
 def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return what sbatch would submit with these arguments; None if the file is not a
-    batch script.
+    """Return the spec that sbatch would submit with these arguments; None if the file
+    is not a batch script.
 
-    Raises: SpecInvalid for an option that cannot be meant, or not here.
+    Raises: SpecInvalid for an option that is invalid or that is not supported.
     """
     if not names_script(path):
         return None

@@ -38,7 +38,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes of one partition that are alike; `limit` as it is written."""
+    """Similar nodes of one partition. `limit`: the time limit of the partition as text."""
 
     partition: str
     nodes: tuple[Row, ...]
@@ -53,7 +53,7 @@ class NodeGroup:
         return "*" if self.nodes and self.nodes[0]["liveness"] != "alive" else ""
 
     def sums(self, *, cpus: bool) -> str:
-        """allocated/idle/other/total, of CPUs or of nodes."""
+        """Return the text allocated/idle/other/total, which counts CPUs or nodes."""
         node_counts = [(node, int(node["cpus"]) if cpus else 1) for node in self.nodes]
         busy = sum(
             count
@@ -68,7 +68,8 @@ class NodeGroup:
 
 
 def state_of(node: Row) -> str:
-    """The long word, without the star of one that does not answer."""
+    """Return the long name of the node's state, without Slurm's star for a node that
+    does not respond."""
     if node["liveness"] == "dead":
         return "down"
     if node["cordoned"] or node["draining"] or node.get("closed"):
@@ -251,7 +252,7 @@ def _print_nodes(read: ParsedOptions, head: HeadClient) -> None:
 
 
 def partitions(head: HeadClient) -> dict[str, str]:
-    """Every queue that takes jobs, and how long they may run there."""
+    """Return every queue that takes jobs, with the time limit of its jobs as text."""
     rows = head.ask("GET", "/v1/queues")["queues"]
     parents = {row["parent"] for row in rows}
     partition_by_name = {
@@ -303,7 +304,8 @@ def _is_meant(read: ParsedOptions, node: Row) -> bool:
 def _group_by_state(
     read: ParsedOptions, name: str, limit: str, nodes: Sequence[Row]
 ) -> list[NodeGroup]:
-    """Return the nodes grouped by state, or one by one on request."""
+    """Return the nodes of a partition grouped by state. With --Node each node is a
+    group; with --summarize there is one group."""
     title = f"{name}*" if name == "default" else name
     if read.has("summarize"):
         return [NodeGroup(partition=title, nodes=tuple(nodes), limit=limit)]
@@ -322,7 +324,7 @@ def _group_by_state(
 
 
 def record(node: Row) -> dict[str, Any]:
-    """A node as sinfo --json has it."""
+    """Return a node in the form of sinfo --json."""
     return {
         "name": node["id"],
         "hostname": node["id"],

@@ -1,4 +1,4 @@
-"""Corral's states in Slurm's words. Pure."""
+"""Slurm's names for Corral's job states. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,19 +46,23 @@ _FAILURES: Final = {
 
 
 def state_of(job: Mapping[str, Any]) -> str:
-    """The long word of where it is."""
+    """Return the long name of the job's state in Slurm."""
     if job["state"] == "FAILED":
         return _FAILURES.get(job["reason_code"], "FAILED")
     return _STATES[job["state"]]
 
 
 def reason_of(job: Mapping[str, Any]) -> str:
-    """Return why the job waits or failed, as Slurm's reason if there is one."""
+    """Return why the job waits or failed, as Slurm's reason where Slurm has one."""
     return slurm_reason(job["state"], str(job["reason_code"]))
 
 
 def states_named(text: str) -> frozenset[str] | None:
-    """The long words of pd,RUNNING,...; None for all. Raises: Wrong."""
+    """Parse states such as pd,RUNNING, and return their long names; None for all
+    states.
+
+    Raises: SlurmRefusal for an unknown state.
+    """
     by_short = {short_state: state for state, short_state in COMPACT.items()}
     state_names: set[str] = set()
     for state_text in text.upper().split(","):
@@ -75,7 +79,7 @@ def states_named(text: str) -> frozenset[str] | None:
 
 
 def exit_text(job: Mapping[str, Any]) -> str:
-    """code:signal, as sacct writes it."""
+    """Return code:signal of the job, as sacct prints it."""
     code = job["exit_code"]
     if state_of(job) == "OUT_OF_MEMORY":
         return "0:125"  # Slurm's own code for it, whatever signal ended the process

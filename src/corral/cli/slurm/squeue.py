@@ -1,4 +1,4 @@
-"""squeue: the jobs in line and at work."""
+"""squeue: waiting and running jobs."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def _print_jobs(read: ParsedOptions) -> None:
 
 
 def today(now: float) -> str:
-    """The line that comes first in long tables."""
+    """Return the current date and time for the first line of long tables."""
     return (
         datetime.fromtimestamp(now, UTC).astimezone().strftime("%a %b %d %H:%M:%S %Y")
     )
@@ -95,7 +95,10 @@ def _parse_format(read: ParsedOptions) -> list[columns.Cell]:
 
 
 def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
-    """The jobs that the options ask for. Raises: Wrong."""
+    """Return the jobs that the options select.
+
+    Raises: SlurmRefusal for an invalid option.
+    """
     states = states_named(read.get("states") or ",".join(ACTIVE))
     job_list = read.get("jobs") or read.get("job")
     rows = (
@@ -149,7 +152,8 @@ def _is_in(names: str | None, name: str) -> bool:
 
 
 def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
-    """The waiting jobs of an array are one line: 17_[0-3]."""
+    """Return the rows with the waiting jobs of each array merged into one row. For
+    example: 17_[0-3]."""
     slurm_job_rows: list[SlurmJobRow] = []
     waiting_by_array: dict[str, list[SlurmJobRow]] = {}
     for job in jobs:
@@ -167,8 +171,8 @@ def folded(jobs: Iterable[SlurmJobRow]) -> list[SlurmJobRow]:
 
 
 def ordered(jobs: Iterable[SlurmJobRow], sort: str | None) -> list[SlurmJobRow]:
-    """Sort by partition, state and priority; or by the letters of -S, the last letter
-    first."""
+    """Sort the jobs by partition, state and priority; or by the letters of -S, starting
+    with the last letter."""
     slurm_job_rows = sorted(
         jobs, key=lambda job: (job.row["submitted_at"], job.row["array_index"] or 0)
     )
@@ -228,7 +232,7 @@ def document(jobs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def record(job: SlurmJobRow) -> dict[str, Any]:
-    """A job as squeue --json has it."""
+    """Return a job in the form of squeue --json."""
     row, shape = job.row, job.row["shape"]
     limit = job.limit_seconds
     return {

@@ -1,5 +1,5 @@
-"""srun: a step of the job that it is in; elsewhere a job of its own, followed to its
-end."""
+"""srun: within a job, a step of this job; outside of a job, a job of its own that srun
+follows to its end."""
 
 import os
 import signal
@@ -52,7 +52,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _run_job(read: ParsedOptions) -> int:
-    """Submit it, print what it prints, and end as it ends; Ctrl-C cancels it."""
+    """Submit the job, print its output, and return its exit code. Ctrl-C cancels the
+    job."""
     spec, notes = _build_spec(read)
     if not read.has("quiet"):
         for note in notes:
@@ -87,7 +88,8 @@ def _run_job(read: ParsedOptions) -> int:
 
 
 def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
-    """One job whose script is a step of all its tasks."""
+    """Build the spec of a job whose script runs all tasks as one step. Return the spec,
+    and notes to print."""
     from shlex import join
 
     notes: list[str] = []

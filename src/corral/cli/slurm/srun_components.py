@@ -1,4 +1,5 @@
-"""srun with several components, `srun A : B`: a step for each, on nodes of its own."""
+"""srun with several components, `srun A : B`: one step for each component, each on
+separate nodes."""
 
 import os
 import signal
@@ -18,7 +19,7 @@ POLL_SECONDS: Final = 0.2
 
 
 def divided(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of each component; a word ":" divides them."""
+    """Return the words of each component. The word ":" separates components."""
     components: list[list[str]] = [[]]
     for argument in words:
         if argument == ":":
@@ -29,10 +30,10 @@ def divided(words: Sequence[str]) -> list[list[str]]:
 
 
 def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the components with the nodes of each: as many as it asks for, behind
-    those before it.
+    """Return the words of each component with options for its nodes: as many as the
+    component requests, after the nodes of the components before it.
 
-    Raises: Wrong.
+    Raises: SlurmRefusal if a component has no command.
     """
     placed_components, node_offset = [], 0
     for component_words in components:
@@ -63,10 +64,11 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def run(components: Sequence[Sequence[str]]) -> int:
-    """Run all of them at once, and return the highest of their exit codes. With
-    --kill-on-bad-exit the others end when one fails, and its code is returned.
+    """Run all components at once, and return the highest of their exit codes. With
+    --kill-on-bad-exit the other components are stopped when one fails, and its exit
+    code is returned.
 
-    Raises: Wrong outside of a job.
+    Raises: SlurmRefusal outside of a job.
     """
     if STEPS not in os.environ:
         raise SlurmRefusal(

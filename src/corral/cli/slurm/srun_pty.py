@@ -1,5 +1,5 @@
-"""srun --pty outside of a job: a terminal in a job of its own, which is over when it is
-left."""
+"""srun --pty outside of a job: a terminal in a job of its own, which ends when the user
+leaves the terminal."""
 
 import shlex
 import signal
@@ -31,8 +31,8 @@ END_SECONDS: Final = 10.0
 
 
 def command(words: Sequence[str]) -> str:
-    """Return the shell command for the terminal. It survives a Ctrl-C that is meant for
-    the program."""
+    """Return the shell command that runs the program in the terminal. The shell
+    survives a Ctrl-C that is meant for the program."""
     wait = f"while [ ! -e {_KEPT} ]; do sleep 0.1; done"
     take_over = f'term=$TERM; . ./{_KEPT}; export TERM="$term"; cd "$PWD"'
     tell = f'code=$?; echo $code > "$1/{_ENDED}"; exit $code'
@@ -41,8 +41,8 @@ def command(words: Sequence[str]) -> str:
 
 
 def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
-    """Submit it, open the terminal when it runs, and end it with what ran there: whose
-    exit code is the answer."""
+    """Submit the job, open a terminal in it when it runs, and end the job with the
+    program. Return the exit code of the program."""
     from corral.cli.attach import attach  # only now is what it needs worth its time
 
     if not read.has("quiet"):
@@ -73,14 +73,15 @@ def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
 
 
 def _until_over(head: HeadClient, id: str) -> None:
-    """The job ends as what ran in its terminal; not where that was only left."""
+    """Wait up to END_SECONDS until the job has ended. It ends with the program in its
+    terminal, but not if the user only left the terminal."""
     give_up_at = time.monotonic() + END_SECONDS
     while head.job(id)["state"] not in FINAL and time.monotonic() < give_up_at:
         time.sleep(PAUSE_SECONDS)
 
 
 def _until_running(head: HeadClient, id: str) -> dict[str, Any] | None:
-    """None when it runs; the job where it has ended before."""
+    """Wait until the job runs, and return None. If the job ends before, return the job."""
     while True:
         job_row = head.job(id)
         if job_row["state"] == "RUNNING":

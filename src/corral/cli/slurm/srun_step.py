@@ -1,4 +1,5 @@
-"""srun within a job: its tasks on the job's nodes, their output, and their true end."""
+"""srun within a job: run tasks on the job's nodes, and pass on their output and exit
+codes."""
 
 import os
 import signal
@@ -37,7 +38,7 @@ class SrunStep:
         self._partial: dict[tuple[int, str], bytes] = {}
 
     def run(self) -> int:
-        """The exit code: the highest of its tasks'."""
+        """Run the step, and return the highest exit code of its tasks."""
         self._frames.send(_build_request(self._read))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._pass_on)
@@ -100,7 +101,8 @@ class SrunStep:
                 remaining_bytes = remaining_bytes[os.write(target, remaining_bytes) :]
 
     def _label_lines(self, task: int, stream: str, data: bytes) -> bytes:
-        """Whole lines, each with its task; the rest waits for its end."""
+        """Return the complete lines of the output, each with the label of its task. An
+        incomplete line is kept until its end arrives."""
         lines = (self._partial.pop((task, stream), b"") + data).split(b"\n")
         if lines[-1]:
             self._partial[(task, stream)] = lines[-1]
@@ -115,7 +117,8 @@ class SrunStep:
             self._write_output(task, stream, rest + b"\n")
 
     def _output_descriptor(self, task: int, stream: str) -> int:
-        """The descriptor: a file, opened once, or srun's own output."""
+        """Return the file descriptor for a task's output: a file, which is opened once,
+        or srun's own output."""
         output_pattern, err = self._read.get("output"), self._read.get("error")
         pattern = output_pattern if stream == "out" or err is None else err
         if pattern is None:
@@ -161,7 +164,7 @@ class SrunStep:
         )
 
     def _node_of(self, task: int) -> int:
-        """The place of its node in the step."""
+        """Return the index in the step of the node on which the task runs."""
         above = 0
         for node_index, size in enumerate(self._sizes):
             above += size
@@ -198,7 +201,8 @@ def _signal_text(number: int) -> str:
 
 
 def _input_target(read: ParsedOptions) -> str | int:
-    """Return which tasks receive standard input: all, none, or the number of one."""
+    """Return which tasks receive standard input: "all", "none", or the number of one
+    task."""
     input_mode = read.get("input") or "all"
     if input_mode == "none":
         return "none"
@@ -206,7 +210,7 @@ def _input_target(read: ParsedOptions) -> str | int:
 
 
 def _build_request(read: ParsedOptions) -> Message:
-    """Return the request of srun to the first node. Raises: Wrong."""
+    """Return the request of srun to the first node. Raises: SlurmRefusal."""
     srun_options = SrunOptions(
         nodes=value_forms.nodes(read.get("nodes") or "1")[1]
         if read.has("nodes")
@@ -245,7 +249,8 @@ def _parse_hostlist(read: ParsedOptions, name: str) -> list[str]:
 
 
 def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
-    """ALL, NONE, NAMES and NAME=VALUE of --export; Slurm's own names always."""
+    """Return the variables for the tasks. --export takes ALL, NONE, NAME and
+    NAME=VALUE; Slurm's and Corral's own variables are always included."""
     export_text = read.get("export")
     export_entries = export_text.split(",") if export_text else ["ALL"]
     variables = {
@@ -263,7 +268,10 @@ def _environment(read: ParsedOptions, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def run(read: ParsedOptions, path: str) -> int:
-    """Raises: Wrong when the job's first node does not answer."""
+    """Run the step through the Unix socket at `path`, and return its exit code.
+
+    Raises: SlurmRefusal if the socket of the job's first node does not answer.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)

@@ -1,6 +1,6 @@
 """`corral top`: a live view of nodes, GPUs and jobs in the terminal.
 
-What is shown is decided by pure functions (cells, header, nodes, gpus, jobs, listing,
-job_page); `feed` asks the head, as rarely as it may; `app` and `canvas` alone know
-textual, and are loaded by the command.
+Pure functions decide what is shown (cells, header, nodes, gpus, jobs, listing,
+job_page). `feed` sends requests to the head, as rarely as possible. Only `app` and
+`canvas` import textual, and the command loads them.
 """

@@ -1,4 +1,4 @@
-"""The live view: keys and timers around what the pure parts draw."""
+"""The live view: keys and timers around the content that pure functions draw."""
 
 from typing import ClassVar, Final, Protocol
 
@@ -25,13 +25,14 @@ SAID_SECONDS: Final = 6.0  # that what a key came to is shown
 
 
 class Actor(FeedClient, JobSource, Protocol):
-    """Methods of `corral.AsyncClient` that are needed."""
+    """Methods of `corral.AsyncClient` that the live view needs."""
 
     async def cancel(self, job: str) -> object: ...
 
 
 def bindings(table: tuple[key_bindings.Key, ...]) -> list[BindingType]:
-    """Tab is taken before textual moves the focus with it."""
+    """Return the textual bindings of the keys. Tab has priority, because textual would
+    move the focus with it."""
     return [
         Binding(key.keys, key.action, key.help, show=False, priority=key.keys == "tab")
         for key in table
@@ -39,7 +40,7 @@ def bindings(table: tuple[key_bindings.Key, ...]) -> list[BindingType]:
 
 
 class Top(App[None]):
-    """The tables."""
+    """The textual application: the tables of nodes, GPUs and jobs."""
 
     CSS = f"""
     #header {{ height: {LINES}; }}
@@ -89,9 +90,9 @@ class Top(App[None]):
         return self.tables[self.shown]
 
     def renew(self) -> None:
-        """There may be news: the table in sight takes it in, the others when they are
-        opened. Rows that would be made of the same answers are not made again; but
-        times of jobs go on."""
+        """Update the visible table from the newest answers of the head; other tables
+        are updated when they are opened. Rows are built again only from new answers,
+        except that the times of jobs continue."""
         top_state, now = self.feed.known, self.feed.wall()
         answers = (top_state.status, top_state.gpus, top_state.jobs)
         previous_answers = self._made_of.get(self.shown, (None,) * len(answers))
@@ -127,7 +128,8 @@ class Top(App[None]):
         return header(self.feed.known, width, self.feed.wall(), self.said)
 
     def _table(self, width: int, height: int) -> list[Line]:
-        """The table in sight; below it its neighbour, where there is room."""
+        """Return the lines of the visible table and, if there is room, of its neighbour
+        below."""
         own_rows = len(self.table.rows) + 1
         second = self.tables.get(BESIDE.get(self.shown, ""))
         if second is None or not second.rows or height - own_rows - 1 < LEAST_SECOND:
@@ -139,7 +141,8 @@ class Top(App[None]):
         return [sized(key_bindings.footer(key_bindings.TABLES, self._about()), width)]
 
     def _about(self) -> str:
-        """Return the title: which table, how much of it, in which order."""
+        """Return the title: the name of the table, the number of its rows, the filter,
+        and the sort order."""
         table, count = self.table, len(self.table.rows)
         more_mark = "+" if self.shown == "jobs" and self.feed.known.more else ""
         which = f"{self.feed.wanted.which} " if self.shown == "jobs" else ""
@@ -150,7 +153,8 @@ class Top(App[None]):
     # -- keys ------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the tables do nothing while something is open above them."""
+        """Return whether a key may act. Keys of the tables do nothing while another
+        screen is open above the tables."""
         is_ours = action in {
             key.action.partition("(")[0] for key in key_bindings.TABLES
         }
@@ -178,8 +182,8 @@ class Top(App[None]):
         self._moved()
 
     def _moved(self) -> None:
-        """Near the end of what is listed of the jobs the head is asked for more of
-        them."""
+        """Request more jobs from the head if the cursor is near the end of the listed
+        jobs."""
         jobs_query = self.feed.wanted
         is_near = self.table.cursor >= len(self.table.rows) - NEAR
         if self.shown == "jobs" and self.feed.known.more and is_near:
@@ -251,7 +255,8 @@ class Top(App[None]):
             self.push_screen(JobScreen(self.client, job[0], self.ask_to_cancel))
 
     def _job(self) -> tuple[str, str] | None:
-        """The chosen row's job, or that of the chosen GPU: (id, name)."""
+        """Return (id, name) of the job in the selected row, or of the job that holds
+        the selected GPU; None without a job."""
         row = self.table.chosen
         if row is None or self.shown == "nodes":
             return None

@@ -1,4 +1,5 @@
-"""The one widget: lines that a pure function makes, drawn as they are."""
+"""The only widget of the live view: it draws lines that a pure function makes,
+unchanged."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -24,7 +25,8 @@ Draw = Callable[[int, int], Sequence[Line]]
 
 
 class Canvas(Widget):
-    """Draws the result of `draw` for its width and height, again on each refresh."""
+    """Draws the lines that `draw` returns for the width and height of the widget. After
+    a refresh `draw` is called again."""
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
@@ -35,7 +37,7 @@ class Canvas(Widget):
         self._drawn_for = (0, 0)
 
     def renew(self) -> None:
-        """Mark the content as changed."""
+        """Mark the content as changed, and draw it again."""
         self._lines = None
         self.refresh()
 

@@ -1,4 +1,4 @@
-"""top: a live view of the cluster, or one look at it."""
+"""`corral top`: a live view of the cluster, or a single snapshot of it."""
 
 import os
 import sys
@@ -29,15 +29,15 @@ def top(
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """Show nodes, GPUs and jobs live; ? lists the keys.
+    """Show nodes, GPUs and jobs live; the key ? lists all keys.
 
-    Without a terminal, with --once and with --json it prints one view. NO_COLOR is
-    respected.
+    Without a terminal, with --once and with --json the command prints one snapshot.
+    NO_COLOR is respected.
 
     Args:
-        once: Print one view as plain text.
-        rows: Rows of each table in that view (20).
-        no_color: Without colours; marks and words carry the same information.
+        once: Print one snapshot as plain text.
+        rows: Rows of each table in the snapshot (default: 20).
+        no_color: Use no colours; marks and words carry the same information.
     """
     import asyncio
 
@@ -56,7 +56,10 @@ def top(
 
 
 def check_textual() -> None:
-    """Raises: Unsupported."""
+    """Check that textual is installed.
+
+    Raises: Unsupported if it is not.
+    """
     if find_spec("textual") is None:
         raise Unsupported(
             "corral top needs textual, which is not installed here",

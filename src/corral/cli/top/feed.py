@@ -30,7 +30,7 @@ MOST_JOBS: Final = 1_000  # in one table; further ones are found by the filter
 
 
 class FeedClient(Protocol):
-    """Methods of `corral.AsyncClient` that are needed."""
+    """Methods of `corral.AsyncClient` that the feed needs."""
 
     async def status(self) -> "api.Status": ...
 
@@ -51,7 +51,8 @@ class FeedClient(Protocol):
 
 @dataclass(slots=True)
 class PollPace:
-    """Schedule of one kind of request, in seconds of a monotonic clock."""
+    """Schedule of one kind of request, in seconds of a monotonic clock. `number` is
+    that of the newest event at the last request."""
 
     least: float = BEAT_SECONDS
     most: float = SENSED_SECONDS
@@ -73,7 +74,8 @@ class PollPace:
 
 @dataclass(frozen=True, slots=True)
 class JobsQuery:
-    """Selection of listed jobs: a name of WHICH, a part of their name, a limit."""
+    """Selection of listed jobs: `which` is a name of WHICH, `text` a part of the job
+    name, `count` the highest number of jobs."""
 
     which: str = "unfinished"
     text: str = ""
@@ -82,7 +84,8 @@ class JobsQuery:
 
 @dataclass(slots=True)
 class Feed:
-    """Keeps `known` near what is. `step` is one round; `run` goes on for ever."""
+    """Keeps `known` close to the state of the cluster. `step` is one round of requests;
+    `run` repeats it forever."""
 
     source: FeedClient
     clock: Callable[[], float] = time.monotonic
@@ -104,13 +107,13 @@ class Feed:
         self._woken.set()
 
     def hurry(self) -> None:
-        """Something was changed from here: what has come of it is asked for at once."""
+        """Make all requests due at once, because the user has changed something."""
         for pace in self._paces.values():
             pace.asked_at, pace.took = float("-inf"), 0.0
         self._woken.set()
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """For ever; `changed` is called after each round."""
+        """Send requests forever, and call `changed` after each round."""
         while True:
             self._woken.clear()
             await self.step()
@@ -122,16 +125,20 @@ class Feed:
                 continue
 
     async def look(self) -> None:
-        """One round. Raises: Unreachable and all else that the head refuses."""
+        """Send the requests of one round.
+
+        Raises: Unreachable, and every refusal of the head.
+        """
         await self._refresh_state(0)
 
     @property
     def nap(self) -> float:
-        """Seconds until the next round."""
+        """Return the seconds until the next round."""
         return min(AWAY_SECONDS, BEAT_SECONDS * 2.0 ** min(self.failures, 10))
 
     async def step(self) -> None:
-        """Ask what is due. What was known stays when the head does not answer."""
+        """Send the requests that are due. If the head does not answer, the known state
+        is kept."""
         try:
             latest_events = await self.source.newest_events(1)
             number = latest_events[-1].number if latest_events else 0
@@ -178,7 +185,8 @@ class Feed:
         return answer
 
     async def _jobs(self, wanted: JobsQuery) -> "list[api.JobView]":
-        """One more than are wanted, where there are more."""
+        """Request the wanted jobs, and one more if there are more, to find out whether
+        the listing is complete."""
         job_views: list[api.JobView] = []
         for chain in WHICH[wanted.which]:
             rows_left = wanted.count + 1 - len(job_views)

@@ -1,4 +1,4 @@
-"""The table of GPUs. No I/O."""
+"""The table of GPUs in the live view. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """One GPU. `holders`: ids of its jobs; `job`: the first one's name, `user` whose it
-    is."""
+    """One GPU. `holders`: ids of the jobs on the GPU; `job`: the name of the first of
+    these jobs; `user`: the owner of this job."""
 
     node: str
     index: int

@@ -1,4 +1,4 @@
-"""The lines above the tables: the cluster in one look. No I/O."""
+"""The lines above the tables: a summary of the cluster. No I/O."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -88,8 +88,8 @@ def _workload_line(known: TopState) -> list[TextPart]:
 
 
 def _notice_line(known: TopState, now: float, said: str) -> list[TextPart]:
-    """The worst that there is to say: no head, what a key came to, a warning, the
-    time."""
+    """Return the most important notice, the first that exists of: the head does not
+    answer, the result of the last key press, a warning, the time."""
     if not known.link.live:
         return away(known.link, known.at, now)
     if said:

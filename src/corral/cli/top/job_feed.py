@@ -1,4 +1,4 @@
-"""Requests to the head about the job that is open."""
+"""Requests to the head about the job whose page is open."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ MOST_NODES: Final = 8  # whose curves are asked for: each is a question
 
 
 class JobSource(Protocol):
-    """Methods of `corral.AsyncClient` that are needed."""
+    """Methods of `corral.AsyncClient` that the page of a job needs."""
 
     async def job(self, job: str) -> "api.JobDetail": ...
 
@@ -47,7 +47,7 @@ class JobSource(Protocol):
 
 @dataclass(slots=True)
 class JobFeed:
-    """Keeps `known` near what is of this job."""
+    """Keeps `known` close to the state of one job."""
 
     source: JobSource
     id: str

@@ -1,4 +1,4 @@
-"""The page of one job: why it is where it is, its curves, and what it printed last. No
+"""The page of one job: the reason of its state, its curves, and its last output. No
 I/O."""
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ NUMBERS: Final = 8  # of each of its numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKnown:
-    """The newest answers about one job; None: not yet. `log_said`: why there is no
-    log."""
+    """The newest answers about one job; None: no answer yet. `log_said`: why there is
+    no log."""
 
     job: "api.JobDetail | None" = None
     why: "api.Why | None" = None
@@ -36,9 +36,9 @@ class JobKnown:
 
 
 def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
-    """Return exactly `height` lines.
+    """Return the page as exactly `height` lines.
 
-    The log fills the remaining lines, with its newest lines last.
+    The log fills the lines that remain, with its newest lines last.
     """
     job = known.job
     if job is None:
@@ -109,7 +109,8 @@ def _step_text(job: "api.JobDetail") -> str:
 def _reason_lines(
     job: "api.JobDetail", why: "api.Why | None", width: int
 ) -> list[Line]:
-    """Whatever stands in its way, and what would change that."""
+    """Return the lines that explain why the job waits or failed, and what would change
+    that."""
     texts = [job.reason] if job.reason else []
     if why is not None:
         texts = [why.reason] if why.reason else []

@@ -1,4 +1,4 @@
-"""The table of jobs. No I/O."""
+"""The table of jobs in the live view. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 @dataclass(frozen=True, slots=True)
 class JobListing:
-    """One listing of the head's, newest first."""
+    """Parameters of one listing of jobs by the head; the head lists the newest first."""
 
     states: tuple[str, ...]
     everything: bool = False
@@ -78,7 +78,7 @@ class TopJobRow:
 
     @property
     def done(self) -> float | None:
-        """The part of its steps that it has made."""
+        """The fraction of the steps that the job has completed; None if it is unknown."""
         progress = self.job.progress
         return progress.step / progress.until if progress and progress.until else None
 

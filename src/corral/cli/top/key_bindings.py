@@ -1,4 +1,4 @@
-"""Key bindings: the footer, the help and the bindings come from this table."""
+"""The table of key bindings, from which the footer, the help and the bindings are made."""
 
 from typing import Final, NamedTuple
 
@@ -6,8 +6,8 @@ from corral.cli.top.styled_text import Line, TextPart
 
 
 class Key(NamedTuple):
-    """`keys` as textual names them, `shown` as a person does; `brief` is for the
-    footer, "" keeps it out of there."""
+    """One key binding. `keys`: textual's names of the keys; `shown`: the keys in the
+    help text; `brief`: the text for the footer, "" if the key is not in the footer."""
 
     keys: str
     action: str

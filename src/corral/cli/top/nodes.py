@@ -1,4 +1,4 @@
-"""The table of nodes. No I/O."""
+"""The table of nodes in the live view. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ TONES: Final = {"dead": "bad", "silent": "bad", "alive": "good"}
 
 @dataclass(frozen=True, slots=True)
 class TopNodeRow:
-    """A node and what its GPUs do."""
+    """A node and the state of its GPUs."""
 
     node: "api.NodeView"
     gpus: "GpusOfNode | None"
@@ -93,7 +93,7 @@ class TopNodeRow:
 
     @property
     def heat(self) -> float | None:
-        """Return the temperature of its hottest GPU."""
+        """Return the temperature of the hottest GPU of the node; None if it is unknown."""
         celsius = [] if self.gpus is None else self.gpus.temperature_celsius
         return max(
             (reading for reading in celsius if reading is not None), default=None
@@ -105,7 +105,7 @@ class TopNodeRow:
 
     @property
     def note(self) -> str:
-        """Return its fault, why it takes no work, or what it is."""
+        """Return the node's fault, why it takes no work, or what kind of node it is."""
         node = self.node
         suspect = (
             "suspect: cordon it with: corral node cordon --suspects"
@@ -153,7 +153,8 @@ def cells(row: TopNodeRow) -> Sequence[Cell]:
 
 
 def heat_bar(gpus: "GpusOfNode | None") -> list[TextPart]:
-    """A mark a GPU: how high says how busy a held one is; a dot is free."""
+    """Return one mark for each GPU. The height of the mark shows how busy a held GPU
+    is; a dot is a free GPU."""
     if gpus is None:
         return []
     marks = [

@@ -1,4 +1,4 @@
-"""Screens above the tables: one job, the help, a question."""
+"""Screens that open above the tables: one job, the help, a question."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,7 +16,7 @@ from corral.cli.top.styled_text import Line, TextPart, sized
 
 
 class JobScreen(Screen[None]):
-    """One job, renewed while it is looked at."""
+    """The screen of one job, updated while it is open."""
 
     CSS = "#keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,7 +28,8 @@ class JobScreen(Screen[None]):
     def __init__(
         self, client: JobSource, id: str, cancel: Callable[[str, str], None]
     ) -> None:
-        """`cancel`: asks whether the job of this id and name is to be."""
+        """Create the screen of the job `id`. `cancel` asks the user whether to cancel
+        the job with this id and name."""
         super().__init__()
         self.feed = JobFeed(client, id)
         self._cancel = cancel
@@ -62,7 +63,7 @@ class JobScreen(Screen[None]):
 
 
 class Help(ModalScreen[None]):
-    """Every key."""
+    """The screen that lists every key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,enter,space", "leave", "back", show=False)
@@ -79,7 +80,8 @@ class Help(ModalScreen[None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """A question. y agrees; Enter does not: it is pressed too easily."""
+    """A question to the user. The key y agrees. Enter does not agree, because it is
+    easily pressed by mistake."""
 
     CSS = """
     Confirm { align: center middle; }

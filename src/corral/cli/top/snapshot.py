@@ -1,4 +1,4 @@
-"""`corral top --once`: the same look, as plain text."""
+"""`corral top --once`: the content of the live view as plain text."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ ROWS: Final = 20  # of each table
 
 
 def show(feed: Feed, width: int, rows: int) -> None:
-    """The header, then nodes with what is wrong first, then jobs."""
+    """Print the header, then the nodes, those with problems first, then the jobs."""
     top_state, now = feed.known, feed.wall()
     for line in header(top_state, width, now)[:2]:
         say(plain(line))

@@ -1,4 +1,4 @@
-"""State of `corral top`, and whether the head responds. No I/O."""
+"""State of `corral top`: the newest answers, and whether the head responds. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeadLink:
-    """Whether the head answered last. `since`: the wall clock when it first did not;
-    `why` and `hint` in its words, or in those of whoever did not reach it."""
+    """Whether the head answered the last request. `since`: the wall-clock time of the
+    first request without an answer; `why` and `hint`: the error of the head, or of the
+    client if it could not reach the head."""
 
     live: bool = True
     since: float = 0.0
@@ -23,8 +24,8 @@ class HeadLink:
 
 @dataclass(frozen=True, kw_only=True)
 class TopState:
-    """The newest answers; None: not yet. `more`: there are jobs beyond those listed.
-    `at`: the wall clock of the newest answer."""
+    """The newest answers of the head; None: no answer yet. `more`: there are jobs
+    beyond those listed. `at`: the wall-clock time of the newest answer."""
 
     status: "api.Status | None" = None
     gpus: "answers.GpusNow | None" = None
@@ -45,7 +46,7 @@ class TopState:
 
     @cached_property
     def busy_of(self) -> Mapping[str, float]:
-        """Return how busy the GPUs of each job are on average, by its id."""
+        """Return the average utilization of the GPUs of each job, by job id."""
         busy_by_job: dict[str, list[float]] = {}
         for node in self.gpus.nodes if self.gpus is not None else ():
             for holders, busy in zip(node.holders, node.utilisation, strict=True):
@@ -56,7 +57,7 @@ class TopState:
 
     @cached_property
     def watts(self) -> float | None:
-        """Return the power of all GPUs; None if none reports it."""
+        """Return the power of all GPUs in watts; None if no GPU reports it."""
         watt_readings = [
             watts
             for node in (self.gpus.nodes if self.gpus is not None else ())

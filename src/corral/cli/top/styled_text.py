@@ -1,4 +1,4 @@
-"""Lines of a terminal as values: text with a tone, columns that fit a width. No I/O."""
+"""Terminal lines as values: text with a tone, and columns that fit a width. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ ELLIPSIS: Final = "…"
 
 
 class TextPart(NamedTuple):
-    """Some text. `tone`: good, warn, bad, dim, strong, title, chosen, or "" for
+    """A part of a line. `tone`: good, warn, bad, dim, strong, title, chosen, or "" for
     none."""
 
     text: str
@@ -24,9 +24,9 @@ Cell = Sequence[TextPart]
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """`width` is what it should have, and no less unless it is the only one. The one
-    with the highest `goes` leaves first when there is no room; 0 stays. One that
-    `grows` takes what is left, up to `most`."""
+    """A column of a table. `width` is its least width, unless it is the only column
+    left. If there is no room, the column with the highest `goes` is removed first; 0 is
+    removed last. A column that `grows` takes the width that is left, up to `most`."""
 
     title: str
     width: int
@@ -39,9 +39,13 @@ class TextColumn:
 def fitted(
     columns: Sequence[TextColumn], width: int, needs: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
-    """(place, width) of the columns that have room, in their order. All of them, with
-    the gaps, are no wider than `width`. `needs`: what the cells of each take; the last
-    that grows has all that is left."""
+    """Return (index, width) of the columns that fit, in their order. With the gaps
+    between them, they are no wider than `width`.
+
+    Args:
+        needs: the width that the cells of each column need. The last column that grows
+            takes all remaining width, up to its `most`.
+    """
     kept_columns = list(range(len(columns)))
 
     def needed() -> int:
@@ -85,8 +89,8 @@ def row_line(
     cells: Sequence[Cell],
     places: Sequence[tuple[int, int]],
 ) -> list[TextPart]:
-    """One line of a table: each cell cut or filled to its column. `places`: as `fitted`
-    says."""
+    """Return one line of a table, each cell cut or filled to the width of its column.
+    `places`: (index, width) of the columns, from `fitted`."""
     text_parts: list[TextPart] = []
     for number, (column_index, wide) in enumerate(places):
         if number:
@@ -103,7 +107,8 @@ def title_line(
     sorted_by: str = "",
     arrow: str = "",
 ) -> list[TextPart]:
-    """The titles; the one that is sorted by has an arrow before it."""
+    """Return the line of column titles. The column by which rows are sorted has an
+    arrow before its title."""
     cells = [
         [
             TextPart(
@@ -120,7 +125,8 @@ def lengths(cells: Sequence[Cell]) -> list[int]:
 
 
 def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
-    """Exactly so wide: cut with an ellipsis, or filled with blanks."""
+    """Return the cell with exactly this width: cut with an ellipsis, or filled with
+    blanks."""
     length = sum(cell_len(cell_part.text) for cell_part in cell)
     if length <= width:
         blank = TextPart(" " * (width - length))
@@ -135,8 +141,8 @@ def sized(cell: Cell, width: int, *, right: bool = False) -> list[TextPart]:
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:
-    """Words in lines of this width, `most` of them; what is left out ends in an
-    ellipsis."""
+    """Return the words in at most `most` lines of this width. If words are left out,
+    the last line ends in an ellipsis."""
     lines: list[str] = [""]
     for word in text.split():
         joined = f"{lines[-1]} {word}".strip()
@@ -155,7 +161,7 @@ def plain(line: Line) -> str:
 
 
 def bar(part: float, width: int) -> str:
-    """A bar of eighths of characters; `part` is from 0 to 1."""
+    """Return a bar in steps of an eighth of a character. `part` is from 0 to 1."""
     eighths = round(max(0.0, min(1.0, part)) * width * 8)
     full_blocks, rest = divmod(eighths, 8)
     return ("█" * full_blocks + " ▏▎▍▌▋▊▉"[rest] * bool(rest)).ljust(width)

@@ -1,4 +1,5 @@
-"""One table: what is filtered, sorted, chosen and in sight. No I/O."""
+"""One table of the live view: its filter, sort order, selected row and visible rows. No
+I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +29,9 @@ R = TypeVar("R", bound=Keyed)
 
 @dataclass
 class RowTable(Generic[R]):
-    """`key`: of the chosen row, which stays chosen when rows come, go and move.
-    `first`: the row that is the uppermost in sight."""
+    """A table of rows. `key`: the key of the selected row, which stays selected when
+    rows are added, removed or moved. `first`: the index of the uppermost visible row.
+    """
 
     columns: Sequence[TextColumn]
     cells: Callable[[R], Sequence[Cell]]
@@ -50,7 +52,7 @@ class RowTable(Generic[R]):
         self.by = self.by or next(iter(self.orders))
 
     def take(self, given: Sequence[R]) -> None:
-        """New rows; the chosen one is found again by its key."""
+        """Replace the rows. The selected row is found again by its key."""
         self.given = given
         self._update_rows()
 
@@ -59,7 +61,7 @@ class RowTable(Generic[R]):
         self._update_rows()
 
     def sort_by_next(self) -> str:
-        """Answers with its name."""
+        """Sort by the next order, and return its name."""
         names = list(self.orders)
         self.by, self.turned = names[(names.index(self.by) + 1) % len(names)], False
         self._update_rows()
@@ -84,7 +86,7 @@ class RowTable(Generic[R]):
         self._select_row(self.cursor + by)
 
     def to(self, place: int) -> None:
-        """The place may be beyond the end."""
+        """Select the row at this index. The index may be beyond the end."""
         self._select_row(place)
 
     def _select_row(self, place: int) -> None:
@@ -96,8 +98,8 @@ class RowTable(Generic[R]):
         return self.rows[self.cursor] if self.rows else None
 
     def lines(self, width: int, height: int, *, marked: bool = True) -> list[Line]:
-        """The titles and the rows in sight: those alone are made into text. `marked`:
-        the chosen row stands out."""
+        """Return the title line and the visible rows; only these rows are converted to
+        text. `marked`: highlight the selected row."""
         room = max(1, height - 1)
         self.first = max(0, min(self.first, self.cursor, len(self.rows) - room))
         self.first = max(self.first, self.cursor - room + 1)

@@ -1,2 +1,2 @@
-"""Nodes that a batch system lends by the attempt: what slurm and kubernetes have in
-common."""
+"""Nodes that a batch system provides for single attempts: the common part of the
+engines for Slurm and Kubernetes."""

@@ -1,4 +1,4 @@
-"""State of one attempt in a batch system. Rules only, no I/O."""
+"""State of one attempt in a batch system. The module holds rules only, no I/O."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,8 +11,9 @@ MISSED_LOOKS: Final = 2  # a ticket that was not there this often is not there
 
 @dataclass(slots=True, kw_only=True)
 class BatchAttemptState:
-    """`ticket`: its newest one. `missed`: looks since that have shown none. `refusal`:
-    why the batch system will not take it."""
+    """State of an attempt in the batch system. `ticket` is its newest report. `missed`
+    is the number of polls since then in which it was missing. `refusal` is why the
+    batch system will not accept the attempt."""
 
     key: AttemptKey
     submitted: bool = False
@@ -22,7 +23,7 @@ class BatchAttemptState:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the batch system has nothing of it any more."""
+        """Return whether the batch system holds nothing of the attempt any more."""
         if self.ticket is not None:
             return self.ticket.state == TicketState.ENDED
         return self.submitted and self.missed >= MISSED_LOOKS

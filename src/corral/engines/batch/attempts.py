@@ -1,5 +1,5 @@
-"""Attempts on lent nodes: what is wanted, what was submitted, and what is to be done
-next. No I/O."""
+"""Attempts on nodes from a batch system: which are wanted, which were submitted, and
+which actions are next. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ NEVER_CAME: Final = "nothing of it is on this node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Actions that are due."""
+    """Actions that are due at the batch system."""
 
     submit: tuple[tuple[Launch, ...], ...] = ()  # each by node rank
     withhold: tuple[AttemptKey, ...] = ()
@@ -48,8 +48,12 @@ class Due:
 
 
 class Desk:
-    """The state of lending. `at` is a clock that never goes back, in seconds. `places`:
-    the batch system does, so all that begins has been handed over before."""
+    """State of all attempts on the nodes of a batch system, without I/O.
+
+    `at` is a clock in seconds that never goes back. With `places`, the batch system
+    places the jobs itself, so every attempt that begins has been submitted to it
+    before.
+    """
 
     def __init__(
         self, *, places: bool = False, lender: str = "the batch system"
@@ -66,7 +70,7 @@ class Desk:
     # -- what comes in ---------------------------------------------------------------------------
 
     def want(self, wanted: DesiredState, at: float) -> None:
-        """Take the head's newest word for a node."""
+        """Store the head's newest desired state of a node."""
         desired_state = self._wanted.get(wanted.node)
         if desired_state is not None and desired_state.version > wanted.version:
             return
@@ -85,7 +89,7 @@ class Desk:
                 settled_attempt.settled_at = at
 
     def look(self, look: BatchSnapshot, at: float) -> None:
-        """Take what the batch system says."""
+        """Process a poll of the batch system."""
         if self.looked_at is None:
             self._began_at = at
         self.looked_at = at
@@ -121,7 +125,7 @@ class Desk:
     def hear(
         self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()
     ) -> None:
-        """Take the word of a part: of its own attempt alone."""
+        """Store the report of a pilot, as far as it is about the pilot's own attempt."""
         key = key_of(part)
         if key is not None and (signals or key in self.attempts):
             self._get_or_add_attempt(key).signals[node_of(part)] = signals
@@ -133,12 +137,12 @@ class Desk:
                     handed.left_at = self.looked_at or 0.0
 
     def hand(self, key: AttemptKey) -> None:
-        """It is being handed over: what a look shows of it meanwhile may be half of
-        it."""
+        """Note that an attempt is being submitted: a poll may show only half of it."""
         self._get_or_add_attempt(key).handing = True
 
     def submitted(self, key: AttemptKey) -> None:
-        """It was handed over, or equipped; the next looks show it."""
+        """Note that an attempt was submitted, or that its pilots have got the files
+        they need. The next polls will show the attempt."""
         handed = self._get_or_add_attempt(key)
         handed.handing, handed.submitted, handed.is_equipped, handed.missed = (
             False,
@@ -148,32 +152,33 @@ class Desk:
         )
 
     def not_submitted(self, key: AttemptKey) -> None:
-        """It could not be handed over now."""
+        """Note that an attempt could not be submitted now."""
         self._get_or_add_attempt(key).handing = False
 
     def begins(self, key: AttemptKey, ticket: Ticket | None) -> None:
-        """The batch system has placed it; what it needs is still to be brought."""
+        """Note that the batch system has placed an attempt. The files that the attempt
+        needs must still be transferred."""
         if key not in self.attempts:
             self.attempts[key] = Handed(key=key, submitted=True, ticket=ticket)
 
     def refused(self, key: AttemptKey, why: str, *, infra: bool) -> None:
-        """The batch system will never take it."""
+        """Note that the batch system will never accept an attempt. `why` is the reason;
+        `infra` decides whether the cluster's retry budget is charged."""
         handed = self._get_or_add_attempt(key)
         handed.handing, handed.refusal, handed.refusal_is_infra = False, why, infra
 
     def withheld(self, key: AttemptKey) -> None:
-        """Mark an attempt whose remaining ranks never start."""
+        """Note that the ranks of an attempt that have not begun will never start."""
         self._get_or_add_attempt(key).withheld = True
 
     def forgotten(self, key: AttemptKey) -> None:
-        """Its folders are gone."""
+        """Remove an attempt whose folders have been deleted."""
         self.attempts.pop(key, None)
 
     # -- what follows ----------------------------------------------------------------------------
 
     def due(self, at: float) -> Due:
-        """Return the actions that are due. Nothing before the first poll: what exists
-        would be unknown."""
+        """Return the actions that are due; none before the first poll."""
         if self.looked_at is None:
             return Due()
         cancel = [
@@ -191,17 +196,17 @@ class Desk:
         )
 
     def words(self, serving: float, *, is_stale: bool = False) -> list[NodeFacts]:
-        """Return the whole word of each node.
+        """Return the complete report of each node.
 
-        A node that does not answer remains as silent as it was; what the parts on it
-        say of their attempts is passed on all the same, for an end is reported once. So
-        it is for a node that has not answered since the head began: its last contact
-        counts as of that moment, which is 0, and takes nothing new.
+        A node that does not answer stays as silent as it was. What its pilots report
+        about their attempts is passed on all the same, because an end is reported only
+        once. The same holds for a node that has not answered since the head began: its
+        last contact counts as 0, and nothing new is taken from the node itself.
 
         Args:
-            serving: now, by the head's serving clock.
-            is_stale: the batch system has not answered for long, so no node counts as
-                in contact.
+            serving: The present moment on the head's serving clock.
+            is_stale: Whether the batch system has not answered for a long time, so that
+                no node counts as in contact.
         """
         reports = self._reporting()
         silent = {
@@ -234,10 +239,11 @@ class Desk:
         ]
 
     def _reporting(self) -> set[NodeId]:
-        """Return the nodes of which only their parts speak, and something may be new.
+        """Return the nodes that are known only through their pilots, and for which
+        there may be new reports.
 
-        A node that is down is among them for REPORT_SECONDS after the head's begin: an
-        end that was reported while no head was there is reported again.
+        A node that is down is one of them for REPORT_SECONDS after the head's start: an
+        end that was reported while there was no head is reported again.
         """
         is_new = (self.looked_at or 0.0) - self._began_at < REPORT_SECONDS
         node_ids: set[NodeId] = set()
@@ -257,8 +263,7 @@ class Desk:
         return node_ids
 
     def _pilot_signals(self, node: NodeId) -> tuple[Signal, ...]:
-        """Return the signals of all pilots of the node; the head takes each once
-        (0062)."""
+        """Return the signals of all pilots of the node; the head takes each once."""
         return tuple(
             signal
             for handed_attempt in self.attempts.values()
@@ -266,7 +271,7 @@ class Desk:
         )
 
     def proofs(self) -> Mapping[NodeId, str]:
-        """Nodes on which nothing runs any more, with the proof."""
+        """Return the nodes on which nothing runs any more, each with the proof."""
         reports = self._reporting()
         down = (node for node in self.nodes.values() if node.down)
         return {node.node: node.down for node in down if node.node not in reports}
@@ -278,8 +283,7 @@ class Desk:
         } & self.proofs().keys()
 
     def part_word(self, part: NodeId) -> DesiredState | None:
-        """Return the part of the node's desired state that concerns the pilot; None
-        before the node has any."""
+        """Return the node's desired state for this pilot; None if it has none yet."""
         key, desired_state = key_of(part), self._wanted.get(node_of(part))
         if desired_state is None or key is None:
             return None
@@ -304,7 +308,7 @@ class Desk:
         )
 
     def parts_on(self, node: NodeId) -> list[NodeId]:
-        """The parts of a node that may be there."""
+        """Return the pilots that may be present on a node."""
         node_attempts = (
             attempt
             for attempt in self.attempts.values()
@@ -322,14 +326,13 @@ class Desk:
         return self._silence_text(handed)
 
     def is_unheard(self, key: AttemptKey) -> bool:
-        """Whether it runs, and an agent of it does not reach the head."""
+        """Return whether the attempt runs and an agent does not reach the head."""
         return (handed := self.attempts.get(key)) is not None and bool(
             self._silence_text(handed)
         )
 
     def unheard(self) -> list[str]:
-        """A sentence for each attempt that runs and whose agents do not reach the
-        head."""
+        """Return a sentence for each running attempt whose agents do not report."""
         silent_attempts = (
             (key, self._silence_text(handed)) for key, handed in self.attempts.items()
         )
@@ -364,8 +367,9 @@ class Desk:
         return self.attempts.setdefault(key, Handed(key=key))
 
     def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
-        """Gangs to be handed over, or equipped: each of their nodes has its order, and
-        none is to stop."""
+        """Yield the gangs that must be submitted, or whose pilots need their files.
+        Only gangs are included for which every node has its launch and no stop was
+        requested."""
         launches_by_attempt: dict[AttemptKey, list[Launch]] = {}
         for desired_state in self._wanted.values():
             for launch in desired_state.run:
@@ -381,12 +385,12 @@ class Desk:
     def _seen(
         self, handed: Handed, node: NodeId, *, by_part_alone: bool = False
     ) -> Seen:
-        """Return the report of the attempt on the node: that of its pilot comes first,
-        unless the batch system knows that it is over.
+        """Return the report of the attempt on the node. The report of its pilot takes
+        precedence, unless the batch system knows that the attempt is over.
 
         Args:
-            by_part_alone: leave out what the batch system says: it has no proof about a
-                node that does not answer.
+            by_part_alone: Ignore the report of the batch system, because it proves
+                nothing about a node that does not answer.
         """
         pilot_report = handed.parts.get(node)
         if pilot_report is not None and pilot_report.phase.is_over:
@@ -414,8 +418,11 @@ class Desk:
         return pilot_report or Seen(key=handed.key, phase=Phase.STARTING)
 
     def _left(self, handed: Handed, part: Seen) -> Seen:
-        """It was made to end. The batch system may say why until nothing of it is left,
-        or for TELL_SECONDS; then it is the batch system's doing."""
+        """Return the report of an attempt that was asked to end.
+
+        The batch system may give the reason until nothing of the attempt is left, or
+        for TELL_SECONDS. Without a reason, the batch system itself is blamed.
+        """
         if handed.ticket is not None and handed.ticket.blame:
             return ended(handed, part)
         late = (self.looked_at or 0.0) >= (handed.left_at or 0.0) + TELL_SECONDS
@@ -426,9 +433,12 @@ class Desk:
         )
 
     def _must_be_ended(self, handed: Handed, at: float) -> bool:
-        """A stopped attempt that only waits is ended at once; a running one's parts
-        obey by themselves, and are ended when they are late. One whose parts have
-        reported runs, even if the last poll still shows it waiting."""
+        """Return whether the batch system must end the attempt.
+
+        A stopped attempt that only waits is ended at once. If it runs, its pilots stop
+        it themselves, and it is ended only when they are late. An attempt whose pilots
+        have reported is running, even if the last poll still shows it waiting.
+        """
         if handed.ticket is None or handed.is_gone:
             return False
         if handed.displaced:
@@ -451,9 +461,9 @@ class Desk:
         return max((stop.grace_seconds for stop in stops), default=0.0)
 
     def _offered(self, node: LentNode) -> Inventory:
-        """Return the node's capacity and what others hold. Where the batch system
-        places, only the taken GPUs count, for numbering Corral's own; the room is not
-        Corral's to judge."""
+        """Return the node's capacity and what other programs hold of it. If the batch
+        system places the jobs, only the taken GPUs matter, to number Corral's own GPUs;
+        Corral does not judge the free room."""
         desired_state, inventory = self._wanted.get(node.node), node.inventory
         gpus = _mark_taken_gpus(
             node,
@@ -480,8 +490,7 @@ def _was_asked_to_end(seen: Seen) -> bool:
 
 
 def _mark_taken_gpus(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
-    """Its GPUs, of which those are called taken that others hold: the last that Corral
-    does not."""
+    """Return the node's GPUs; those that other programs hold are marked as taken."""
     free_indices = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
     taken_indices = free_indices[
         len(free_indices) - min(node.foreign.gpus, len(free_indices)) :

@@ -1,5 +1,5 @@
-"""An engine over a batch system: it stands in for the agents of the nodes that are
-lent."""
+"""An engine on top of a batch system. It acts in place of the agents of the batch
+system's nodes."""
 
 import asyncio
 import logging
@@ -42,15 +42,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadLinks:
-    """The head, as far as an engine needs it.
+    """Functions of the head that an engine needs.
 
-    `push` hands a word to the connected agent of a node or a part; `hear` takes a
-    node's word in; `register` lets a token in, by its SHA-256, and `forget` keeps no
-    token of it; `wake` lets the head look now; `serving` is its serving clock, in
-    seconds; `cluster` is known from the engine's start on; `hears` says whether a
-    node's agent is connected; `waiting` are the shapes of the jobs that wait for room,
-    the first first. `queues` are a job's queue and those above it, the nearest first;
-    empty for a job that the head does not have.
+    `push` sends a desired state to the connected agent of a node or pilot. `hear`
+    passes the report of a node to the head. `register` makes the head accept a token,
+    by its SHA-256, and `forget` removes the tokens of an agent. `wake` starts a pass of
+    the head now. `serving` is the head's serving clock, in seconds. `cluster` is known
+    from the engine's start on. `hears` returns whether a node's agent is connected.
+    `waiting` returns the shapes of the waiting jobs, in their order. `queues` returns a
+    job's queue and the queues above it, the nearest first; the result is empty for a
+    job that the head does not have.
     """
 
     push: Callable[[DesiredState], None]
@@ -68,13 +69,13 @@ class HeadLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Delay after a failed call."""
+    """Delay before a failed call is repeated."""
 
     until: float = 0.0
     seconds: float = 0.0
 
     def after_failure(self, at: float) -> "Pause":
-        """The pause that follows one more failure."""
+        """Return the delay after one more failure. It is twice as long, up to a limit."""
         seconds = min(max(1.0, self.seconds * 2), LONGEST_PAUSE_SECONDS)
         return Pause(until=at + seconds, seconds=seconds)
 
@@ -118,18 +119,20 @@ class LendingEngine:
 
     @property
     def placer(self) -> Placer | None:
-        """Its own scheduler, where it places by itself."""
+        """Return the engine's own placer if the batch system places jobs itself; else
+        None."""
         return self if self.placing_driver is not None else None
 
     async def start(self) -> None:
-        """Look, and go on looking. A batch system that does not answer is asked
-        again."""
+        """Start to poll the batch system repeatedly. A poll without an answer is
+        repeated."""
         self._task = asyncio.create_task(self._run_loop())
 
     def look_after(self) -> None:
-        """Speak for the nodes, also while a call to the batch system takes long.
+        """Pass on the reports of the nodes, even while a call to the batch system takes
+        long.
 
-        Raises: what the engine's own task has died of.
+        Raises: the exception that ended the engine's own task.
         """
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.result()
@@ -169,14 +172,17 @@ class LendingEngine:
         return f"{message}; {advice}" if (advice := self.way()) else message
 
     def hear_part(self, word: NodeFacts) -> None:
-        """Take the word of a part's agent."""
+        """Store the report of a pilot."""
         self.desk.hear(word.node, word.seen, word.signals)
         self._stir.set()
 
     def part_word(self, part: NodeId) -> DesiredState | None:
-        """The newest word for a part, its launch as the batch system has fitted it;
-        None while that has not reported all that the launch needs. An order is final
-        once it was sent."""
+        """Return the newest desired state of a pilot, with its launch adapted to what
+        the batch system has granted.
+
+        Return None while the batch system has not reported all that the launch needs. A
+        launch is final once it was sent.
+        """
         desired_state = self.desk.part_word(part)
         if desired_state is None:
             return None
@@ -190,7 +196,7 @@ class LendingEngine:
         )
 
     def look_soon(self) -> None:
-        """Note that the batch system has new reports."""
+        """Poll the batch system soon, because it has something new to report."""
         self._next_look = min(self._next_look, self._looked_at + NEWS_SECONDS)
         self._stir.set()
 
@@ -198,8 +204,8 @@ class LendingEngine:
         return not self.desk.attempts and not self.asking.asked
 
     async def down(self, *, kill: bool) -> None:
-        """With `kill` every attempt is ended; without, they run on and are found
-        again."""
+        """Stop the engine. With `kill`, every attempt is ended. Without it, the
+        attempts continue to run and are found again later."""
         await self._stop()
         if kill:
             left_keys = [
@@ -224,8 +230,8 @@ class LendingEngine:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run_loop(self) -> None:
-        """Act at once on what is new, also while a look takes long; speak each
-        `look_seconds`."""
+        """Run the engine: act at once on news, even while a poll takes long, and poll
+        and pass on reports every `look_seconds`."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._stir.clear()
@@ -270,7 +276,7 @@ class LendingEngine:
             self._stir.set()
 
     def _note_troubles(self, look: BatchSnapshot) -> None:
-        """Keep what cannot be used now for `trouble`; log it when it is new."""
+        """Store in `trouble` what cannot be used now. Log it if it is new."""
         unheard = self.desk.unheard()
         unheard_texts = (
             [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")]
@@ -286,14 +292,15 @@ class LendingEngine:
         self.trouble = trouble
 
     def _say_late(self) -> None:
-        """Report that it starts slowly, unless its error is known already."""
+        """Report that the batch system has not answered a poll for long, unless another
+        error is already known."""
         self.trouble = (
             self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
         )
 
     def _process_snapshot(self, look: BatchSnapshot) -> None:
-        """Process a poll. Where the batch system places, waiting jobs have no attempt
-        yet."""
+        """Process a poll. If the batch system places jobs itself, waiting jobs have no
+        attempt yet."""
         if self.placing_driver is not None:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
@@ -310,8 +317,8 @@ class LendingEngine:
             self.links.wake()
 
     async def _execute_actions(self, due: Due) -> None:
-        """Carry out what is due; each action is tried again at the next turn until it
-        succeeds."""
+        """Carry out the actions that are due. Each action is tried again in the next
+        round until it succeeds."""
         for key in due.withhold:
             if await self._try_action(self.driver.withhold, "withhold", key):
                 self.desk.withheld(key)
@@ -329,7 +336,7 @@ class LendingEngine:
             await self._act_on_line(self.placing_driver)
 
     async def _act_on_line(self, driver: PlacingDriver) -> None:
-        """Carry out what is due for jobs in the batch system's own queue."""
+        """Carry out the actions that are due for jobs in the batch system's own queue."""
         due = self.asking.due(_loop_time())
         await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
         for key in due.cancel:
@@ -401,8 +408,8 @@ class LendingEngine:
     async def _try_action(
         self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
     ) -> bool:
-        """Whether it was done now. After each failure it is let be for twice as
-        long."""
+        """Try the action and return whether it was done now. After each failure, the
+        pause before the next try doubles."""
         pause = self._pauses.get((what, key), Pause())
         if _loop_time() < pause.until:
             return False
@@ -416,7 +423,7 @@ class LendingEngine:
         return True
 
     def _publish_reports(self) -> None:
-        """Say each node's word."""
+        """Pass the report of each node to the head."""
         looked_at = self.desk.looked_at
         if looked_at is None:
             return

@@ -1,5 +1,5 @@
-"""Jobs in the batch system's own queue, where it places by itself. Rules only, no
-I/O."""
+"""Rules for jobs in the batch system's own queue, used where the batch system places
+jobs itself. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,25 +20,26 @@ MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher
 
 @dataclass(slots=True, kw_only=True)
 class QueuedAttempt(BatchAttemptState):
-    """One attempt that the batch system was asked to place. `excluded`: as it was
-    asked."""
+    """One attempt that the batch system was asked to place. `excluded`: the nodes that
+    the submission excluded."""
 
     excluded: tuple[NodeId, ...] = ()
     is_withdrawn: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Whether the batch system has nothing of it any more, or would not take it."""
+        """Return whether the batch system no longer has the attempt, or has refused it."""
         return bool(self.refusal) or self.is_gone
 
     @property
     def is_left(self) -> bool:
-        """Whether the batch system may have something of it."""
+        """Return whether the batch system may still have a job of the attempt."""
         return self.submitted and not self.is_over
 
     @property
     def chosen(self) -> tuple[NodeId, ...]:
-        """The nodes that it has been given."""
+        """The nodes that the batch system has given to the attempt; empty until its
+        ticket is RUNNING."""
         is_granted = (
             self.ticket is not None and self.ticket.state == TicketState.RUNNING
         )
@@ -47,7 +48,8 @@ class QueuedAttempt(BatchAttemptState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueAsking:
-    """Actions that are due. `ask`: each group is one array, or one job."""
+    """Actions that are due on attempts in the batch system's queue. `ask`: groups to
+    submit; each group is one array or one job."""
 
     ask: tuple[tuple[ExternalCandidate, ...], ...] = ()
     cancel: tuple[AttemptKey, ...] = ()
@@ -56,9 +58,12 @@ class DueAsking:
 
 @dataclass(slots=True)
 class Asking:
-    """`asked`: all that was, or is to be, handed over and has not begun. What the head
-    offers no more is taken back; what has begun is the Desk's. Times by a clock that
-    never goes back."""
+    """The attempts that the batch system is asked to place. `asked`: all attempts that
+    were submitted, or are to be, and have not begun.
+
+    An attempt that the head no longer offers is withdrawn. An attempt that has begun
+    belongs to the Desk. Times are by a monotonic clock.
+    """
 
     asked: dict[AttemptKey, QueuedAttempt] = field(default_factory=dict)
     _offered: dict[AttemptKey, ExternalCandidate] | None = None
@@ -69,7 +74,8 @@ class Asking:
     # -- what comes in ---------------------------------------------------------------------------
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
-        """All that waits, the first first; none of it is wanted on a node."""
+        """Take all waiting jobs from the head, the first in line first. None of them is
+        wanted on a node yet."""
         self._offered = {
             external_candidate.key: external_candidate for external_candidate in waiting
         }
@@ -80,7 +86,7 @@ class Asking:
             queued_attempt.is_withdrawn |= key not in self._offered
 
     def look(self, look: BatchSnapshot, begun: Iterable[AttemptKey]) -> None:
-        """Take what the batch system says of those that have not `begun`."""
+        """Take the batch system's report about the attempts that are not in `begun`."""
         self._has_looked = True
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in {*tickets, *look.kept} - set(begun):
@@ -95,7 +101,7 @@ class Asking:
             queued_attempt.is_withdrawn |= self._must_be_asked_anew(queued_attempt)
 
     def submitted(self, group: Iterable[ExternalCandidate]) -> None:
-        """It was handed over; the next looks show it."""
+        """Record that the group was submitted; later snapshots will show its attempts."""
         for candidate in group:
             queued_attempt = self.asked.setdefault(
                 candidate.key, QueuedAttempt(key=candidate.key)
@@ -103,7 +109,8 @@ class Asking:
             queued_attempt.submitted, queued_attempt.excluded = True, candidate.excluded
 
     def refused(self, group: Iterable[ExternalCandidate], why: str) -> None:
-        """The batch system will not take it as it is."""
+        """Record that the batch system does not accept the attempts of the group as
+        they are."""
         for candidate in group:
             queued_attempt = self.asked.setdefault(
                 candidate.key, QueuedAttempt(key=candidate.key)
@@ -111,13 +118,14 @@ class Asking:
             queued_attempt.refusal = why
 
     def begins(self, key: AttemptKey) -> Ticket | None:
-        """It is wanted on nodes now: no more is it what waits."""
+        """Remove an attempt from the waiting ones, since it is now wanted on nodes.
+        Return its ticket; None if it was not waiting or has no ticket."""
         queued_attempt = self.asked.pop(key, None)
         return None if queued_attempt is None else queued_attempt.ticket
 
     def forgotten(self, key: AttemptKey, at: float) -> None:
-        """Its folder is gone. An attempt that was not withdrawn here is submitted again
-        later."""
+        """Remove an attempt whose folder has been deleted. An attempt that the head has
+        not withdrawn is submitted again later."""
         queued_attempt = self.asked.pop(key, None)
         if (
             queued_attempt is not None
@@ -164,7 +172,7 @@ class Asking:
         return {key: nodes for key, nodes in nodes_by_attempt.items() if nodes}
 
     def says(self) -> Mapping[AttemptKey, str]:
-        """Return why the others wait, as far as that is known."""
+        """Return the reasons why attempts without nodes wait, as far as they are known."""
         reasons = {key: retry_reason for key, (_, retry_reason) in self._again.items()}
         for key, queued_attempt in self.asked.items():
             if queued_attempt.ticket is not None and queued_attempt.ticket.reason:
@@ -176,8 +184,9 @@ class Asking:
     # -- the rules -------------------------------------------------------------------------------
 
     def _must_be_asked_anew(self, one: QueuedAttempt) -> bool:
-        """It was given a node that will not do any more, or may have one now that would
-        not."""
+        """Return whether the attempt must be submitted again: it was given a node that
+        is now excluded, or it still waits and may now use a node that its submission
+        excluded."""
         candidate = (self._offered or {}).get(one.key)
         if candidate is None or one.ticket is None:
             return False
@@ -187,7 +196,7 @@ class Asking:
         return bool(excluded & set(one.chosen))
 
     def _groups(self, at: float) -> Iterable[tuple[ExternalCandidate, ...]]:
-        """Indices of one array that are alike go together."""
+        """Yield the groups to submit now. Equal indices of one array form one group."""
         room = MOST_WAITING - sum(
             not queued_attempt.chosen for queued_attempt in self.asked.values()
         )
@@ -214,8 +223,9 @@ class Asking:
         )
 
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
-        """The limit of an array holds over all its groups: alongside others, this many
-        as are left."""
+        """Return how many of the group may be submitted. The limit of an array holds
+        over all its groups, so the indices that run or are submitted already are
+        subtracted."""
         first_candidate = group[0]
         limit = first_candidate.spec.array_limit
         if limit is None or first_candidate.array is None:
@@ -245,8 +255,8 @@ def _group_key(one: ExternalCandidate) -> object:
 
 
 def _why_over(one: QueuedAttempt) -> str:
-    """Return why the batch system no longer has a job that has not begun; "": it never
-    had it."""
+    """Return why the batch system no longer has a job that has not begun; "" if the
+    batch system never had the job."""
     if one.refusal:
         return one.refusal
     if one.ticket is None:

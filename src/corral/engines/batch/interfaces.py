@@ -25,13 +25,14 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentNode:
-    """A node of the batch system. `inventory` is all that it has, also what others hold
-    of it (`foreign`).
+    """A node of the batch system. `inventory` is the node's whole capacity, including
+    what programs outside Corral hold (`foreign`).
 
-    `closed`: why the batch system gives it nothing new now; "" when it does.
-    `down`: the proof that nothing runs there any more; "" for a node that may be alive.
-    A node that merely does not answer is `silent`: it says nothing, and the head counts
-    its silence. `gone`: it is down, and the batch system has it no more.
+    `closed`: why the batch system starts no new work on the node; "" if it does.
+    `down`: the proof that nothing runs on the node any more; "" for a node that may be
+    alive. `silent`: the node does not answer and the batch system reports nothing more
+    about it; the head counts the silence. `gone`: the node is down, and the batch
+    system no longer has it.
     """
 
     node: NodeId
@@ -53,13 +54,15 @@ class TicketState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """Report of the batch system about one attempt. `handle`: its own name for it.
+    """Report of the batch system about one attempt. `handle`: the batch system's own
+    name for it.
 
-    `reason`: why it waits, in the batch system's words. `blame`: why it ended, when it
-    was not by itself: preempted, out of time, a node failed, a user cancelled it.
-    `blame_is_infra` False: the job's own doing, such as more memory than it asked for.
-    `blame_on`: whose doing it was, where it is not a node's ("Slurm"). `no_room`: what
-    its nodes lack for it, by the batch system, while it waits for just that; "" when it
+    `reason`: why the attempt waits, as the batch system puts it. `blame`: why the
+    attempt ended if it did not end by itself: it was preempted, ran out of time, lost a
+    node, or was cancelled by a user. `blame_is_infra` is False if the job itself caused
+    the end, for example by using more memory than it asked for. `blame_on`: what caused
+    the end if it was not a node ("Slurm"). `no_room`: what the nodes lack for the
+    attempt, according to the batch system, if the attempt waits only for that; "" if it
     waits for something else.
     """
 
@@ -76,10 +79,10 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSnapshot:
-    """All that the batch system says now. `kept`: attempts of which a folder or a
-    Secret is left: they were handed over, or were about to be. `unsent`: those of which
-    that is left and which were never handed over, for certain. `troubles`: sentences
-    about what of the batch system cannot be used now, while the rest of it can."""
+    """State of the batch system at one moment. `kept`: attempts of which a folder or a
+    Secret exists: they were submitted, or were about to be. `unsent`: attempts of which
+    one exists and which were certainly never submitted. `troubles`: sentences about the
+    parts of the batch system that cannot be used now while the rest can."""
 
     nodes: tuple[LentNode, ...]
     tickets: tuple[Ticket, ...]
@@ -90,11 +93,12 @@ class BatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFiles:
-    """The folder of one part: node.json and its token, readable by its owner alone.
+    """Files in the folder of one part: node.json and the part's token, readable only by
+    their owner.
 
-    `early`: what its ranks begin with before its agent is there, for which `workdir` is
-    an archive of the head's to lie next to it; b"": they wait for it, as where that
-    cannot be.
+    `early`: the launch with which the part's ranks begin before its agent is there; the
+    head's archive `workdir` then belongs next to it. If `early` is b"", the ranks wait
+    for the agent, as they do where an early launch is not possible.
     """
 
     settings: bytes
@@ -104,66 +108,72 @@ class PartFiles:
 
 
 class BatchSystem(Protocol):
-    """The way to one batch system. Each call is bounded in time, and may be repeated at
-    will."""
+    """Interface to one batch system. Each call is bounded in time and can be repeated
+    safely."""
 
     async def look(self) -> BatchSnapshot:
-        """Raises: Trouble when it does not answer."""
+        """Return the state of the batch system. Raises: Trouble when the batch system
+        does not answer."""
         ...
 
     async def submit(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
-        """Hand the attempt over as a whole, unless it has been already: what is there
-        by its name stays as it is. `gang` is by node rank. Its folders are kept first
-        (`BatchSnapshot.kept`).
+        """Submit the attempt as a whole, unless it has been submitted already: an
+        existing job of the same name stays as it is. `gang` is in the order of node
+        ranks. The attempt's folders are written first (`BatchSnapshot.kept`).
 
-        Raises: Refusal when the batch system will never take it; Trouble: try again.
+        Raises: Refusal when the batch system will never accept the attempt; Trouble
+        when the call should be tried again.
         """
         ...
 
     async def withhold(self, key: AttemptKey) -> None:
-        """Prevent the ranks that have not begun from starting. Raises: Trouble."""
+        """Prevent the attempt's ranks that have not begun from starting. Raises:
+        Trouble."""
         ...
 
     async def cancel(self, key: AttemptKey) -> None:
-        """End it now, whatever it does; harmless when it is over. Raises: Trouble."""
+        """End the attempt now, whatever its state; this does nothing when it is over.
+        Raises: Trouble."""
         ...
 
     async def forget(self, key: AttemptKey) -> None:
-        """It is over and recorded: its folders and Secrets go. Raises: Trouble."""
+        """Remove the folders and Secrets of an attempt that is over and recorded.
+        Raises: Trouble."""
         ...
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """The launch as its part shall see it: GPUs counted as they are granted there,
-        addresses as ranks know each other there. None while those are not known yet."""
+        """Return the launch as its part sees it: with GPUs numbered as the batch system
+        grants them, and with the addresses by which ranks reach each other. None while
+        these are not known yet."""
         ...
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
-        """node.json of the part."""
+        """Return the content of node.json for the part."""
         ...
 
     async def close(self) -> None: ...
 
 
 class PlacingDriver(BatchSystem, Protocol):
-    """The way to a batch system that places by itself."""
+    """Interface to a batch system that places jobs itself."""
 
     async def ask(self, group: Sequence[ExternalCandidate]) -> None:
-        """Let it place them: one job, or indices of one array that are alike, as an
-        array of its own. What is there by its name stays as it is. Each begins nothing
-        before it is equipped.
+        """Let the batch system place the group: one job, or equal indices of one array,
+        which are submitted as an array. An existing job of the same name stays as it
+        is. No attempt begins before `equip` has been called for it.
 
-        Raises: Refusal when the batch system does not take it as it is; Trouble: try
-        again.
+        Raises: Refusal when the batch system does not accept the group as it is;
+        Trouble when the call should be tried again.
         """
         ...
 
     async def equip(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
-        """Put what its agents need on the nodes that it was given; then it begins.
-        Idempotent.
+        """Write what the attempt's agents need to the nodes that the batch system gave
+        the attempt; then the attempt begins. Idempotent.
 
         Raises: Trouble.
         """

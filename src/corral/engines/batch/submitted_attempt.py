@@ -1,5 +1,5 @@
-"""One attempt that was handed over, as far as it has come, and what follows from that.
-No I/O."""
+"""State of one attempt that was submitted to the batch system, and the rules that
+follow from it. No I/O."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,11 +16,13 @@ ROOM_SECONDS: Final = 15.0
 
 @dataclass(slots=True, kw_only=True)
 class Handed(BatchAttemptState):
-    """One attempt, as far as it has come. `parts` is the newest word of each of its
-    parts, and `signals` what each has noticed that the head may not have recorded.
+    """State of one attempt that was submitted. `parts` holds the newest report of each
+    of its parts, and `signals` what each part has noticed and the head may not have
+    recorded.
 
-    `is_equipped`: what its agents need is where they look for it; asked of one alone
-    that the batch system has placed, for any other has it from the start.
+    `is_equipped`: the files that the attempt's agents need are in place. The flag is
+    used only for an attempt that the batch system has placed; any other attempt has the
+    files from the start.
     """
 
     handing: bool = False  # its handover is in progress
@@ -41,7 +43,7 @@ class Handed(BatchAttemptState):
 
     @property
     def where(self) -> set[NodeId]:
-        """Every node that it concerns."""
+        """Every node that the attempt concerns."""
         return (
             self.wanted_on
             | self.parts.keys()
@@ -50,12 +52,13 @@ class Handed(BatchAttemptState):
 
     @property
     def is_left(self) -> bool:
-        """Whether the batch system may have something of it."""
+        """Return whether the batch system may still have a job of the attempt."""
         return self.submitted and not self.is_gone
 
 
 def is_done(handed: Handed) -> bool:
-    """Recorded on each node that it concerns, and nothing of it is left."""
+    """Return whether the end of the attempt is recorded on each of its nodes, and
+    nothing of the attempt is left in the batch system."""
     is_left = handed.handing or (
         handed.submitted and not handed.is_gone and not handed.refusal
     )
@@ -63,14 +66,15 @@ def is_done(handed: Handed) -> bool:
 
 
 def may_begin_yet(handed: Handed) -> bool:
-    """It is to stop, and its ranks, which wait for no word, may not have begun."""
+    """Return whether the attempt is to stop, but its ranks, which start without waiting
+    for the head, may still begin."""
     stops = handed.stop_since is not None and handed.submitted
     return stops and not handed.withheld and not handed.is_gone
 
 
 def count_room(handed: Handed, at: float) -> None:
-    """Give back what has waited too long for the room on its nodes, which others have
-    taken."""
+    """Mark an attempt as displaced if it has waited too long for room on its nodes that
+    other jobs have taken."""
     ticket = handed.ticket
     if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
         handed.no_room_since = None
@@ -81,7 +85,7 @@ def count_room(handed: Handed, at: float) -> None:
 
 
 def count_running(handed: Handed, at: float) -> None:
-    """Note since when the batch system runs it."""
+    """Record since when the batch system has been running the attempt."""
     runs = handed.ticket is not None and handed.ticket.state == TicketState.RUNNING
     if not runs:
         handed.running_since = None
@@ -90,8 +94,8 @@ def count_running(handed: Handed, at: float) -> None:
 
 
 def displaced(handed: Handed, node: NodeId) -> Seen:
-    """Return the report of an attempt that was given back: only a node without room is
-    the cause."""
+    """Return the report of an attempt that was given back; the cause is recorded only
+    for a node without room."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
     trouble_text = (
         "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
@@ -104,8 +108,8 @@ def refused(key: AttemptKey, why: str, infra: bool) -> Seen:
 
 
 def ended(handed: Handed, part: Seen | None) -> Seen:
-    """Whether the batch system has nothing left of it, and its part has not reported
-    its end."""
+    """Return the report of an attempt of which the batch system has nothing left, and
+    whose part has not reported its end."""
     ticket = handed.ticket
     blame = ticket.blame if ticket is not None else ""
     return replace(

@@ -1,5 +1,5 @@
-"""The way to the API server: whose account, how long a call may take, what an answer
-means."""
+"""Access to the API server: which account is used, how long a call may take, and what
+an answer means."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 
 class NotTaken(Refusal):
-    """Kubernetes will never take it as it is."""
+    """Kubernetes will never accept the object as it is."""
 
     code = "not_taken"
 
 
 def client_of(settings: KubernetesSettings) -> AsyncClient:
-    """Return a client by the given kubeconfig, or by the one that kubectl finds, or by
-    a pod's own account.
+    """Return a client that uses the given kubeconfig, else the one that kubectl finds,
+    else the pod's own service account.
 
-    Raises: Conflict when none can be used.
+    Raises: Conflict when none of them can be used.
     """
     try:
         config = read_config(settings)
@@ -51,7 +51,7 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
 
 
 def read_config(settings: KubernetesSettings) -> SingleConfig:
-    """Return what the kubeconfig says now. Raises: one of CONFIG_FAULTS."""
+    """Read the current kubeconfig. Raises: one of CONFIG_FAULTS."""
     try:
         kubeconfig = KubeConfig.from_env() if not settings.kubeconfig else None
         kubeconfig = kubeconfig or KubeConfig.from_file(
@@ -67,14 +67,14 @@ def read_config(settings: KubernetesSettings) -> SingleConfig:
 
 @dataclass(slots=True, kw_only=True)
 class Access:
-    """Single calls, each bounded. Raises: Trouble when the server does not answer as it
-    should."""
+    """Single calls to the API server, each bounded in time. Raises: Trouble when the
+    server does not answer as it should."""
 
     client: AsyncClient
     call_seconds: float
 
     async def ask(self, asked: Awaitable[T]) -> T:
-        """Raises: Trouble."""
+        """Await one call within `call_seconds` and return its result. Raises: Trouble."""
         try:
             async with asyncio.timeout(self.call_seconds):
                 return await asked
@@ -88,14 +88,14 @@ class Access:
     async def find(
         self, kind: type[NamespacedResourceG], name: str, *, namespace: str
     ) -> Any | None:
-        """None when it is not there. Raises: Trouble."""
+        """Return the object; None if it does not exist. Raises: Trouble."""
         return await self.ask(
             _or_none(self.client.get(kind, name, namespace=namespace))
         )
 
     async def create(self, object: Any, *, namespace: str) -> Any | None:
-        """None when it was there already. Raises: NotTaken; Trouble, also where a quota
-        is full."""
+        """Create the object and return it; None if it existed already. Raises:
+        NotTaken; Trouble, also where a quota is full."""
         client: Any = self.client  # its overloads take no object of any kind
         return await self.ask(
             _await_creation(client.create(object, namespace=namespace))
@@ -109,8 +109,8 @@ class Access:
         namespace: str,
         grace_seconds: int | None = None,
     ) -> None:
-        """With all that it owns: Jobs keep their pods unless they are deleted with it.
-        Raises: Trouble."""
+        """Delete the object and all objects that it owns: a Job's pods stay unless they
+        are deleted with the Job. Raises: Trouble."""
         deletion = self.client.delete(
             kind,
             name,
@@ -123,7 +123,8 @@ class Access:
     async def put(
         self, object: Any, is_same: Callable[[Any], bool], *, namespace: str
     ) -> None:
-        """Let it be there as it is here. Raises: NotTaken, Trouble."""
+        """Create the object, or replace an existing one that differs from it by
+        `is_same`. Raises: NotTaken, Trouble."""
         current = await self.find(
             type(object), object.metadata.name, namespace=namespace
         )

@@ -1,4 +1,4 @@
-"""State of each attempt in Kubernetes' Jobs and pods."""
+"""State of each attempt, read from its Jobs and pods in Kubernetes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,7 +19,7 @@ def tickets_of(
     pods: Iterable[Pod],
     events: Mapping[AttemptKey, Sequence[Event]],
 ) -> tuple[Ticket, ...]:
-    """One for each attempt of which a Job or a pod is there."""
+    """Return one ticket for each attempt that has a Job or a pod."""
     own_job = {key: job for job in jobs if (key := _attempt_key(job)) is not None}
     own_pods: dict[AttemptKey, list[Pod]] = {}
     for pod in pods:
@@ -34,8 +34,8 @@ def tickets_of(
 def ticket_of(
     key: AttemptKey, job: Job | None, pods: Sequence[Pod], events: Sequence[Event]
 ) -> Ticket:
-    """An attempt is over when its Job is, or is gone, and no pod of it is left that may
-    run.
+    """Return the ticket of one attempt. The attempt is over when its Job has finished
+    or is gone, and no pod of it is left that may run.
 
     A pod that is being deleted runs until its kubelet has reported its end.
     """
@@ -71,7 +71,7 @@ def addresses_of(pods: Iterable[Pod]) -> dict[NodeId, str]:
 
 
 def lacks_pods(job: Job | None, pods: Sequence[Pod]) -> bool:
-    """Whether pods of it are still to come."""
+    """Return whether pods of the Job are still to be created."""
     if job is None or job.spec is None or _is_finished(job):
         return False
     return len(pods) < (job.spec.parallelism or 0)

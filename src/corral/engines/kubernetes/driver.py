@@ -1,5 +1,5 @@
-"""Kubernetes as lending asks for it: what it has, handing an attempt over, ending
-it."""
+"""Driver of Kubernetes for the batch engine: reading its state, submitting attempts,
+and ending them."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class PendingSubmission:
-    """An attempt that Kubernetes does not take now, and why."""
+    """An attempt that Kubernetes does not accept now, and the reason."""
 
     gang: tuple[Launch, ...]
     parts: Mapping[NodeId, PartFiles]
@@ -61,11 +61,11 @@ class PendingSubmission:
 
 @dataclass(slots=True, kw_only=True)
 class KubernetesDriver:
-    """Implements lending.Driver. `named`: the cluster, which is known once the engine
-    starts. `head`: the files that tell pods where the head is; it may raise Trouble
-    while that is unknown. `stir`: called when Kubernetes has reported something new.
-    `queues`: a job's queue and those above it, the nearest first.
-    """
+    """Implements `BatchSystem` for Kubernetes. `named` returns the cluster's id, which
+    is known once the engine starts. `head` returns the files that give pods the head's
+    address; it may raise Trouble while the address is unknown. `stir` is called when
+    Kubernetes has reported something new. `queues` returns a job's queue and the queues
+    above it, the nearest first."""
 
     named: Callable[[], ClusterId]
     settings: KubernetesSettings
@@ -85,8 +85,9 @@ class KubernetesDriver:
     spaces: QueueNamespaces = field(init=False)
 
     def _start_watches(self) -> None:
-        """Watch what is there. The pods of others are watched for what they hold of the
-        nodes."""
+        """Start the watches of nodes, of pods outside the cluster, and of the cluster's
+        own namespace. Pods of other programs are watched for the resources that they
+        hold on the nodes."""
         self.cluster = names.short_cluster(self.named())
         space = self.access.client.namespace
         self.head_map = HeadMap(
@@ -116,8 +117,8 @@ class KubernetesDriver:
         self._mirrors += self.spaces.watch(space).mirrors
 
     async def look(self) -> BatchSnapshot:
-        """Return what the watches have received, once the server has shown that it
-        still responds.
+        """Return the state that the watches have received, once the API server has
+        shown that it still responds.
 
         Raises: Trouble.
         """
@@ -169,13 +170,14 @@ class KubernetesDriver:
         )
 
     async def _check_rights(self) -> None:
-        """Raises: Trouble while the account may not do all that Corral will need."""
+        """Check that the account has all rights that Corral will need. Raises: Trouble
+        while rights are missing."""
         if missing := await missing_rights(self.access, self.access.client.namespace):
             raise Trouble(missing)
 
     async def _all_synced(self) -> None:
-        """Raises: Trouble when one of the watches that all need has nothing to go
-        by."""
+        """Check that the watches that every namespace needs have data. Raises: Trouble
+        when one of them has not."""
         for task in self._tasks:
             if task.done():  # a bug of ours: nothing is watched any more
                 task.result()
@@ -199,7 +201,8 @@ class KubernetesDriver:
         return True
 
     async def _watch_others(self) -> None:
-        """Watch the namespaces of queues, and those in which attempts of before may be.
+        """Watch the namespaces of queues, and those in which earlier attempts may still
+        be.
 
         Raises: Trouble.
         """
@@ -213,7 +216,9 @@ class KubernetesDriver:
         )
 
     async def _find_claims(self) -> None:
-        """A claim that is missing holds up the namespace; all, where there is no other.
+        """Look for the PersistentVolumeClaims that pods mount. A missing claim stops
+        the cluster's own namespace; if there is no other namespace, it stops
+        everything.
 
         Raises: Trouble.
         """
@@ -237,8 +242,8 @@ class KubernetesDriver:
         ]
 
     async def _tell_pods(self, lent: Sequence[LentNode]) -> list[LentNode]:
-        """Keep the ConfigMaps up to date. Returns: nodes that were lent and are not
-        there any more.
+        """Keep the ConfigMaps up to date. Returns: nodes that Corral used and that no
+        longer exist.
 
         Raises: Trouble.
         """
@@ -268,8 +273,8 @@ class KubernetesDriver:
         ]
 
     async def _ask_events(self) -> None:
-        """Read the events of a Job: only they say why there are no pods. Raises:
-        Trouble."""
+        """Read the events of each Job without pods: only events show why its pods are
+        missing. Raises: Trouble."""
         now, asked_places = time.monotonic(), {}
         for space in self.spaces:
             pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
@@ -288,7 +293,8 @@ class KubernetesDriver:
         self._events = asked_places
 
     async def _events_of(self, space: Namespace, job: Job) -> list[Event]:
-        """None of a queue's namespace that does not answer. Raises: Trouble."""
+        """Return the events of the Job; [] if the Job is in a queue's namespace that
+        does not answer. Raises: Trouble."""
         assert job.metadata is not None
         which: dict[str, Any] = {"involvedObject.uid": job.metadata.uid}
         event_rows: Any = self.access.client.list(
@@ -304,7 +310,8 @@ class KubernetesDriver:
     async def submit(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
-        """Raises: Refusal, Trouble."""
+        """Create the Secret and the Job of the attempt, unless its Job exists. Raises:
+        Refusal, Trouble."""
         key = gang[0].key
         if self.spaces.job(key) is not None:
             self.held.pop(key, None)
@@ -336,7 +343,8 @@ class KubernetesDriver:
         self.held.pop(key, None)
 
     async def _try_held(self) -> None:
-        """Submit again what was refused, for example over a quota."""
+        """Submit again the attempts that were refused earlier, for example because a
+        quota was full."""
         for key, pending_submission in list(self.held.items()):
             if time.monotonic() - pending_submission.tried_at > RETRY_SECONDS:
                 try:
@@ -347,16 +355,17 @@ class KubernetesDriver:
                     )
 
     async def withhold(self, key: AttemptKey) -> None:
-        """Its ranks begin by the head's word alone."""
+        """Do nothing: the ranks begin only when the head orders it."""
 
     async def cancel(self, key: AttemptKey) -> None:
-        """Raises: Trouble."""
+        """Delete the Job and the pods of the attempt. Raises: Trouble."""
         self.held.pop(key, None)
         for space in self.spaces.where(key):
             await space.cancel(key)
 
     async def forget(self, key: AttemptKey) -> None:
-        """Raises: Trouble."""
+        """Remove what is left of the attempt in each namespace where it may be. Raises:
+        Trouble."""
         self.held.pop(key, None)
         self._addresses.pop(key, None)
         for space in self.spaces.where(key):
@@ -364,9 +373,9 @@ class KubernetesDriver:
         self.spaces.placed_in.pop(key, None)
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """GPUs are counted again in a pod, which is in its image already, and its ranks
-        are reached at its own address; None until the addresses of the whole gang are
-        known."""
+        """Return the launch as its pod sees it: GPUs are numbered from 0, the image is
+        dropped because the pod already runs in it, and ranks are reached at their pods'
+        addresses. None until the addresses of the whole gang are known."""
         seat = replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))), slices=())
         launch = replace(launch, seat=seat, image=None)
         if self.settings.host_network:
@@ -379,8 +388,8 @@ class KubernetesDriver:
         return replace(launch, nodes=own_addresses, master_address=own_addresses[0])
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
-        """Return the addresses of the pods by node rank, once all have theirs: they
-        never change then."""
+        """Return the addresses of the pods by node rank, once all pods have one. The
+        addresses never change after that."""
         job = self.spaces.job(key)
         annotations = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(annotations.get(names.NODES, "[]"))]
@@ -392,7 +401,8 @@ class KubernetesDriver:
         )
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
-        """The part asks its pod nothing: its GPUs are given to it."""
+        """Return the settings for the agent of the part. The agent detects nothing in
+        its pod: its GPUs are listed in the settings."""
         certificate = f"{manifests.HEAD}/{manifests.CERTIFICATE}"
         node = self.nodes.objects.get(("", launch.seat.node))
         types = nodes.gpu_types(node) if node is not None else []
@@ -412,7 +422,7 @@ class KubernetesDriver:
         )
 
     async def close(self) -> None:
-        """End all watches, and the client."""
+        """End all watches, and close the client."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

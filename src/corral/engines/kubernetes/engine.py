@@ -1,4 +1,4 @@
-"""The Kubernetes engine: lending over its API."""
+"""The Kubernetes engine: a batch engine that uses the Kubernetes API."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -34,8 +34,8 @@ def kubernetes_engine(
     links: HeadLinks,
     head: Callable[[], Mapping[str, str]],
 ) -> LendingEngine:
-    """`head`: the files that tell pods where the head is. Raises: Conflict without a
-    kubeconfig."""
+    """Return the Kubernetes engine. `head` returns the files that give pods the head's
+    address. Raises: Conflict without a kubeconfig."""
     access = Access(client=client_of(settings), call_seconds=settings.call_seconds)
     driver = KubernetesDriver(
         named=links.cluster,

@@ -1,5 +1,5 @@
-"""The ConfigMap in the cluster's own namespace: the head's address, and what the head
-remembers."""
+"""The ConfigMap in the cluster's own namespace: the head's address, and the state that
+the head keeps in Kubernetes."""
 
 import asyncio
 import json
@@ -21,12 +21,13 @@ USED_NAMESPACES: Final = "namespaces.json"
 
 @dataclass(slots=True, kw_only=True)
 class HeadMap:
-    """ConfigMap of what the head stores in Kubernetes beyond its own life.
+    """ConfigMap of the state that the head keeps in Kubernetes so that it survives the
+    head.
 
     Attributes:
-        boots: node -> boot id, of the nodes that were lent.
-        used: namespace -> queues whose attempts may be there, the cluster's own
-            namespace left out. A queue is added before its first attempt is made there.
+        boots: node -> boot id, of the nodes that Corral used.
+        used: namespace -> queues whose attempts may be there, without the cluster's own
+            namespace. A queue is added before its first attempt is made there.
     """
 
     access: Access
@@ -40,8 +41,8 @@ class HeadMap:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def read(self) -> None:
-        """Read what is there; what was used before is kept from the first time. Raises:
-        Trouble."""
+        """Read the ConfigMap. The used namespaces are taken from the first reading
+        only. Raises: Trouble."""
         async with self._lock:
             name = names.head_name(self.cluster)
             config_map = await self.access.find(
@@ -54,8 +55,8 @@ class HeadMap:
                 self.is_read = True
 
     async def write(self, address: Mapping[str, str], boots: Mapping[str, str]) -> None:
-        """Write it where it has changed. `address`: the files by which pods find the
-        head.
+        """Write the ConfigMap where it has changed. `address`: the files by which pods
+        find the head.
 
         Raises: Trouble, NotTaken.
         """
@@ -65,8 +66,8 @@ class HeadMap:
             await self._put_config_map(self.used)
 
     async def add_use(self, namespace: str, queue: QueueName) -> None:
-        """Write down that attempts of the queue may be in the namespace. Raises:
-        Trouble."""
+        """Record in the ConfigMap that attempts of the queue may be in the namespace.
+        Raises: Trouble."""
         async with self._lock:
             queues = self.used.get(namespace, frozenset())
             if queue not in queues:

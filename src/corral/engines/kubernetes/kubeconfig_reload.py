@@ -16,11 +16,11 @@ UNAUTHORIZED: Final = 401
 
 
 class RenewingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests by the newest kubeconfig: its token, its certificates, its
-    authority.
+    """Transport that uses the newest kubeconfig for each request: its token, its
+    certificates, its certificate authority.
 
     Args:
-        read: returns what the kubeconfig says now.
+        read: returns the current kubeconfig.
     """
 
     def __init__(self, config: SingleConfig, read: Callable[[], SingleConfig]) -> None:
@@ -29,7 +29,8 @@ class RenewingTransport(httpx2.AsyncBaseTransport):
         self._inner = _transport_of(config)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it, and once more where the kubeconfig has changed since it was read."""
+        """Send the request, and send it once more if its credentials are rejected and
+        the kubeconfig has changed since it was read."""
         try:
             response = await self._send(request)
         except httpx2.ConnectError:  # as for a certificate that has expired
@@ -50,7 +51,8 @@ class RenewingTransport(httpx2.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
     async def _is_renewed(self) -> bool:
-        """Read the kubeconfig. Returns: whether it says something else than before."""
+        """Read the kubeconfig. Returns: whether it differs from the one that was read
+        before."""
         try:
             new_config = self._read()
             if (new_config.user, new_config.cluster) == (
@@ -76,7 +78,8 @@ def _transport_of(config: SingleConfig) -> httpx2.AsyncHTTPTransport:
 def _token_of(config: SingleConfig) -> str:
     """Return the token that is written in the kubeconfig itself.
 
-    A file of tokens and a program that makes them are read again by the client already.
+    The client itself already reads token files again, and runs programs that make
+    tokens again.
     """
     user = config.user
     return "" if user is None or user.token_file or user.exec else user.token or ""

@@ -85,7 +85,7 @@ KEPT: Final = {
 
 
 class NoImage(Refusal):
-    """Neither the job nor the cluster names an image."""
+    """Refusal of a job for which neither the job nor the cluster names an image."""
 
     code = "no_image"
 
@@ -93,7 +93,8 @@ class NoImage(Refusal):
 def secret_of(
     cluster: str, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
 ) -> Secret:
-    """The folders of all parts of an attempt; a pod sees its own alone."""
+    """Return the Secret with the folders of all parts of an attempt; each pod sees only
+    its own folder."""
     files: dict[str, bytes] = {}
     for node, part_files in parts.items():
         files |= {
@@ -122,10 +123,10 @@ def job_of(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> Job:
-    """One pod on each node of the gang. `gpu_resources`: by what each GPU of a node is
-    asked for.
+    """Return the Job of the attempt, with one pod on each node of the gang.
+    `gpu_resources`: by node, the resource name of each GPU.
 
-    Raises: NoImage; Trouble when a node is not known any more as it was.
+    Raises: NoImage; Trouble when a node has changed or is no longer known.
     """
     first_launch = gang[0]
     nodes = [launch.seat.node for launch in gang]
@@ -226,7 +227,8 @@ def _container_security(settings: KubernetesSettings) -> SecurityContext:
 
 
 def _build_affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
-    """Just the nodes that Corral has chosen, one pod on each."""
+    """Return the affinity for exactly the nodes that Corral has chosen, with one pod on
+    each."""
     terms = [
         NodeSelectorTerm(
             matchFields=[
@@ -258,8 +260,8 @@ def _container(
     gpu_resources: Mapping[NodeId, Sequence[str]],
     settings: KubernetesSettings,
 ) -> Container:
-    """The part's agent. It reads a copy of its folder, which is its own whoever it runs
-    as."""
+    """Return the container of the part's agent. The agent reads a copy of the part's
+    folder, so it owns the files whatever user it runs as."""
     image = gang[0].image or settings.image
     if not image:
         raise NoImage(
@@ -309,7 +311,8 @@ def _container(
 
 
 def _agent_container(settings: KubernetesSettings) -> Container:
-    """Copies the agent of its image into the pod, where the job's image finds it."""
+    """Return the init container that copies the agent from its image into the pod,
+    where the job's image finds it."""
     requests = {"cpu": "100m", "memory": str(AGENT_BYTES)}
     return Container(
         name="agent",
@@ -322,8 +325,8 @@ def _agent_container(settings: KubernetesSettings) -> Container:
 
 
 def _user_env(owner: str, settings: KubernetesSettings) -> list[EnvVar]:
-    """Programs ask for a name and a home, which the image's password file lacks for
-    this user."""
+    """Return the variables HOME, USER and LOGNAME for a restricted pod. Programs need
+    them because the image's password file has no entry for the pod's user."""
     if settings.security != RESTRICTED:
         return []
     pairs = {"HOME": HOME, "USER": owner, "LOGNAME": owner}

@@ -1,7 +1,7 @@
 """Names and labels of Corral's objects in Kubernetes.
 
-Names are as https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
-wants them.
+Names follow the rules of
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,8 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 def short_cluster(cluster: ClusterId) -> str:
-    """Eight hexadecimal digits that tell clusters apart which share a namespace."""
+    """Return eight hexadecimal digits that distinguish clusters which share a
+    namespace."""
     return sha256(cluster.encode()).hexdigest()[:8]
 
 
@@ -44,7 +45,8 @@ def labels_of(cluster: str, key: AttemptKey) -> dict[str, str]:
 
 
 def key_of(labels: Mapping[str, str] | None) -> AttemptKey | None:
-    """The attempt that an object is of; None when its labels do not say."""
+    """Return the attempt to which an object belongs; None if its labels do not name
+    one."""
     label_values = labels or {}
     number = label_values.get(ATTEMPT, "")
     if JOB not in label_values or not number.isdecimal():

@@ -1,5 +1,5 @@
-"""Namespaces of Kubernetes with Corral's Jobs: which one a queue uses, and what is in
-each."""
+"""Namespaces of Kubernetes that hold Corral's Jobs: which namespace a queue uses, and
+which objects each contains."""
 
 import asyncio
 import time
@@ -44,9 +44,9 @@ class Namespace:
     """Cache of a namespace's Jobs, pods and Secrets that carry the cluster's label.
 
     Attributes:
-        claims: PersistentVolumeClaim -> its uid, of those that were found.
-        refusal: why attempts cannot begin there, as the last check found; "" when they
-            can.
+        claims: PersistentVolumeClaim -> its uid, for each claim that was found.
+        refusal: why attempts cannot begin in the namespace, by the last check; "" if
+            they can.
     """
 
     name: str
@@ -66,8 +66,8 @@ class Namespace:
     def unwatched(
         cls, name: str, cluster: str, access: Access, changed: Callable[[], None]
     ) -> "Namespace":
-        """Return an empty cache. `cluster`: as in labels. `changed` is called after
-        each change."""
+        """Return an empty cache that watches nothing yet. `cluster`: the cluster's name
+        as in labels. `changed` is called after each change."""
 
         def mirror(kind: Any) -> Any:
             return Mirror(
@@ -93,29 +93,31 @@ class Namespace:
 
     @property
     def mirrors(self) -> tuple[Mirror[Any], ...]:
-        """All watches."""
+        """All watches of the namespace."""
         return self.jobs, self.pods, self.secrets
 
     @property
     def is_listed(self) -> bool:
-        """Whether all that was there when the head began has been seen."""
+        """Return whether every watch of the namespace has listed its objects at least
+        once."""
         return all(mirror.lists for mirror in self.mirrors)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of an attempt is known to be there."""
+        """Return whether the namespace contains no known object of an attempt."""
         return not any(mirror.objects for mirror in self.mirrors)
 
     @property
     def trouble(self) -> str:
-        """Return why attempts cannot begin there, or cannot be observed; "" if they
-        can."""
+        """Return why attempts cannot begin in the namespace, or cannot be observed
+        there; "" if they can."""
         troubles = (mirror.trouble for mirror in self.mirrors if mirror.trouble)
         late = "" if self.is_listed else NO_ANSWER
         return next(troubles, "") or self.refusal or late
 
     def check_tasks(self) -> None:
-        """Raises: what a watch has died of, which is a fault of Corral."""
+        """Check that no watch or check has failed. Raises: the error that ended it,
+        which is a bug in Corral."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -125,10 +127,11 @@ class Namespace:
     def start_check(
         self, files: Mapping[str, str], claims: Sequence[str]
     ) -> asyncio.Task[None] | None:
-        """Start a check where the files have changed, or the last check is old.
+        """Start a check of the namespace if the files have changed or the last check is
+        old.
 
-        It runs alongside the looks: a namespace that is slow to answer must not delay
-        the others.
+        The check runs in the background, since a namespace that answers slowly must not
+        delay the others.
         Returns: the check that runs; None when none is due.
         """
         if self._check is not None and not self._check.done():
@@ -140,10 +143,10 @@ class Namespace:
         return self._check
 
     async def check(self, files: Mapping[str, str], claims: Sequence[str]) -> None:
-        """Keep the head's address there up to date, and look for the claims that pods
-        mount.
+        """Keep the head's address in the namespace up to date, and look for the claims
+        that pods mount.
 
-        The result is `refusal`.
+        The result is stored in `refusal`.
         """
         config_map = manifests.head_map_of(self.cluster, files)
         try:
@@ -157,8 +160,8 @@ class Namespace:
         self._checked_at = time.monotonic()
 
     async def find_claims(self, claims: Sequence[str]) -> None:
-        """Look for the claims that were not found yet; the first that is missing is the
-        `refusal`.
+        """Look for the claims that were not found yet. The first missing claim is
+        stored as `refusal`.
 
         Raises: Trouble.
         """
@@ -177,11 +180,11 @@ class Namespace:
         self.refusal = ""
 
     def job(self, key: AttemptKey) -> Job | None:
-        """The Job of the attempt."""
+        """Return the Job of the attempt; None if the cache has none."""
         return self.jobs.objects.get((self.name, names.name_of(self.cluster, key)))
 
     def pods_of(self, key: AttemptKey) -> list[Pod]:
-        """The pods of the attempt."""
+        """Return the pods of the attempt."""
         return [
             pod
             for pod in self.pods.objects.values()
@@ -189,17 +192,18 @@ class Namespace:
         ]
 
     def holds(self, key: AttemptKey) -> bool:
-        """Whether anything of the attempt is known to be there."""
+        """Return whether the namespace contains a known object of the attempt."""
         secret = (self.name, names.name_of(self.cluster, key))
         is_named = self.job(key) is not None or secret in self.secrets.objects
         return is_named or bool(self.pods_of(key))
 
     async def hand_over(self, key: AttemptKey, secret: Secret, job: Job) -> None:
-        """Make the Secret, then the Job, unless an earlier try has made it.
+        """Create the Secret, then the Job, unless an earlier try has created them.
 
-        A Job is there only with its Secret, which is made before it and removed after
-        it. So two calls do where no earlier try was. A third one notes on the Secret
-        that there was a Job: without that, the next head knows that it may make one.
+        A Job exists only together with its Secret, which is created before the Job and
+        removed after it, so two calls are enough if there was no earlier try. A third
+        call records on the Secret that the Job was created. A later head may create the
+        Job only if this mark is missing.
 
         Raises: NotTaken, Trouble.
         """
@@ -225,7 +229,8 @@ class Namespace:
             )
 
     async def _note_handed_over(self, secret: Secret, *, is_newest: bool) -> None:
-        """`is_newest`: it is as the server has answered. Raises: NotTaken, Trouble."""
+        """Record on the Secret that its Job was created. `is_newest`: the Secret is
+        exactly as the server returned it. Raises: NotTaken, Trouble."""
         assert secret.metadata is not None
         secret.metadata.annotations = {
             **(secret.metadata.annotations or {}),
@@ -256,7 +261,7 @@ class Namespace:
         self.secrets.objects.pop((self.name, name), None)
 
     async def close(self) -> None:
-        """End the watches, and a check that runs."""
+        """End the watches, and a check that is running."""
         tasks = [*self._tasks, *([self._check] if self._check is not None else [])]
         for task in tasks:
             task.cancel()
@@ -264,6 +269,7 @@ class Namespace:
 
 
 def is_handed_over(secret: Secret) -> bool:
-    """Whether the Secret says that its Job has been made, be it there now or not."""
+    """Return whether the Secret records that its Job was created, even if the Job no
+    longer exists."""
     assert secret.metadata is not None
     return names.HANDED in (secret.metadata.annotations or {})

@@ -1,5 +1,5 @@
-"""Capacity of Kubernetes' nodes for Corral, what others hold there, and which nodes are
-gone."""
+"""Capacity of Kubernetes' nodes for Corral, what other programs hold there, and which
+nodes are gone."""
 
 import json
 import re
@@ -46,18 +46,19 @@ _MIB, _GB = 1024**2, 10**9
 
 
 def gpu_resources(node: Node) -> list[str]:
-    """The resource that each GPU of the node is asked for by, in the order of its
-    indices."""
+    """Return the resource name by which each GPU of the node is requested, in the order
+    of the GPUs' indices."""
     held_gpus = _gpu_counts(node)
     return [name for name in sorted(held_gpus) for _ in range(held_gpus[name])]
 
 
 def unhealthy_gpus(node: Node) -> int:
-    """Return how many GPUs the node has and does not offer now.
+    """Return how many of the node's GPUs it does not offer now.
 
-    A device that fails is one, and so are all while their device plugin starts again.
+    A failed device counts, and so do all devices while their device plugin restarts.
     Source:
-    https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"""
+    https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
+    """
     offered = _allocatable(node)
     return sum(
         count - whole(offered, name) for name, count in _gpu_counts(node).items()
@@ -65,7 +66,8 @@ def unhealthy_gpus(node: Node) -> int:
 
 
 def _gpu_counts(node: Node) -> dict[str, int]:
-    """GPUs of each resource, those that are not offered now too."""
+    """Return the number of GPUs of each resource, including those that are not offered
+    now."""
     offered, capacity = (
         _allocatable(node),
         (node.status.capacity if node.status else None) or {},
@@ -77,7 +79,7 @@ def _gpu_counts(node: Node) -> dict[str, int]:
 
 
 def gpu_types(node: Node) -> list[str]:
-    """The type of each GPU, by its index."""
+    """Return the type of each GPU, by its index."""
     return [_type_of(resource, _label_map(node)) for resource in gpu_resources(node)]
 
 
@@ -87,8 +89,8 @@ def lent_node(
     settings: KubernetesSettings,
     claims: Mapping[str, str],
 ) -> LentNode:
-    """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the
-    same."""
+    """Return the node as Corral uses it. `claims`: PersistentVolumeClaim -> its uid,
+    which proves that the claim's files are the same."""
     name = NodeId(_node_name(node))
     allocatable, labels = _allocatable(node), _label_map(node)
     gpus = tuple(
@@ -131,7 +133,7 @@ def lent_node(
 
 
 def _account_text(settings: KubernetesSettings) -> str:
-    """The account of the ranks of all users."""
+    """Return a text that names the account under which the ranks of all users run."""
     if settings.security == PRIVILEGED:
         return "root"
     if settings.security == BASELINE:
@@ -163,9 +165,9 @@ def closed(node: Node, settings: KubernetesSettings) -> str:
 
 
 def gone_node(name: NodeId, boot: str) -> LentNode:
-    """A node that was lent and is not there any more.
+    """Return the entry for a node that Corral used and that no longer exists.
 
-    By Kubernetes' own rule a node is deleted when it is known to be dead:
+    By the rules of Kubernetes, a node is deleted only when it is known to be dead:
     https://kubernetes.io/docs/tasks/run-application/force-delete-stateful-set-pod/
     """
     down = f"node {name} has been deleted from Kubernetes"
@@ -180,9 +182,10 @@ def gone_node(name: NodeId, boot: str) -> LentNode:
 
 
 def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
-    """Return what pods outside Corral hold, by node; ended ones hold nothing.
+    """Return what pods outside Corral hold, by node; ended pods hold nothing.
 
-    A pod for which the scheduler makes room by preemption holds its node already.
+    A pod for which the scheduler is making room by preemption already counts on its
+    node.
     """
     foreigns_by_node: dict[NodeId, Foreign] = {}
     for pod in pods:
@@ -223,7 +226,8 @@ def asked_by(pod: Pod) -> dict[str, str]:
 
 
 def known_nodes(text: str | None) -> dict[str, str]:
-    """Node -> boot id, as they were written down. {} for what does not read."""
+    """Return node -> boot id, as stored in the ConfigMap; {} for text that cannot be
+    parsed."""
     try:
         node_entries = json.loads(text or "{}")
     except ValueError:
@@ -251,7 +255,8 @@ def _resource_requests(resources: object) -> dict[str, str]:
 
 
 def _type_of(resource: str, labels: Mapping[str, str]) -> str:
-    """h100; of a MIG device the type and its profile: h100-1g.10gb."""
+    """Return the GPU type, for example h100; for a MIG device the type and its profile:
+    h100-1g.10gb."""
     mig = MIG.fullmatch(resource)
     names: Sequence[str] = WHOLE["nvidia.com/gpu"] if mig else WHOLE[resource]
     product = next((labels[name] for name in names if labels.get(name)), "")
@@ -275,8 +280,8 @@ def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
 def _translate_labels(
     labels: Mapping[str, str], settings: KubernetesSettings
 ) -> tuple[tuple[str, str], ...]:
-    """The node's labels, and of those that tell topology Corral's own words for
-    them."""
+    """Return the node's labels; topology labels are added under Corral's own names for
+    the levels."""
     label_values = {
         name: value
         for name, value in labels.items()
@@ -291,7 +296,8 @@ def _translate_labels(
 
 
 def _out_of_service_text(node: Node) -> str:
-    """Somebody vouches for it that the machine is off.
+    """Return a text if the node has the taint by which an operator confirms that the
+    machine is off; else "".
 
     Source:
     https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
@@ -303,7 +309,8 @@ def _out_of_service_text(node: Node) -> str:
 
 
 def _is_ready(node: Node) -> bool:
-    """False and Unknown are silence: kubelet and containers may well run on.
+    """Return whether the node's condition Ready is True. False and Unknown only mean
+    silence: the kubelet and containers may still run.
 
     Source: https://kubernetes.io/docs/reference/node/node-status/#condition
     """
@@ -315,7 +322,8 @@ def _is_ready(node: Node) -> bool:
 
 
 def boot_of(node: Node) -> str:
-    """It changes when the machine starts again."""
+    """Return the node's boot id, which changes when the machine restarts; "" if it is
+    unknown."""
     info = (node.status or NodeStatus()).nodeInfo
     return info.bootID if info is not None else ""
 

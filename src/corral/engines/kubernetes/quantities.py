@@ -14,7 +14,8 @@ _LARGE: Final = "kMGTPE"
 
 
 def quantity(text: str | None) -> Decimal:
-    """None is nothing. Raises: ValueError for what is no quantity."""
+    """Parse a quantity; None counts as 0. Raises: ValueError for a text that is not a
+    quantity."""
     if text is None:
         return Decimal(0)
     match = _FORM.fullmatch(text)
@@ -32,7 +33,8 @@ def quantity(text: str | None) -> Decimal:
 
 
 def millis(held: Mapping[str, str], name: str) -> int:
-    """Thousandths of a resource; a fraction of one counts for nothing."""
+    """Return the amount of a resource in thousandths; a fraction of a thousandth is
+    dropped."""
     return int(quantity(held.get(name)) * 1000)
 
 

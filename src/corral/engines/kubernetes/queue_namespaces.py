@@ -1,4 +1,4 @@
-"""In which namespaces of Kubernetes the attempts of a cluster are."""
+"""Namespaces of Kubernetes in which the attempts of a cluster are."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ class QueueNamespaces:
     left.
 
     Attributes:
-        own_name: the cluster's own namespace. Without it nothing begins anywhere.
+        own_name: the cluster's own namespace. Nothing begins anywhere without it.
         by_queue: the namespace of each queue that has one.
-        queues: a job's queue and those above it, the nearest first.
+        queues: returns a job's queue and those above it, the nearest first.
         changed: called when Kubernetes has reported something new.
         placed_in: the namespace that was chosen for an attempt, which never changes. It
-            is empty when the head begins: then an attempt is where its objects are.
+            is empty when the head starts; an attempt is then where its objects are.
         by_name: all namespaces that are watched, the cluster's own first.
     """
 
@@ -46,7 +46,7 @@ class QueueNamespaces:
     by_name: dict[str, Namespace] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Namespace]:
-        """Iterate over a copy, so that a namespace may be dropped meanwhile."""
+        """Iterate over a copy, so that a namespace can be dropped during the iteration."""
         return iter(list(self.by_name.values()))
 
     @property
@@ -55,7 +55,8 @@ class QueueNamespaces:
         return self.by_name[self.own_name]
 
     def watch(self, namespace: str) -> Namespace:
-        """Watch one more. To be called within the head's loop."""
+        """Watch one more namespace and return it. Must be called within the head's
+        event loop."""
         namespace_watch = Namespace.unwatched(
             namespace, self.cluster, self.access, self.changed
         )
@@ -64,14 +65,14 @@ class QueueNamespaces:
         return namespace_watch
 
     def watch_others(self) -> list[Namespace]:
-        """Watch the namespaces of queues, and those in which attempts of before may
-        be."""
+        """Watch the namespaces of queues, and those in which earlier attempts may still
+        be. Return them."""
         space_names = {*self.by_queue.values(), *self.head_map.used}
         return [self.watch(name) for name in sorted(space_names - {self.own_name})]
 
     async def drop_unused(self) -> None:
-        """Forget which queues have used a namespace in which nothing is left. Watch it
-        no more where no queue has it by the settings."""
+        """Forget which queues have used a namespace that is now empty. Stop watching it
+        if the settings give it to no queue."""
         configured_names = {*self.by_queue.values(), self.own_name}
         chosen = set(self.placed_in.values())
         for space in self:
@@ -82,7 +83,7 @@ class QueueNamespaces:
                     await space.close()
 
     def troubles(self) -> Iterator[str]:
-        """A sentence for each namespace that cannot be used."""
+        """Yield a sentence for each namespace that cannot be used."""
         for space in self:
             reason = space.refusal if space is self.own else space.trouble
             if reason:
@@ -95,8 +96,8 @@ class QueueNamespaces:
                 yield f"{_unusable_text(space.name, reason)}; jobs{of} wait for it"
 
     async def choose(self, key: AttemptKey) -> Namespace:
-        """Choose the namespace of an attempt of which nothing was seen, once and for
-        all.
+        """Choose the namespace of an attempt that was not seen yet. The choice is
+        final.
 
         Raises: Trouble while the namespace cannot be used, and while the attempt may be
         in another one that cannot be read.
@@ -122,17 +123,17 @@ class QueueNamespaces:
         return space
 
     def _check_usable(self, space: Namespace) -> None:
-        """Raises: Trouble. What stops the cluster's own namespace has stopped the
-        look."""
+        """Check that the namespace can be used. A watch of the cluster's own namespace
+        that fails has already stopped `look`. Raises: Trouble."""
         if reason := space.refusal if space is self.own else space.trouble:
             raise Trouble(
                 f"it waits in Kubernetes: {_unusable_text(space.name, reason)}"
             )
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
-        """Whether the head can have made the attempt there. Teams may be able to make
-        objects in their namespaces: labels there prove nothing of attempts of other
-        queues."""
+        """Return whether the head can have created the attempt in the namespace. Teams
+        may be able to create objects in their namespaces, so labels there prove nothing
+        about attempts of other queues."""
         if (chosen := self.placed_in.get(key)) is not None:
             return space.name == chosen
         if space is self.own:
@@ -142,12 +143,12 @@ class QueueNamespaces:
         return bool(used_queues) and (not path or path[0] in used_queues)
 
     def _may_hold(self, space: Namespace, key: AttemptKey) -> bool:
-        """Whether the attempt may be there and was not seen, for the namespace cannot
-        be read."""
+        """Return whether the attempt may be in the namespace unseen, because the
+        namespace cannot be read."""
         return not space.is_listed and self._may_be_in(space, key)
 
     def counted(self, space: Namespace, mirror: Mirror[T]) -> list[T]:
-        """The objects there that are of an attempt which may be there."""
+        """Return the namespace's objects of attempts that may be there."""
         return [
             mirrored
             for mirrored in mirror.objects.values()
@@ -155,8 +156,8 @@ class QueueNamespaces:
         ]
 
     def where(self, key: AttemptKey) -> list[Namespace]:
-        """Return the namespace of the attempt; if it was not seen, all namespaces in
-        which it may be."""
+        """Return the namespace of the attempt; if the attempt was not seen, all
+        namespaces in which it may be."""
         spaces = [namespace for namespace in self if self._may_be_in(namespace, key)]
         namespaces = [
             space
@@ -169,19 +170,20 @@ class QueueNamespaces:
         ]
 
     def job(self, key: AttemptKey) -> Job | None:
-        """The Job of the attempt."""
+        """Return the Job of the attempt; None if no namespace has one."""
         spaces = (namespace for namespace in self if self._may_be_in(namespace, key))
         jobs = (space.job(key) for space in spaces)
         return next((job for job in jobs if job is not None), None)
 
     def pods_of(self, key: AttemptKey) -> list[Pod]:
-        """The pods of the attempt."""
+        """Return the pods of the attempt."""
         spaces = (namespace for namespace in self if self._may_be_in(namespace, key))
         return [pod for space in spaces for pod in space.pods_of(key)]
 
 
 def key_of(object: Any) -> AttemptKey | None:
-    """The attempt that an object is of; None when its labels do not say."""
+    """Return the attempt to which an object belongs; None if its labels do not name
+    one."""
     return names.key_of(object.metadata.labels if object.metadata else None)
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes' own words for why pods wait and how they ended, in ours."""
+"""Explanations of the reasons that Kubernetes gives for waiting and ended pods."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -47,14 +47,14 @@ _OVER_ITS_LIMIT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
-    """Reason and cause of the end of a pod."""
+    """Reason for the end of a pod, and whether the infrastructure caused it."""
 
     text: str
     infra: bool = True
 
 
 def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> str:
-    """A sentence for `corral why`."""
+    """Return a sentence for `corral why` about why the attempt waits."""
     queue = _queue_of(job)
     if job is not None and job.spec is not None and job.spec.suspend:
         suspension_text = (
@@ -103,8 +103,8 @@ def _why_pod_waits(pod: Pod) -> str:
 
 
 def lacks_room(pods: Iterable[Pod]) -> str:
-    """Return what the scheduler says where a pod's node has no room for it; ""
-    elsewhere."""
+    """Return the scheduler's message if a pod's node has no room for the pod; ""
+    otherwise."""
     for pod in pods:
         for condition in (pod.status or PodStatus()).conditions or []:
             condition_text = condition.message or ""

@@ -51,10 +51,10 @@ IN_CLUSTER: Final = (
 
 
 async def missing_rights(access: Access, namespace: str) -> str:
-    """Return a sentence that names what the account may not do; "" when it may do all.
+    """Return a sentence that names the rights that the account lacks; "" if it has all.
 
-    A server that does not answer this question, which every user may ask, is not
-    judged.
+    If the server does not answer this question, which every user may ask, no right
+    counts as missing.
 
     Raises: Trouble.
     """

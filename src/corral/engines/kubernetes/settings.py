@@ -36,24 +36,25 @@ _RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """`image`: for jobs that name none; it holds Python and Corral, as every job's
-    image must where there is no `agent_image`. That one has an agent that needs nothing
-    of the job's image but a shell: an init container copies it into each pod, and
-    `python` is then left alone.
+    """Settings of the Kubernetes engine. `image`: the image of jobs that name none. It
+    holds Python and Corral, as every job's image must if there is no `agent_image`. If
+    `agent_image` is set, an init container copies the agent from it into each pod; the
+    job's image then needs only a shell, and `python` is not used.
 
     `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own
-    account, or ~/.kube/config. `namespace`: where the Jobs are; None: the context's
-    own. `queue_namespaces`: other namespaces for the Jobs of some queues and of all
-    queues below them, QUEUE=NAMESPACE joined by commas.
-    `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's
-    LocalQueue. `nodes`: labels that a node must have to be lent, joined by commas.
-    `tolerate`: keys of taints that its pods tolerate. `claims`: PersistentVolumeClaims
-    that all pods mount, NAME:/PATH, and `secrets`: Secrets, likewise, joined by commas.
-    `extra`: resources for each pod alongside its GPUs,
-    such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security
-    Standards; `cpu_limits`: whether the CPUs that a job asks for are also the most that
-    its pods get. `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`,
-    `nvlink_label`: the labels that tell topology.
+    account, or ~/.kube/config. `namespace`: where the Jobs are; None: the context's own
+    namespace. `queue_namespaces`: other namespaces for the Jobs of some queues and of
+    all queues below them, QUEUE=NAMESPACE joined by commas. `head_url`: the address at
+    which pods reach the head; None: the address at which the head serves. `queue`:
+    Kueue's LocalQueue. `nodes`: labels that a node must have to be used by Corral,
+    joined by commas. `tolerate`: keys of taints that Corral's pods tolerate. `claims`:
+    PersistentVolumeClaims that all pods mount, each NAME:/PATH, joined by commas;
+    `secrets`: Secrets in the same form. `extra`: resources that each pod gets in
+    addition to its GPUs, such as rdma/hca=1. `security`: what pods may do, by the names
+    of the Pod Security Standards. `cpu_limits`: whether the CPUs that a job asks for
+    are also the most that its pods get. `run_as`: UID:GID of restricted pods.
+    `rack_label`, `pod_label`, `nvlink_label`: the node labels that describe the
+    topology.
     """
 
     NAME: ClassVar[str] = "kubernetes"
@@ -142,7 +143,8 @@ class KubernetesSettings:
             raise wrong(KubernetesSettings, "call_seconds", fault_text)
 
     def _check_queue_namespaces(self) -> None:
-        """Raises: SpecInvalid."""
+        """Check the queue names and namespaces in `queue_namespaces`. Raises:
+        SpecInvalid."""
         pairs = _parse_pairs(self.queue_namespaces, "=")
         queues = [queue for queue, _ in pairs]
         fault = ""
@@ -164,18 +166,18 @@ class KubernetesSettings:
 
     @property
     def namespace_by_queue(self) -> Mapping[QueueName, str]:
-        """Namespace of each queue that has one of its own."""
+        """The namespace of each queue that has its own."""
         pairs = _parse_pairs(self.queue_namespaces, "=")
         return {QueueName(queue): namespace for queue, namespace in pairs}
 
     @property
     def mounted_claims(self) -> tuple[tuple[str, str], ...]:
-        """(claim, path)."""
+        """The PersistentVolumeClaims that all pods mount, as pairs (claim, path)."""
         return _parse_pairs(self.claims, ":")
 
     @property
     def mounted_secrets(self) -> tuple[tuple[str, str], ...]:
-        """(Secret, path)."""
+        """The Secrets that all pods mount, as pairs (Secret, path)."""
         return _parse_pairs(self.secrets, ":")
 
     @property
@@ -197,7 +199,8 @@ class KubernetesSettings:
 
     @property
     def topology(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Corral's level -> the node's labels that may tell it, the best first."""
+        """Topology levels of Corral, each with the node labels that may give its value,
+        the preferred label first."""
         return (
             ("rack", (self.rack_label,) if self.rack_label else RACK_LABELS),
             ("pod", (self.pod_label,) if self.pod_label else POD_LABELS),
@@ -206,12 +209,13 @@ class KubernetesSettings:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "KubernetesSettings":
-        """The settings as they were typed. Raises: SpecInvalid."""
+        """Parse the settings as the user typed them. Raises: SpecInvalid."""
         return read_settings(cls, given)
 
 
 def _parse_pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
-    """NAME:/PATH,NAME:/PATH, or NAME=VALUE,NAME=VALUE."""
+    """Parse pairs joined by commas, which `mark` divides: NAME:/PATH,NAME:/PATH, or
+    NAME=VALUE,NAME=VALUE."""
     split_pairs = (
         pair_text.strip().partition(mark)
         for pair_text in text.split(",")

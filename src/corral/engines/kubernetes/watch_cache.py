@@ -1,4 +1,4 @@
-"""A collection of the API server's, kept current by a watch that is resumed.
+"""Cache of one collection of the API server, kept current by a watch that is resumed.
 
 Source:
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -35,10 +35,12 @@ Place = tuple[str, str]  # namespace, name
 
 @dataclass(slots=True, kw_only=True)
 class Mirror(Generic[T]):
-    """`objects` is what the server has, as of the newest reported change.
+    """Cache of one kind of object. `objects` holds what the server has, as of the
+    newest reported change.
 
-    `changed` is called after each. While the server cannot be asked, `trouble` says
-    why. `answered` once the one or the other is known.
+    `changed` is called after each change. `trouble` is the reason while the server
+    cannot be asked, else "". `answered` is set once the first list or the first failure
+    is known.
     """
 
     client: AsyncClient
@@ -60,8 +62,8 @@ class Mirror(Generic[T]):
             self.objects[place_of(object)] = object
 
     async def run(self) -> None:
-        """List, then follow; list again when the version is gone, or no message came
-        for long."""
+        """List the objects, then follow the watch. List again when the version has
+        expired, or no message came for too long."""
         wait_seconds = AGAIN_SECONDS
         while True:
             try:
@@ -84,7 +86,7 @@ class Mirror(Generic[T]):
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
 
     async def _list_objects(self) -> str:
-        """Returns: the version that was listed."""
+        """List all objects into the cache. Returns: the version that was listed."""
         list_async_iterable = self.client.list(
             self.kind, chunk_size=PAGE, **self._selector_args()
         )
@@ -97,7 +99,8 @@ class Mirror(Generic[T]):
         return list_async_iterable.resourceVersion
 
     async def _watch_objects(self, version: str) -> None:
-        """Raises: TimeoutError when no message came for long; ApiError, HTTPError."""
+        """Apply the changes of a watch that starts at `version`. Raises: TimeoutError
+        when no message came for too long; ApiError, HTTPError."""
         watch: Any = self.client.watch(
             self.kind,
             server_timeout=WATCH_SECONDS,
@@ -126,7 +129,8 @@ def place_of(object: Any) -> Place:
 
 
 def _object_version(object: Any) -> int:
-    """Versions of one kind of object are ordered.
+    """Return the object's resource version as a number. Versions of one kind of object
+    are ordered.
 
     Source:
     https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
@@ -139,7 +143,7 @@ def _status_code(wrong: Exception) -> int:
 
 
 def error_text(wrong: Exception) -> str:
-    """Return the error of the server, or of the connection to it."""
+    """Return a text for the error of the server, or of the connection to it."""
     if isinstance(wrong, ApiError):
         return wrong.status.message or wrong.status.reason or str(wrong)
     if isinstance(wrong, CONFIG_FAULTS) and not isinstance(wrong, msgspec.DecodeError):

@@ -1,5 +1,5 @@
-"""The local engine: nodes of this machine, whose agents outlive the head and are found
-again."""
+"""The local engine: nodes on this machine, whose agents keep running when the head ends
+and are adopted by the next head."""
 
 import asyncio
 import logging
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class LocalEngine:
-    """Implements ports.Engine. Made and used in the head's loop.
+    """Implements ports.Engine. It must be created and used in the head's event loop.
 
-    `push` hands a wanted state to the connected agent; `register` lets the head know a
-    node's token by its SHA-256; `on_death` wakes the head when something of a node has
-    died.
+    `push` sends a desired state to the connected agent. `register` registers the
+    SHA-256 of a node's token with the head. `on_death` wakes the head when a process of
+    a node has died.
     """
 
     cluster_dir: Path
@@ -54,9 +54,9 @@ class LocalEngine:
     _later: asyncio.Task[None] | None = None  # prepares nodes whose disks were full
 
     async def start(self) -> None:
-        """Adopt the agents that live, start the others. A node whose folder cannot be
-        written stays down until it can be; the others do not wait for it. Raises:
-        OSError."""
+        """Adopt the agents that are alive, and start the others. A node whose folder
+        cannot be written stays down until it can be; the others do not wait for it.
+        Raises: OSError."""
         shared_dir = self.cluster_dir / "shared"
         shared_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
@@ -82,8 +82,7 @@ class LocalEngine:
             self._later = asyncio.create_task(self._begin_later(node_settings))
 
     async def _start_nodes(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
-        """Prepare and begin these nodes. Return those whose folders cannot be
-        written."""
+        """Prepare and start these nodes. Return those whose folders cannot be written."""
         prepared, left_over = [], []
         for settings in some:
             node = self.nodes[settings.node]
@@ -121,12 +120,12 @@ class LocalEngine:
         self.push(wanted)
 
     def says(self, key: AttemptKey) -> str:
-        """Nothing: what its agents wait for, they say themselves."""
+        """Return "": the agents themselves report what they wait for."""
         return ""
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that the node was started with; None for a node that is not its
-        own."""
+        """Return the labels with which the node was started; None for a node of another
+        engine."""
         return self.labels.get(node)
 
     def is_empty(self) -> bool:
@@ -134,18 +133,19 @@ class LocalEngine:
         return not any(node.shims() for node in self.nodes.values())
 
     def look_after(self) -> None:
-        """Restart single agents and reboot dead nodes. Call it each second."""
+        """Restart agents that died alone, and reboot dead nodes. It must be called
+        every second."""
         for node in self.nodes.values():
             node.look_after()
 
     async def kill_node(self, id: NodeId) -> None:
-        """End all of the node at once, as a loss of power would; it reboots in a
-        while."""
+        """Kill all processes of the node at once, as a loss of power would. The node
+        reboots after a while."""
         await self._node(id).kill()
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else; without, attempts run on and are
-        adopted."""
+        """End the agents; with `kill`, end all other processes of the nodes too.
+        Without `kill`, attempts run on and are adopted later."""
         self._prepare_no_more()
         for node in self.nodes.values():
             node.stop_agent()
@@ -155,7 +155,7 @@ class LocalEngine:
         self.close()
 
     def close(self) -> None:
-        """Look after nothing more; what runs, runs on."""
+        """Stop the supervision of the nodes; their processes run on."""
         self._prepare_no_more()
         for node in self.nodes.values():
             node.close()

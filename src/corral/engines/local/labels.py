@@ -1,5 +1,5 @@
-"""The labels of the nodes of one machine: as they were asked for, and by the topology
-pretended."""
+"""Labels of the nodes of one machine: those that the user asked for, and those of a
+pretended topology."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ _FIRST: Final = {"nvlink": "d", "rack": "r", "pod": "p"}
 def labels_of_nodes(
     nodes: int, texts: Iterable[str], topology: str | None
 ) -> list[Pairs]:
-    """For each of n1, n2, ... its labels, sorted.
+    """Return the labels of each of the nodes n1, n2, ..., sorted.
 
-    `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one, without =VALUE it is
-    true. `topology`: racks=2,pods=1: the nodes in order, divided into this many equal
-    parts.
+    `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one node; without =VALUE the
+    value is true. `topology`: for example racks=2,pods=1: the nodes, in order, are
+    divided into this many equal parts.
     Raises: SpecInvalid.
     """
     labels_list: list[dict[str, str]] = [{} for _ in range(nodes)]
@@ -39,8 +39,8 @@ def labels_of_nodes(
 
 
 def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
-    """Return the labels without those for one node that a cluster of n1 to n`nodes`
-    does not have."""
+    """Return the labels without those for a single node that does not exist in a
+    cluster of n1 to n`nodes`."""
     matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
     return tuple(
         text
@@ -64,7 +64,7 @@ def _parse_topology(nodes: int, topology: str | None) -> Mapping[str, int]:
 
 
 def _parse_label(text: str, nodes: int) -> tuple[int | None, str, str]:
-    """(place of the node or None for all, label, value)."""
+    """Parse one label. Return (index of the node or None for all nodes, label, value)."""
     match = _LABELLED.fullmatch(text)
     node, label, value = match.groups() if match else (None, "", None)
     value = "true" if value is None else value

@@ -1,5 +1,5 @@
-"""One node of this machine, from outside: its folder, its processes, and the proof of
-its death."""
+"""One node of this machine, seen from outside: its folder, its processes, and the proof
+of its death."""
 
 import asyncio
 import logging
@@ -34,11 +34,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class LocalNode:
-    """Looks after the agent of one node.
+    """Supervisor of the agent of one node.
 
     `proof` is set while the node is dead: its agent, its launcher and every shim are
-    gone. `on_death` is called as soon as something of it has died. `env` is the
-    agent's, None for that of this process; `start` is how it is started.
+    gone. `on_death` is called as soon as a process of the node has died. `env` is the
+    agent's environment; None: that of this process. `start` is the function that starts
+    the agent.
     """
 
     id: NodeId
@@ -57,13 +58,13 @@ class LocalNode:
     _not_before: float = 0.0
 
     def prepare(self, settings: NodeSettings, policy: NodePolicy) -> str:
-        """Write what the node's folder lacks; a folder that is as it should be needs no
-        room on its disk. Returns: its token's SHA-256, which the head knows it by.
-        Raises: OSError.
+        """Write the files that the node's folder lacks. A complete folder needs no free
+        space on its disk. Returns: the SHA-256 of the node's token, by which the head
+        recognizes the node. Raises: OSError.
 
         Args:
-            policy: that of a node without one; a policy.json that is there stays as it
-                is.
+            policy: the policy of a node without one; an existing policy.json stays as
+                it is.
         """
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
@@ -78,17 +79,17 @@ class LocalNode:
         return sha256(token.read_bytes().strip()).hexdigest()
 
     def _has_token(self, token: Path) -> bool:
-        """Whether there is one that lets its agent in; an agent that lives reads it
-        again."""
+        """Return whether the file holds a token that is still valid for the agent; a
+        running agent reads the file again."""
         if not token.exists() or not token.read_bytes().strip():
             return False
         now = time.clock_gettime(time.CLOCK_REALTIME)
         return now - token.stat().st_mtime < NODE_TOKEN_SECONDS
 
     def begin(self) -> None:
-        """Adopt the living agent, or start one. What of the node died unseen starts
-        again, but for one that keeps ends which are not recorded yet: its next agent
-        reports them, and what was lost."""
+        """Adopt the living agent, or start one. A node whose processes all died
+        unnoticed gets a new boot id, unless it holds ends of attempts that are not
+        recorded yet: then its next agent reports these, and what was lost."""
         self.kept_down = False
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is None:
@@ -98,8 +99,8 @@ class LocalNode:
         self._watch_all()
 
     def look_after(self) -> None:
-        """Restart an agent that died alone; reboot a dead node when its time has
-        come."""
+        """Restart an agent that died alone, and reboot a dead node once
+        `reboot_seconds` have passed."""
         self._watch_all()
         if self.kept_down or (self._agent is not None and self._agent.lives):
             return
@@ -124,36 +125,37 @@ class LocalNode:
             self._start()
 
     def is_there(self) -> bool:
-        """Whether anything of it lives, whoever looks after it."""
+        """Return whether any process of the node lives, whoever supervises it."""
         return bool(LocalProcess.recorded(self.dir / "agent.pid") or self.others())
 
     def others(self) -> list[LocalProcess]:
-        """Return the living processes of the node alongside its agent: the launcher and
-        the shims."""
+        """Return the living processes of the node other than its agent: the launcher
+        and the shims."""
         launcher = LocalProcess.recorded(self.dir / "launcher.pid")
         return [*([launcher] if launcher else []), *self.shims()]
 
     def shims(self) -> list[LocalProcess]:
-        """Each looks after an attempt, or keeps its end until the head has recorded
-        it."""
+        """Return the node's shims. Each supervises an attempt, or keeps its end until
+        the head has recorded it."""
         records = self.dir.glob("attempts/*/shim.pid")
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def _keeps_ends(self) -> bool:
-        """A shim that is done leaves its journal, not its id; a killed one leaves
-        both."""
+        """Return whether the node holds the end of an attempt. A shim that is done
+        leaves its journal without its process id; a killed shim leaves both."""
         journals = self.dir.glob("attempts/*/journal.jsonl")
         return any(not file.with_name("shim.pid").exists() for file in journals)
 
     def stop_agent(self) -> None:
-        """End the agent alone, until `begin`: its ranks run on."""
+        """End only the agent, until `begin` is called; its ranks run on."""
         self.kept_down = True
         agent = self._agent or LocalProcess.recorded(self.dir / "agent.pid")
         if agent is not None:
             agent.signal(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """End all of the node at once, as a loss of power would; until it reboots."""
+        """Kill all processes of the node at once, as a loss of power would. The node
+        stays dead until it reboots."""
         command = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.dir)]
         # nothing is restarted while it is killed
         kept_down, self.kept_down = self.kept_down, True
@@ -169,7 +171,7 @@ class LocalNode:
         return self._agent if self._agent is not None and self._agent.lives else None
 
     def close(self) -> None:
-        """Look no more; what runs, runs on."""
+        """Stop watching the node's processes, which run on."""
         loop = asyncio.get_running_loop()
         for descriptor in self._watched.values():
             loop.remove_reader(descriptor)
@@ -177,8 +179,9 @@ class LocalNode:
         self._watched.clear()
 
     def _take_note(self, now: float) -> None:
-        """The agent has died; whether the node has is seen when the rest of it had time
-        to."""
+        """Record that the agent has died, and when it may be started again. Whether the
+        whole node has died is decided later, when its other processes have had time to
+        end."""
         assert self._agent is not None
         reap(self._agent.pid)
         log.warning(
@@ -223,12 +226,12 @@ class LocalNode:
         self._watch_all()
 
     def _forget_boot(self) -> None:
-        """The next agent finds no boot id and makes a new one."""
+        """Delete the boot id, so that the next agent makes a new one."""
         (self.dir / "boot").unlink(missing_ok=True)
 
     def _watch_all(self) -> None:
-        """Get a notification of the kernel when the agent or anything else of the node
-        ends."""
+        """Ask the kernel for a notification when the agent or another process of the
+        node ends."""
         for process in (*([self._agent] if self._agent else []), *self.others()):
             if process not in self._watched:
                 self._watch_process(process)
@@ -259,7 +262,7 @@ def _loop_time() -> float:
 
 
 def _has_content(file: Path, content: bytes) -> bool:
-    """Whether the file is there with this content, readable by its owner alone."""
+    """Return whether the file exists with this content, readable only by its owner."""
     try:
         return file.stat().st_mode & 0o077 == 0 and file.read_bytes() == content
     except FileNotFoundError:
@@ -267,7 +270,7 @@ def _has_content(file: Path, content: bytes) -> bool:
 
 
 def _write_private(file: Path, content: bytes) -> None:
-    """Replace the file as a whole, readable by its owner alone."""
+    """Replace the file atomically, readable only by its owner."""
     staged_file = file.with_name(f".{file.name}.{os.getpid()}")
     with os.fdopen(
         os.open(staged_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"

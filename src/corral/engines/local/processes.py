@@ -1,5 +1,5 @@
-"""Processes that are named by their id and their start, so that no stranger is taken
-for them."""
+"""Processes identified by their id and start time, so that no other process with the
+same id is mistaken for them."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LocalProcess:
-    """`started` is in clock ticks since the machine's boot, as field 22 of
-    /proc/PID/stat."""
+    """One process. `started` is in clock ticks since the machine's boot, as in field 22
+    of /proc/PID/stat."""
 
     pid: int
     started: int
@@ -26,8 +26,8 @@ class LocalProcess:
 
     @classmethod
     def recorded(cls, file: Path) -> "LocalProcess | None":
-        """The process that is recorded as "PID STARTED" in the file, if it still
-        lives."""
+        """Return the process that is recorded as "PID STARTED" in the file; None if it
+        no longer lives."""
         try:
             pid, started = (
                 int(number_text) for number_text in file.read_text().split()
@@ -48,7 +48,8 @@ class LocalProcess:
         return LocalProcess.find(self.pid) == self
 
     def signal(self, number: int) -> None:
-        """Send the signal to this process and to no other; nothing when it is gone."""
+        """Send the signal to this process and to no other; do nothing if the process is
+        gone."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
             try:
@@ -60,7 +61,8 @@ class LocalProcess:
 
 
 def stat_of(pid: int) -> list[str] | None:
-    """Fields 3 and on of /proc/PID/stat; None when there is no such process."""
+    """Return the fields of /proc/PID/stat from field 3 on; None when there is no such
+    process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().decode("ascii", "replace").rpartition(")")[2].split()
@@ -69,8 +71,8 @@ def stat_of(pid: int) -> list[str] | None:
 
 
 def spawn(words: list[str], env: Mapping[str, str], output: Path) -> int:
-    """Start a program in a session of its own, its output appended to a file; its
-    process id."""
+    """Start a program in its own session, with its output appended to a file. Return
+    its process id."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         words[0],
@@ -88,6 +90,6 @@ def spawn(words: list[str], env: Mapping[str, str], output: Path) -> int:
 
 
 def reap(pid: int) -> None:
-    """Let an ended child of this process go; nothing when it is not one."""
+    """Reap an ended child of this process; do nothing if it is not a child."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

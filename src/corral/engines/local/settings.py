@@ -13,17 +13,17 @@ from corral.wire.node_policy import own_policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSettings:
-    """Nodes of this machine. `gpus` is per node; with `pretend` they are made up.
+    """Settings of a local cluster, whose nodes are on this machine. `gpus` is the
+    number for each node; with `pretend` the GPUs are simulated.
 
-    Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a
-    lone node that asks for none of them (`gpus` None) has all. `memory_bytes` None: the
-    machine's memory in equal parts. CPUs are not divided: pretend nodes take turns on
-    them. `gpu_slices`: into this many
-    parts each pretend GPU is cut; real ones are found as they are cut. `labels` and
-    `topology` are as `labels_of_nodes` reads them.
-    `own_disks`: several nodes have a disk of their own each; else they see the
-    machine's without the cluster's own files. `started_in`: the directory in which the
-    cluster was started.
+    Without `pretend`, node 1 has the machine's first `gpus` GPUs, node 2 the next, and
+    so on; a single node with `gpus` None has all. `memory_bytes` None: the machine's
+    memory in equal parts. CPUs are not divided: pretend nodes share them. `gpu_slices`:
+    the number of slices into which each pretend GPU is divided; real GPUs are used with
+    the slices that they have. `labels` and `topology` are in the form that
+    `labels_of_nodes` reads. `own_disks`: each of several nodes has its own disk; else
+    all see the machine's disk without the cluster's own files. `started_in`: the
+    directory in which the cluster was started.
     """
 
     nodes: int = 1
@@ -55,8 +55,8 @@ class LocalSettings:
     def of_nodes(
         self, cluster_dir: Path, machine_memory_bytes: int
     ) -> Iterator[NodeSettings]:
-        """The settings of each node's agent: n1, n2, ... with the prefix before
-        them."""
+        """Yield the settings of each node's agent: nodes n1, n2, ... with the prefix
+        before their names."""
         several = self.nodes > 1
         isolation: Isolation = "disk" if several and self.own_disks else "hide"
         memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)
@@ -88,8 +88,8 @@ class LocalSettings:
             )
 
     def _common_paths(self) -> tuple[str, ...]:
-        """Home and the directory of the start, which users expect to find on every
-        node."""
+        """Return the home directory and the directory in which the cluster was started,
+        which users expect to find on every node."""
         paths = (str(Path.home()), self.started_in)
         return tuple(dict.fromkeys(path for path in paths if path and path != "/"))
 

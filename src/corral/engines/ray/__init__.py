@@ -1,1 +1,1 @@
-"""The Ray engine: an agent on each node of a Ray cluster, which Ray keeps there."""
+"""The Ray engine: an agent on each node of a Ray cluster, kept running by a Ray actor."""

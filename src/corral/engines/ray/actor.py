@@ -1,8 +1,8 @@
-"""The agent actor: Ray keeps one on each of its nodes, and it keeps the node's agent
-running.
+"""The agent actor: Ray keeps one on each of its nodes, and the actor keeps the node's
+agent running.
 
-It is imported by Ray's worker there. The agent and its ranks outlive it: the next one
-finds them.
+The module is imported by Ray's worker on the node. The agent and its ranks outlive the
+actor, and the next actor finds them.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ _OF_RAY: Final = (
 
 
 class AgentActor:
-    """One node's. `folder` is the node's; an actor that Ray has started again goes on
-    with what lies there."""
+    """The actor of one node. `folder` is the node's folder; an actor that Ray has
+    restarted continues with what is in the folder."""
 
     def __init__(self, node: str, folder: str) -> None:
         self._node = NodeId(node)
@@ -44,10 +44,10 @@ class AgentActor:
         self._looking: asyncio.Task[None] | None = None
 
     async def outfit(self, files: Mapping[str, bytes]) -> dict[str, Any]:
-        """Let the folder hold these files, readable by their owner alone, and the agent
-        run.
+        """Write these files to the node's folder, readable only by their owner, and let
+        the agent run.
 
-        An agent that runs by other settings is ended first; what it runs, runs on.
+        An agent that runs with other settings is ended first; its attempts run on.
         """
         self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
@@ -67,12 +67,13 @@ class AgentActor:
         return self.seen()
 
     def _is_kept(self, name: str) -> bool:
-        """The policy of the machine's administrator stays as it is: no head may lift
-        it."""
+        """Return whether the file must stay as it is: no head may replace the policy of
+        the machine's administrator."""
         return name == POLICY_FILE and (self._dir / name).exists()
 
     async def resume(self) -> bool:
-        """Go on with what an earlier actor left; False when it left nothing."""
+        """Continue with the node that an earlier actor left; return False if it left
+        nothing."""
         if self._local is None and (self._dir / "node.json").exists():
             self._start_agent()
         return self._local is not None
@@ -83,14 +84,16 @@ class AgentActor:
         return self.seen()
 
     async def lives(self, folder: str) -> bool:
-        """Whether anything lives of a node of this machine, this one or another."""
+        """Return whether any process of the node with this folder lives on this
+        machine; it may be this node or another one."""
         local_node = LocalNode(
             id=self._node, dir=Path(folder), reboot_seconds=0.0, on_death=lambda: None
         )
         return local_node.is_there()
 
     async def end(self, kill: bool) -> None:
-        """End the agent, and with `kill`, or where nothing runs, all of the node."""
+        """End the agent; with `kill`, or if no attempt runs, end all other processes of
+        the node too."""
         if not await self.resume():
             return
         assert self._local is not None
@@ -137,8 +140,8 @@ class AgentActor:
 
 
 def start_apart(words: list[str], env: Mapping[str, str], output: Path) -> int:
-    """Start a program that is no child of this process, for Ray ends an actor's
-    children with it.
+    """Start a program that is not a child of this process, since Ray ends an actor's
+    children together with the actor.
 
     Returns: its process id. Raises: OSError, subprocess.CalledProcessError.
     """
@@ -150,7 +153,8 @@ def start_apart(words: list[str], env: Mapping[str, str], output: Path) -> int:
 
 
 def _replace_file(file: Path, content: bytes) -> bool:
-    """Let the file hold this, as a whole and 0600; False when it does already."""
+    """Replace the file atomically, with mode 0600; return False if it already has this
+    content."""
     if file.exists() and file.read_bytes() == content:
         return False
     staged_file = file.with_name(f".{file.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Requests to Ray's autoscaler, and the idle nodes that are left to it. Pure."""
+"""Requests to Ray's autoscaler, and the idle nodes that it may remove. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ def bundles(
     waiting: Sequence[Shape],
     types: Mapping[str, str] | None = None,
 ) -> list[dict[str, float]]:
-    """Return what the nodes of a cluster must hold at once: busy nodes, whole as they
-    are, and every waiting gang, since Ray does not count what is already in use.
-    `types`: Ray's names for the types of GPUs that its autoscaler could add."""
+    """Return the bundles that the Ray cluster must hold at once: each busy node with
+    all its GPUs, and every waiting gang, since Ray does not add what is already in use.
+    `types`: Ray's resource names of the GPU types that its autoscaler could add."""
     bundle_list = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
     for shape in waiting:
         bundle_list += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
@@ -29,8 +29,9 @@ def bundles(
 
 
 def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
-    """One node's part of a gang, in Ray's words. A part that asks for nothing still
-    needs a node with a CPU. GPUs are whole: Corral holds them so."""
+    """Return the resources of one node's part of a gang, under Ray's names. A part that
+    asks for nothing still needs a node with a CPU. GPUs are rounded up to whole ones,
+    as Corral reserves them."""
     resources = shape.resources
     bundle_resources = {
         "GPU": float(-(-resources.gpu_millis // MILLIS_PER_GPU)),
@@ -45,9 +46,9 @@ def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Sleepers:
-    """Nodes on which Corral keeps nothing, so that Ray sees them idle. Its autoscaler
-    takes them back after a time of its own; a gang that waits before that wakes
-    them."""
+    """Nodes on which Corral keeps nothing, so that Ray sees them as idle. Ray's
+    autoscaler removes them after its own timeout; a gang that waits before then makes
+    Corral use them again."""
 
     idle_seconds: float
     _asleep: dict[NodeId, str] = field(default_factory=dict)  # as which node of Ray
@@ -61,8 +62,9 @@ class Sleepers:
         waits: bool,
         now: float,
     ) -> list[NodeId]:
-        """Return the nodes that go to sleep now. While a job waits none does, and all
-        are woken. The node of Ray's own head never sleeps: no autoscaler removes it."""
+        """Return the nodes that Corral leaves to the autoscaler now. While a job waits
+        there are none, and all sleeping nodes are used again. The node of Ray's own
+        head never sleeps, since no autoscaler removes it."""
         if waits:
             self._asleep.clear()
             self._idle_since.clear()
@@ -86,5 +88,5 @@ class Sleepers:
         return sleep_candidates
 
     def sleeps(self, row: RayNode) -> bool:
-        """Whether it does, or did when it ended."""
+        """Return whether the node sleeps, or slept when it ended."""
         return self._asleep.get(row.id) == row.ray_node

@@ -1,4 +1,4 @@
-"""Node types that Ray's autoscaler could add, from its file. Pure.
+"""Node types that Ray's autoscaler could add, read from its configuration file. Pure.
 
 Source:
 https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html
@@ -20,10 +20,10 @@ _GROUP: Final = "node-group"
 
 
 def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...]:
-    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is
-    not given.
+    """Return the kinds of worker nodes whose resources the file gives. `gpu_type`: the
+    type of GPUs for which the file gives none.
 
-    Raises: ValueError, TypeError, AttributeError for what is no such file.
+    Raises: ValueError, TypeError, AttributeError if the configuration is not valid.
     """
     max_workers = int(config.get("max_workers", DEFAULT_WORKERS))
     kinds = [
@@ -39,10 +39,10 @@ def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...
 
 
 def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return Ray's resource names of the GPU types in the file: h100 is
+    """Return GPU type -> Ray's resource name, for the types in the file: h100 ->
     accelerator_type:H100.
 
-    Raises: TypeError, AttributeError for what is no such file.
+    Raises: TypeError, AttributeError if the configuration is not valid.
     """
     return {
         gpu_type_of([resource], {}): resource
@@ -55,8 +55,9 @@ def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
 def left_of(
     kinds: Iterable[NodeKind], nodes: Iterable[RayNode]
 ) -> tuple[NodeKind, ...]:
-    """Return how many nodes could still be added. Nodes that do not report their kind
-    are matched by their GPUs: the count is rather too low than too high."""
+    """Return how many nodes of each kind could still be added. Nodes that do not report
+    their kind are matched by their GPUs, so that the count is too low rather than too
+    high."""
     ray_nodes = [node for node in nodes if node.alive and not node.is_head]
     less = [
         replace(

@@ -1,4 +1,5 @@
-"""Ray on this machine: started for a head or to join one, and found again."""
+"""Ray on this machine: starting it for a head or to join a cluster, and finding it
+again."""
 
 import asyncio
 import logging
@@ -35,9 +36,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RayHere:
-    """`ray start` on this machine, as one process that its files in `dir` name. It
-    outlives whoever started it. It joins the Ray cluster at `address`, with these
-    labels; "" begins that of the cluster `cluster`."""
+    """`ray start` on this machine, as one process that is recorded by files in `dir`.
+    The process outlives the program that started it. It joins the Ray cluster at
+    `address`, with these labels; with "" it starts the Ray cluster of the Corral
+    cluster `cluster`."""
 
     dir: Path
     settings: RaySettings
@@ -57,8 +59,8 @@ class RayHere:
         return self.dir / "ray.pid"
 
     def begin(self) -> str:
-        """Let it run. Returns: the address of the Ray cluster. Raises: OSError,
-        Conflict."""
+        """Start Ray, unless it runs already. Returns: the address of the Ray cluster.
+        Raises: OSError, Conflict."""
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.address:
             make_token(Path(self.token_file))
@@ -70,7 +72,8 @@ class RayHere:
         return self.address or f"{self._host_address}:{self._port}"
 
     def _check_port(self) -> None:
-        """Raises: Conflict where another program has the port that the nodes know."""
+        """Check that the port by which the nodes know this Ray is free. Raises:
+        Conflict where another program has it."""
         give_up_at = time.monotonic() + PORT_SECONDS
         while LocalProcess.recorded(self.pid_file) is None and not is_free(
             self._host_address, self._port
@@ -87,7 +90,8 @@ class RayHere:
 
     @property
     def _temp_dir(self) -> str:
-        """A short path, for a socket's is at most 107 bytes long."""
+        """Ray's folder for temporary files. Its path is short, since the path of a
+        socket has at most 107 bytes."""
         return f"/tmp/corral-ray-{self.cluster}"
 
     @property
@@ -104,7 +108,7 @@ class RayHere:
         )
 
     def look_after(self) -> None:
-        """Start it where it does not live."""
+        """Start Ray if it is not running."""
         if self._process is not None and self._process.lives:
             return
         if self._process is not None:
@@ -138,10 +142,10 @@ class RayHere:
         return {**os.environ, **start_options.environment(token_file), **kept_variables}
 
     async def down(self) -> None:
-        """End it, with all that Ray has started on this machine; Corral's agent is
-        apart. Then what it wrote here goes, which Ray itself would keep: not so where
-        its next start goes on with it, nor what a Ray that was not begun by Corral has.
-        """
+        """End Ray, with all that it has started on this machine; Corral's agent is not
+        part of it. Then remove the temporary files, which Ray itself would keep. They
+        stay if Ray's next start continues with them (`redis`), or if Corral did not
+        start the Ray cluster."""
         process = self._process or LocalProcess.recorded(self.pid_file)
         folder = "" if self.address or self.settings.redis else self._temp_dir
         if process is not None:
@@ -173,11 +177,11 @@ class RayHere:
 
 
 def own_address(other: str = "198.51.100.1") -> str:
-    """The address by which other machines know this one: of its route to them. No
-    packet is sent.
+    """Return the address by which other machines know this one, taken from its route to
+    `other`. No packet is sent.
 
-    `other` is one of them, or a documentation address, RFC 5737. Loopback where it has
-    no route.
+    `other` is one of these machines, or a documentation address (RFC 5737). Returns the
+    loopback address if there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
         probe.connect((other, 9))
@@ -186,7 +190,7 @@ def own_address(other: str = "198.51.100.1") -> str:
 
 
 def free_port(host: str) -> int:
-    """A port without a listener, and that Ray does not give to its workers."""
+    """Return a port that has no listener and that Ray does not give to its workers."""
     while True:
         with socket.socket() as probe:
             probe.bind((host, 0))
@@ -196,7 +200,7 @@ def free_port(host: str) -> int:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there, as Ray's does."""
+    """Return whether a server, such as Ray's, could listen on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -207,8 +211,8 @@ def is_free(host: str, port: int) -> bool:
 
 
 def descendants(root: LocalProcess) -> list[LocalProcess]:
-    """The living processes that come from this one and have not been left by their
-    parents."""
+    """Return the living descendants of a process, except those whose parents have
+    ended."""
     local_processes: list[LocalProcess] = []
     parents = [root.pid]
     while parents:
@@ -225,8 +229,8 @@ def descendants(root: LocalProcess) -> list[LocalProcess]:
 
 
 def folder_of(process: LocalProcess) -> str:
-    """Return the folder into which this process of a Ray that Corral started writes; ""
-    for any other."""
+    """Return the temporary folder from the command line of a process of a Ray that
+    Corral started; "" for any other process."""
     with suppress(OSError):
         match = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
         return match[1].decode() if match else ""
@@ -234,9 +238,9 @@ def folder_of(process: LocalProcess) -> str:
 
 
 async def clear(folder: Path) -> None:
-    """Remove what a Ray that has ended has written, once no process uses it any more:
-    another node of the same Ray, or a program of it, would lose its sockets. What is
-    used still stays."""
+    """Remove the folder of an ended Ray once no process uses it any more: another node
+    of the same Ray, or a program of it, would lose its sockets. A folder that stays in
+    use for CLEAR_SECONDS is kept."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + CLEAR_SECONDS
     while folder.exists() and await asyncio.to_thread(is_used, folder):
@@ -248,8 +252,8 @@ async def clear(folder: Path) -> None:
 
 
 def is_used(folder: Path) -> bool:
-    """Whether a living process names the folder in its command line, or has a file of
-    it open."""
+    """Return whether a living process names the folder in its command line, or has a
+    file of it open."""
     inside = f"{folder}/"
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -273,7 +277,8 @@ def _read_link(link: Path) -> str:
 
 
 def make_token(file: Path) -> None:
-    """Ray's own token, which every node and every program of the cluster shows."""
+    """Create Ray's own token, unless it exists. Every node and every program of the Ray
+    cluster must present it."""
     if not file.exists():
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(file, flags, 0o600), "w") as opened:
@@ -281,14 +286,14 @@ def make_token(file: Path) -> None:
 
 
 def node_token(folder: Path) -> bytes:
-    """The node's own, made at the first call."""
+    """Return the node's token, which is created at the first call."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return _read_or_create(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
 
 
 def _read_or_create(file: Path, content: bytes) -> bytes:
-    """Return the content of a file. If it does not exist, create it with this content,
-    mode 0600, durably."""
+    """Return the content of a file. If it does not exist, create it durably with this
+    content and mode 0600."""
     if not file.exists():
         staged_file = file.with_name(f".{file.name}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

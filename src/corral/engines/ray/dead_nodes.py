@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Deaths:
-    """`scales`: an autoscaler is at work. `folder_there`: of a node, on its own
-    machine. `revoke`: lets a node in no more that was taken away. `wake`: called when
-    something new is proven."""
+    """Proofs of the death of Ray's nodes. `scales`: the Ray cluster has an autoscaler.
+    `folder_there`: returns a node's folder on its own machine. `revoke`: revokes the
+    access of a node that was removed. `wake`: called when a new death is proven."""
 
     driver: RayDriver
     scales: bool
@@ -28,15 +28,16 @@ class Deaths:
     taken: set[NodeId] = field(default_factory=set)
 
     def lives(self, node: NodeId) -> None:
-        """Ray has it, again."""
+        """Record that Ray has the node again."""
         self.proofs.pop(node, None)
         self.taken.discard(node)
 
     async def judge(self, row: RayNode, look: RaySnapshot, *, sleeps: bool) -> None:
-        """Ray says that the node is dead: that it does not answer Ray. Its ranks may
-        live, so that it is no proof alone; nothing of the node left on its machine is
-        one, or that its machine was handed back (`sleeps`: it was left to the
-        autoscaler). Raises: Trouble."""
+        """Decide whether a node that Ray reports as dead is certainly dead. Ray's
+        report means only that the node does not answer Ray, and its ranks may live. The
+        proof is either that no process of the node is left on its machine, or that its
+        machine was handed back (`sleeps`: the node was left to the autoscaler). Raises:
+        Trouble."""
         if row.id in self.proofs:
             return
         if was_handed_back(row, scales=self.scales) or sleeps:

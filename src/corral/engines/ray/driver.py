@@ -1,5 +1,4 @@
-"""Speaking with Ray: through one helper process, which is started again when it
-dies."""
+"""Communication with Ray through one helper process, which is restarted when it dies."""
 
 import asyncio
 import base64
@@ -27,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class RayTrouble(Trouble):
-    """Ray does not do now what it was asked to."""
+    """Ray does not carry out a request now."""
 
     code = "ray_trouble"
 
@@ -37,8 +36,8 @@ class RayDriver:
     """Calls to Ray. Each raises RayTrouble when Ray refuses, or does not answer in
     time.
 
-    `address` of the Ray cluster; `cluster` names Corral's own things there; what Ray
-    prints goes to `log_file`.
+    `address`: the address of the Ray cluster. `cluster`: the name that Corral's own
+    objects in Ray carry. `log_file`: the file for Ray's output.
     """
 
     address: str
@@ -72,7 +71,7 @@ class RayDriver:
     async def outfit(
         self, ray_node: str, *, node: str, folder: str, files: Mapping[str, bytes]
     ) -> None:
-        """Let the node's agent run with these files in its folder."""
+        """Write these files to the node's folder and let its agent run."""
         await self._call_helper(
             "outfit",
             name=self._agent_actor_name(ray_node),
@@ -85,12 +84,13 @@ class RayDriver:
         )
 
     async def look_at(self, ray_node: str) -> None:
-        """Let the actor there see to its agent; RayTrouble where it does not answer."""
+        """Let the node's actor check its agent. Raises: RayTrouble if the actor does
+        not answer."""
         await self._call_helper("look_at", name=self._agent_actor_name(ray_node))
 
     async def lives(self, folder: str, *, witness: str) -> bool:
-        """Whether anything of the node with this folder lives, as the actor on the node
-        of Ray `witness`, of the same machine, sees it."""
+        """Return whether any process of the node with this folder lives, as seen by the
+        actor of the Ray node `witness`, which is on the same machine."""
         return bool(
             await self._call_helper(
                 "lives", name=self._agent_actor_name(witness), folder=folder
@@ -98,11 +98,13 @@ class RayDriver:
         )
 
     async def end(self, ray_node: str, *, kill: bool) -> None:
-        """End the agent there and the actor with it; with `kill` also what runs."""
+        """End the node's agent and its actor; with `kill`, end the running attempts
+        too."""
         await self._call_helper("end", name=self._agent_actor_name(ray_node), kill=kill)
 
     async def hold(self, ray_node: str, number: int) -> int:
-        """Hold one more GPU of the node in Ray's books; its index on the machine."""
+        """Reserve one more GPU of the node in Ray's accounting. Return the GPU's index
+        on the machine."""
         name = start_options.hold_name(self.cluster, ray_node, number)
         indices = await self._call_helper("hold", name=name, ray_node=ray_node)
         return int(indices[0])
@@ -113,7 +115,8 @@ class RayDriver:
         )
 
     async def held(self, ray_node: str) -> list[int]:
-        """Numbers of what is held there, by whichever head."""
+        """Return the numbers of the GPU reservations on the node, whichever head made
+        them."""
         prefix = start_options.hold_name(self.cluster, ray_node, 0).removesuffix("0")
         names = await self._call_helper("held")
         return [
@@ -121,11 +124,11 @@ class RayDriver:
         ]
 
     async def ask_for(self, bundles: Sequence[Mapping[str, float]]) -> None:
-        """Tell Ray's autoscaler what waits for nodes."""
+        """Request resources from Ray's autoscaler for the work that waits for nodes."""
         await self._call_helper("ask_for", bundles=[dict(bundle) for bundle in bundles])
 
     async def close(self) -> None:
-        """End the helper; what it has made in Ray stays."""
+        """End the helper; its objects in Ray stay."""
         process, self._process = self._process, None
         if process is not None:
             await _kill_process(process)
@@ -162,7 +165,8 @@ class RayDriver:
             self._waiting.pop(number, None)
 
     async def _ensure_helper(self) -> asyncio.subprocess.Process:
-        """The helper, started again where it has died. Raises: RayTrouble."""
+        """Return the helper process, and start it again if it has died. Raises:
+        RayTrouble."""
         async with self._starting:
             if self._process is None or self._process.returncode is not None:
                 self._process = await self._start()

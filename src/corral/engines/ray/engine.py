@@ -1,5 +1,5 @@
-"""The Ray engine: nodes are those of a Ray cluster, each with an agent that Ray keeps
-there."""
+"""The Ray engine: its nodes are those of a Ray cluster, each with an agent that a Ray
+actor keeps running."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RayNodeState:
-    """A node of Ray that has an agent of this cluster, or is being given one."""
+    """A node of Ray that has an agent of this cluster, or is getting one."""
 
     row: RayNode
     fitting: asyncio.Task[None] | None = None
@@ -53,10 +53,10 @@ class RayNodeState:
 
 @dataclass(slots=True, kw_only=True)
 class RayEngine:
-    """Implements ports.Engine. Made and used in the head's loop.
+    """Implements ports.Engine. It must be created and used in the head's event loop.
 
-    `certificate` vouches for the head, to the agents. `cluster` names this cluster's
-    own things in Ray.
+    `certificate`: the certificate by which agents verify the head. `cluster`: the name
+    that this cluster's own objects in Ray carry.
     """
 
     cluster_dir: Path
@@ -87,8 +87,8 @@ class RayEngine:
     _placed: dict[NodeId, frozenset[AttemptKey]] = field(default_factory=dict)
 
     async def start(self) -> None:
-        """Start Ray here, or find it; then look at its nodes each second. Raises:
-        OSError."""
+        """Start Ray on this machine, or find it; then check its nodes every second.
+        Raises: OSError."""
         folder = self.cluster_dir / "ray"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster = self.links.cluster()[:8]
@@ -140,8 +140,8 @@ class RayEngine:
 
     def gone(self) -> Set[NodeId]:
         """Return the nodes that the autoscaler removed, except those that still report.
-        Without a file of what it could add there are none: only earlier nodes tell
-        that."""
+        Without an autoscaler file the set is empty, since then only the earlier nodes
+        show what the autoscaler could add."""
         removed_nodes = (
             self._deaths.taken
             if self._deaths is not None and self._kinds
@@ -159,13 +159,13 @@ class RayEngine:
         self.links.push(wanted)
 
     def amend(self, word: NodeFacts) -> NodeFacts:
-        """A node's word, with what Ray alone knows of the node."""
+        """Return the node's report, with its GPUs marked as Ray reserves them."""
         (self._busy.add if word.seen else self._busy.discard)(word.node)
         return word if self._holds is None else self._holds.amend(word)
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
-        """The labels that Ray reports of the node; None for a node that Ray does not
-        know now."""
+        """Return the labels that Ray reports for the node; None for a node that Ray
+        does not know now."""
         ray_node_state = self.nodes.get(node)
         return None if ray_node_state is None else ray_node_state.row.labels
 
@@ -188,9 +188,9 @@ class RayEngine:
         return why_not_begun(node, row, trouble=trouble, heard=self.links.hears(node))
 
     def look_after(self) -> None:
-        """Restart a Ray of the head's own that died. Call it each second.
+        """Restart the head's own Ray if it died. It must be called every second.
 
-        Raises: what the engine's own task has died of.
+        Raises: the error that ended the engine's own task.
         """
         if self._looking is not None and self._looking.done():
             self._looking.result()
@@ -198,8 +198,8 @@ class RayEngine:
             self._here.look_after()
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` all else of the nodes, and the head's own
-        Ray."""
+        """End the agents; with `kill`, end all other processes of the nodes and the
+        head's own Ray too."""
         await self._stop_looking()
         if self._driver is not None:
             living = [node for node in self.nodes.values() if node.row.alive]
@@ -215,7 +215,7 @@ class RayEngine:
         await self._close_driver()
 
     def close(self) -> None:
-        """Look after nothing more; what runs, runs on."""
+        """Stop the supervision of Ray and its nodes; what runs there runs on."""
         if self._looking is not None:
             self._looking.cancel()
         if self._driver is not None:
@@ -236,8 +236,8 @@ class RayEngine:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _say_late(self) -> None:
-        """Report a slow start, unless its error is known already; the first start of
-        Ray takes long."""
+        """Report that Ray is slow to answer, unless its error is known already; the
+        first start of Ray takes long."""
         which = "that is started here" if self._here else f"at {self.settings.address}"
         self._say(
             self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s"
@@ -276,13 +276,13 @@ class RayEngine:
         return self._sleepers is not None and self._sleepers.sleeps(row)
 
     def _is_known(self, row: RayNode) -> bool:
-        """Whether the head has a report of the node; until then it is one that could
-        come."""
+        """Return whether the head has a report of the node, or the node sleeps; until
+        then the node counts as one that could still be added."""
         return self._is_asleep(row) or self.links.hears(row.id)
 
     async def _scale_cluster(self, rows: Mapping[NodeId, RayNode]) -> None:
-        """Ask Ray's autoscaler for what waits, and leave to it what is idle. Raises:
-        Trouble."""
+        """Ask Ray's autoscaler for nodes for the waiting jobs, and leave idle nodes to
+        it. Raises: Trouble."""
         if self._sleepers is None:
             return
         assert self._driver is not None
@@ -302,8 +302,8 @@ class RayEngine:
             await self._put_to_sleep(rows[id])
 
     async def _put_to_sleep(self, row: RayNode) -> None:
-        """Nothing of Corral is left there, so that Ray sees it idle. Raises:
-        Trouble."""
+        """Remove the agent and the GPU reservations from the node, so that Ray sees it
+        as idle. Raises: Trouble."""
         assert self._driver is not None
         log.info("node %s is idle: Ray may take it back", row.id)
         ray_node_state = self.nodes.pop(row.id, None)
@@ -330,7 +330,7 @@ class RayEngine:
             )
 
     async def _outfit_node(self, kept: RayNodeState) -> None:
-        """Let the node have its files, and its agent run."""
+        """Write the node's files and let its agent run."""
         assert self._driver is not None
         try:
             files = await self._files(kept.row)
@@ -348,7 +348,7 @@ class RayEngine:
         kept.fitted_at = asyncio.get_running_loop().time()
 
     async def _files(self, row: RayNode) -> dict[str, bytes]:
-        """Return the files in the node's folder before its agent is started."""
+        """Return the files that the node's folder needs before its agent is started."""
         token = node_token(self._folder_here(row.id))
         await self.links.register(row.id, sha256(token.strip()).hexdigest())
         files = {
@@ -382,7 +382,7 @@ class RayEngine:
         )
 
     def folder_there(self, node: NodeId) -> str:
-        """The node's folder on its own machine."""
+        """Return the path of the node's folder on the node's own machine."""
         return f"{self.settings.node_dir}/{self.cluster}/{node}"
 
     def _folder_here(self, node: NodeId) -> Path:
@@ -393,13 +393,14 @@ class RayEngine:
         return self._folder_here(node) / "token"
 
     async def _revoke_token(self, node: NodeId) -> None:
-        """Its machine belongs to another node: should it come, it has a new token.
-        Raises: Trouble."""
+        """Revoke the token of a node that was removed, since its machine may now belong
+        to another node. If the node comes back, it gets a new token. Raises: Trouble.
+        """
         self._token_file(node).unlink(missing_ok=True)
         await self.links.forget(node)
 
     def _say(self, trouble: str) -> None:
-        """Each new trouble once."""
+        """Log a trouble of Ray when it changes; "" means that Ray answers again."""
         if trouble != self.trouble:
             self.trouble = trouble
             log.warning(trouble or f"{self.name} answers again")
@@ -416,7 +417,8 @@ class RayEngine:
             await self._holds.close()
 
     async def _leave_ray(self) -> None:
-        """Nothing of this cluster is left in Ray; a Ray of the head's own ends."""
+        """End the head's own Ray; in any other Ray, release all GPU reservations of
+        this cluster."""
         own_ray, self._here = self._here, None
         if own_ray is not None:
             await self._close_driver()  # it is a program of this Ray
@@ -431,8 +433,8 @@ class RayEngine:
 
 
 def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str, str]]:
-    """Return what the autoscaler's file says that it could add, and Ray's names for
-    types of GPUs; nothing without a file."""
+    """Return the kinds of nodes that the autoscaler could add by its file, and Ray's
+    names for the types of GPUs; both are empty without a readable file."""
     if not settings.autoscaling_config:
         return (), {}
     try:

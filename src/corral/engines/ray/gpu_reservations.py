@@ -1,5 +1,4 @@
-"""Keeping GPUs of Ray's nodes for Corral in Ray's own books, and giving them up
-again."""
+"""Reservation of GPUs in Ray's accounting for Corral, and their release."""
 
 import asyncio
 import logging
@@ -22,8 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Node:
-    """Reservations on one node of Ray, which is another node each time its Ray
-    restarts."""
+    """GPU reservations on one node of Ray. Ray gives the node a new id each time its
+    Ray restarts."""
 
     ray_node: str = ""
     held: dict[int, HeldGpu] = field(default_factory=dict)
@@ -32,7 +31,8 @@ class _Node:
 
 @dataclass(slots=True, kw_only=True)
 class Holds:
-    """For all nodes. Made and used in the head's loop."""
+    """GPU reservations on all nodes. It must be created and used in the head's event
+    loop."""
 
     driver: RayDriver
     _nodes: dict[NodeId, _Node] = field(default_factory=lambda: defaultdict(_Node))
@@ -44,7 +44,8 @@ class Holds:
         self._users[wanted.node].want(wanted)
 
     def amend(self, word: NodeFacts) -> NodeFacts:
-        """The word, with GPUs marked as taken that Corral does not hold."""
+        """Return the node's report, in which GPUs that Corral has not reserved are
+        marked as taken."""
         users = self._users[word.node]
         users.see(word)
         held_gpus = self._nodes[word.node].held
@@ -55,8 +56,9 @@ class Holds:
         )
 
     def settle(self, row: RayNode, waiting: Sequence[int]) -> None:
-        """Take what is free there, or give up what another program waits for; one thing
-        after another."""
+        """Start to reserve the node's free GPUs, or to release GPUs for which another
+        program waits, unless an earlier change still runs. `waiting`: how many GPUs
+        each waiting program of Ray wants."""
         node = self._nodes[row.id]
         if node.settling is None or node.settling.done():
             node.settling = asyncio.create_task(
@@ -72,13 +74,13 @@ class Holds:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def let_all_go(self) -> None:
-        """Nothing is held any more. Raises: Trouble."""
+        """Release all GPU reservations. Raises: Trouble."""
         await self.close()
         for id in list(self._nodes):
             await self.let_go(id)
 
     async def let_go(self, id: NodeId) -> None:
-        """Nothing is held there any more. Raises: Trouble."""
+        """Release all GPU reservations on the node. Raises: Trouble."""
         node = self._nodes.pop(id, _Node())
         if node.settling is not None:
             node.settling.cancel()
@@ -109,7 +111,7 @@ class Holds:
             log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
 
     async def _found(self, row: RayNode) -> dict[int, HeldGpu]:
-        """Return what an earlier head has reserved there."""
+        """Return the reservations that an earlier head made on the node, by GPU index."""
         numbers = await self.driver.held(row.ray_node)
         return {
             await self.driver.hold(row.ray_node, number): HeldGpu(number=number)
@@ -123,8 +125,8 @@ class Holds:
 
 
 def marked(inventory: Inventory, ours: frozenset[int] | set[int]) -> Inventory:
-    """The inventory with the GPUs as taken that are not `ours`; the same where it says
-    so."""
+    """Return the inventory in which the GPUs that are not `ours` are marked as taken;
+    the same object if nothing changes."""
     gpus = tuple(
         gpu
         if gpu.taken == (gpu.index not in ours)

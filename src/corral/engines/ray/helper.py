@@ -1,10 +1,10 @@
-"""The only process of a head that speaks with Ray: `python -m
+"""The only process of a head that communicates with Ray: `python -m
 corral.engines.ray.helper`.
 
-A line of JSON in, `{"id", "call", "args"}`, is answered by a line out, `{"id",
-"found"}` or `{"id", "trouble"}`, in whatever order the calls end. It ends with its
-input, also while Ray has not answered yet. Ray's client, its threads and its memory
-stay out of the head so.
+Each line of JSON `{"id", "call", "args"}` on its input is answered by a line `{"id",
+"found"}` or `{"id", "trouble"}` on its output, in the order in which the calls end. The
+process ends when its input ends, even while a call to Ray has not been answered. This
+keeps Ray's client, with its threads and its memory, out of the head.
 """
 
 import base64
@@ -40,8 +40,8 @@ THREADS: Final = 16
 
 
 class RayCalls:
-    """The calls, by name. Each is bounded in time; what it raises is reported as
-    trouble."""
+    """The calls that the helper accepts, by name. Each is bounded in time; its
+    exceptions are reported as trouble."""
 
     def __init__(self, address: str, namespace: str) -> None:
         self._address = address
@@ -56,8 +56,8 @@ class RayCalls:
         )
 
     def look(self) -> dict[str, Any]:
-        """Nodes as Ray's table has them, what is in use on them, and what waits for
-        room."""
+        """Return the nodes in Ray's table, the resources in use on them, and the
+        requests that wait for room."""
         status = get_cluster_status(self._address, ANSWER_SECONDS)
         living = [*status.active_nodes, *status.idle_nodes]
         used_by_node = {
@@ -92,8 +92,8 @@ class RayCalls:
         }
 
     def _pending_gpu_count(self, living: set[str]) -> int:
-        """Return how many GPUs are about to be reserved. Reservations on a dead node
-        would wait forever, so they are released."""
+        """Return how many GPUs are about to be reserved. Pending reservations on a dead
+        node would wait forever, so they are released."""
         names = [
             group["name"]
             for group in _placement_groups()
@@ -108,8 +108,8 @@ class RayCalls:
     def outfit(
         self, name: str, ray_node: str, node: str, folder: str, files: Any
     ) -> Any:
-        """The actor of this node with these files (base64), created if it does not
-        exist."""
+        """Give these files (base64) to the node's actor, which is created if it does
+        not exist."""
         actor = self._create_actor(name, ray_node, node, folder)
         decoded_files = {file: base64.b64decode(text) for file, text in files.items()}
         return _get_result(actor.outfit.remote(decoded_files))
@@ -118,13 +118,13 @@ class RayCalls:
         return _get_result(self._known(name).look.remote())
 
     def lives(self, name: str, folder: str) -> Any:
-        """Whether anything lives in a node's folder, asked of an actor on the same
-        machine."""
+        """Return whether any process of the node with this folder lives, by asking an
+        actor on the same machine."""
         return _get_result(self._known(name).lives.remote(folder))
 
     def end(self, name: str, kill: bool) -> None:
-        """End what the actor looks after, and then the actor for good; nothing where
-        none is."""
+        """End the agent that the actor keeps running, then the actor for good; do
+        nothing if there is no actor."""
         try:
             actor = self._known(name)
         except ValueError:
@@ -135,8 +135,9 @@ class RayCalls:
             ray.kill(actor, no_restart=True)
 
     def hold(self, name: str, ray_node: str) -> Any:
-        """Take a GPU of this node in Ray's books; its index there. The same name again
-        is the same GPU. Raises: Exception where none is free."""
+        """Reserve a GPU of the node in Ray's accounting and return its index on the
+        node. The same name returns the same GPU. Raises: Exception if no GPU is free.
+        """
         try:
             group = get_placement_group(name)
         except ValueError:
@@ -159,7 +160,7 @@ class RayCalls:
             return
 
     def held(self) -> list[str]:
-        """Names of the placement groups that exist."""
+        """Return the names of the placement groups that exist."""
         return [
             group["name"]
             for group in _placement_groups()
@@ -167,8 +168,8 @@ class RayCalls:
         ]
 
     def ask_for(self, bundles: list[dict[str, float]]) -> None:
-        """Let Ray's autoscaler bring up nodes that could hold all these at once; an
-        empty list takes the request back."""
+        """Let Ray's autoscaler start nodes that could hold all these bundles at once;
+        an empty list withdraws the request."""
         request_resources(bundles=bundles)
 
     def _known(self, name: str) -> Any:
@@ -243,7 +244,8 @@ def main() -> None:
 
 
 def _enqueue_lines(lines: "SimpleQueue[bytes]") -> None:
-    """Pass on what is asked; the end of the input is the end of the caller."""
+    """Pass on the request lines of the input. The end of the input means that the
+    caller has ended, so the process then exits."""
     for line in sys.stdin.buffer:
         lines.put(line)
     os._exit(0)  # a call that hangs in Ray would keep an ordinary exit waiting

@@ -23,8 +23,9 @@ LOOK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayMember:
-    """Membership of a machine in a Ray cluster. `host` "": its address on the way to
-    `address`, that of the Ray cluster. `num_gpus` None: as many as Ray finds."""
+    """Membership of a machine in a Ray cluster. `address`: that of the Ray cluster.
+    `host`: this machine's address; "": the address on its route to `address`.
+    `num_gpus` None: as many as Ray finds."""
 
     address: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -32,12 +33,13 @@ class RayMember:
     num_gpus: int | None = None
 
     def save(self, folder: Path) -> None:
-        """For its keeper. The token of the Ray cluster lies next to it."""
+        """Write the membership to member.json for the keeper. The folder also holds the
+        token of the Ray cluster."""
         (folder / "member.json").write_text(json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, folder: Path) -> "RayMember":
-        """Raises: OSError, ValueError."""
+        """Read the membership from member.json. Raises: OSError, ValueError."""
         return cls(**json.loads((folder / "member.json").read_text()))
 
     def ray(self, folder: Path) -> RayHere:
@@ -49,7 +51,8 @@ class RayMember:
 
 
 def words_of(folder: Path) -> list[str]:
-    """The command line of the keeper."""
+    """Return the command line of the keeper, the process that keeps the Ray node
+    running."""
     return [sys.executable, "-P", "-m", "corral.engines.ray.member", str(folder)]
 
 
@@ -67,7 +70,7 @@ def versions() -> tuple[str, str]:
 
 
 async def end(folder: Path) -> None:
-    """End the keeper and the Ray node; Corral's agent and what it runs go on."""
+    """End the keeper and the Ray node; Corral's agent and its attempts run on."""
     keeper = keeper_of(folder)
     if keeper is not None:
         keeper.signal(signal.SIGTERM)

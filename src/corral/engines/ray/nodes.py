@@ -1,5 +1,5 @@
-"""Interpretation of Ray's answers: which nodes there are, what they have, and who else
-uses them. Pure."""
+"""Interpretation of Ray's answers: which nodes exist, what they have, and which other
+programs use them. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,9 +42,9 @@ _DRAINED: Final = frozenset({3, 4})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayNode:
-    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray
-    starts again; `id` is the node's name, which stays. `index`: its place among the
-    nodes of its address."""
+    """A row of Ray's node table. `ray_node` is Ray's id, which changes each time the
+    node's Ray restarts; `id` is the node's name, which stays. `index`: the node's
+    position among the nodes with the same address."""
 
     id: NodeId
     ray_node: str
@@ -64,15 +64,15 @@ class RayNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySnapshot:
-    """State of Ray at one moment. `waiting_gpus`: GPUs for each of Ray's waiting tasks,
-    actors and bundles."""
+    """State of Ray at one moment. `waiting_gpus`: the number of GPUs that each of Ray's
+    waiting tasks, actors and bundles asks for."""
 
     nodes: tuple[RayNode, ...]
     waiting_gpus: tuple[int, ...] = ()
 
 
 def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapshot:
-    """The helper's answer to `look`, read. `names`: what nodes of Ray were called
+    """Parse the helper's answer to `look`. `names`: the names that nodes of Ray had
     before."""
     rows = newest_of_each(answer["nodes"], names)
     used_by_node = answer["used"]
@@ -101,11 +101,12 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapsh
 def newest_of_each(
     rows: Sequence[Mapping[str, Any]], names: Mapping[str, NodeId]
 ) -> dict[NodeId, Mapping[str, Any]]:
-    """The rows by name, of those with one name the living one, else the last.
+    """Return the rows by node name. Of rows with the same name the living one counts,
+    else the last one.
 
-    Several living ones without a name of their own, on one address, are distinguished
-    by their ports; who has the plain name keeps it, and of new ones Ray's own head is
-    the first to have it.
+    Several living nodes at one address that have no name of their own are distinguished
+    by their ports. A node that already has the plain name keeps it; among new nodes
+    Ray's own head gets it first.
     """
     newest_by_name: dict[NodeId, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _naming_order(row, names)):
@@ -119,8 +120,8 @@ def newest_of_each(
 def _naming_order(
     row: Mapping[str, Any], names: Mapping[str, NodeId]
 ) -> tuple[bool, bool, bool, str]:
-    """The dead first, so that the living take their names; then who has a name
-    already."""
+    """Return the sort key by which nodes are named: dead nodes first, so that living
+    ones take over their names; then nodes that have a name already."""
     is_head = _HEAD in row.get("Resources", {})
     is_new = str(row["NodeID"]) not in names
     return bool(row["Alive"]), is_new, not is_head, str(row["NodeManagerPort"])
@@ -160,19 +161,21 @@ def _node_from_row(
 
 
 def was_handed_back(row: RayNode, *, scales: bool) -> bool:
-    """Whether Ray's autoscaler has taken the node's machine. Without one, a node that
-    was drained is one whose Ray was asked to end: what runs there may live."""
+    """Return whether Ray's autoscaler has removed the node's machine. Without an
+    autoscaler (`scales`), a drained node is one whose Ray was asked to end, and
+    processes may still live on it."""
     return scales and row.drained
 
 
 def _whole_gpu_count(resources: Mapping[str, float]) -> int:
-    """Whole GPUs: of one that is used in part, nothing can be given."""
+    """Return the number of GPUs, rounded up: nothing can be given of a GPU that is used
+    in part."""
     return -int(-float(resources.get("GPU", 0)) // 1)
 
 
 def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
-    """Return the GPU type that Ray has detected in the words of jobs: h100; "" if it is
-    unknown."""
+    """Return the GPU type that Ray has detected, in the form that jobs use, for example
+    h100; "" if it is unknown."""
     detected = (name for name in resources if name.startswith(TYPE_RESOURCE))
     type_name = (
         labels.get(PRETEND_LABEL)
@@ -185,8 +188,9 @@ def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
 def labels_of(
     labels: Mapping[str, str], resources: Iterable[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Labels for placing: those given to `ray start --labels`, the vendor of its GPUs,
-    and where Ray says that its machine is (zone, region, market type)."""
+    """Return the node's labels for placement: those given to `ray start --labels`, the
+    vendor of its GPUs, and the location that Ray reports (zone, region, market type).
+    """
     label_values = {}
     for name, value in labels.items():
         if name in (NODE_LABEL, PRETEND_LABEL, "ray.io/node-id", _TYPE_LABEL):
@@ -204,8 +208,9 @@ def labels_of(
 
 
 def vendor_of(labels: Mapping[str, str], resources: Iterable[str]) -> str:
-    """Return the vendor of the GPUs that Ray has detected: it names each but NVIDIA. ""
-    if there are none, or if the accelerator is not a GPU."""
+    """Return the vendor of the GPUs that Ray has detected. Ray's type names contain the
+    vendor, except for NVIDIA. "" if there are no GPUs, or if the accelerator is not a
+    GPU."""
     type_resources = (name for name in resources if name.startswith(TYPE_RESOURCE))
     detected = labels.get(_TYPE_LABEL) or next(type_resources, "").removeprefix(
         TYPE_RESOURCE

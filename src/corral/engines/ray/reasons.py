@@ -22,9 +22,9 @@ _TROUBLES: Final[Mapping[str, str]] = {
 def why_not_begun(
     node: NodeId, row: RayNode | None, *, trouble: str, heard: bool
 ) -> str:
-    """A sentence for `corral why`; "" where Ray is not what it waits for. `row`: the
-    node as Ray has it, `trouble`: why it has no agent, `heard`: whether its agent is
-    connected."""
+    """Return a sentence for `corral why`; "" if the attempt does not wait for Ray.
+    `row`: the node as Ray reports it; None if Ray does not know it. `trouble`: why the
+    node has no agent. `heard`: whether the node's agent is connected."""
     if heard:
         return ""
     if row is None:
@@ -40,7 +40,7 @@ def why_not_begun(
 
 
 def in_our_words(trouble: str) -> str:
-    """Translate an error of Ray, `NAME: TEXT`; Ray's own name stands behind."""
+    """Translate an error of Ray, `NAME: TEXT`; Ray's own name is appended in brackets."""
     name, _, text = trouble.partition(":")
     known_text = _TROUBLES.get(name)
     return (

@@ -12,20 +12,22 @@ NODE_DIR: Final = "/var/tmp/corral-nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """`address`: HOST:PORT of a Ray cluster to join; "" starts one. `token_file` is
-    that cluster's token, "" for the one that Corral makes, or for one that has none.
+    """Settings of the Ray engine. `address`: HOST:PORT of a Ray cluster to join; ""
+    starts one. `token_file`: the token of that cluster; "" for the one that Corral
+    makes, or for a cluster without a token.
 
-    `host`: the address of this machine by which its Ray node is known, "" for the one
-    that Ray finds. `num_cpus` and `num_gpus` are of this machine's Ray node, None for
-    what Ray detects. `pretend`: GPUs that Ray counts are made up, of the type
-    `gpu_type` where Ray knows none. `node_dir`: where on each machine the folders of
-    nodes lie. `hold`: keep free GPUs in Ray's own books for Corral, and give them up
-    when another program of the Ray cluster waits for some. `redis`: HOST:PORT of one
-    without a password, where a Ray that is started here keeps what it knows: then its
-    nodes outlive its end. `autoscaling_config`: the file by which Ray's autoscaler
-    makes nodes, for a Ray that is started here; `autoscale` where the one that is
-    joined has an autoscaler, with its file next to it if what it could bring is to be
-    known. `idle_seconds`: a node on which nothing has run for this long is left to it.
+    `host`: the address of this machine's Ray node; "" for the one that Ray finds.
+    `num_cpus` and `num_gpus`: those of this machine's Ray node; None for what Ray
+    detects. `pretend`: the GPUs that Ray counts are simulated, of the type `gpu_type`
+    where Ray knows none. `node_dir`: the directory on each machine for the folders of
+    nodes. `hold`: reserve free GPUs in Ray's accounting for Corral, and release them
+    when another program of the Ray cluster waits for some. `redis`: HOST:PORT of a
+    Redis without a password, in which a Ray that is started here stores its state, so
+    that its nodes survive its end. `autoscaling_config`: the file by which Ray's
+    autoscaler makes nodes, for a Ray that is started here. `autoscale`: the Ray cluster
+    that is joined has an autoscaler; its file may also be given, so that Corral knows
+    which nodes it could add. `idle_seconds`: a node on which nothing has run for this
+    time is left to the autoscaler.
     """
 
     NAME: ClassVar[str] = "ray"
@@ -91,17 +93,17 @@ class RaySettings:
 
     @property
     def scales(self) -> bool:
-        """Whether nodes come and go as they are needed."""
+        """Return whether an autoscaler adds and removes nodes as needed."""
         return self.autoscale or bool(self.autoscaling_config)
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "RaySettings":
-        """Parse the settings of --set NAME=VALUE, or stored ones. Raises:
+        """Parse the settings given by --set NAME=VALUE, or stored ones. Raises:
         SpecInvalid."""
         return read_settings(cls, raw)
 
 
 def _is_address(text: str) -> bool:
-    """HOST:PORT, or none."""
+    """Return whether the text is HOST:PORT, or empty."""
     host, colon, port = text.rpartition(":")
     return not text or bool(host and colon and port.isdecimal())

@@ -1,7 +1,9 @@
-"""GPUs of a node between Corral and the other programs of its Ray cluster. Pure.
+"""Division of a node's GPUs between Corral and the other programs of its Ray cluster.
+Pure.
 
-Corral gives ranks only GPUs that it holds in Ray's books. It holds all that no other
-program wants, and gives up idle ones when a program of Ray waits that they would serve.
+Corral gives ranks only GPUs that it has reserved in Ray's accounting. It reserves all
+GPUs that no other program wants, and releases idle ones when a program of Ray waits
+that could run on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +20,8 @@ LEAVE_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldGpu:
-    """A GPU that is held: by which number, and since when it is about to be given
-    up."""
+    """A GPU that is reserved for Corral. `number`: the number of its reservation.
+    `leaving_since`: since when it is about to be released; None if it is not."""
 
     number: int
     leaving_since: float | None = None
@@ -27,8 +29,8 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanges:
-    """Changes of the reserved GPUs. `take`: how many more; `let_go`: these indices;
-    `held`: the state then, without those that are taken."""
+    """Changes to the reserved GPUs. `take`: how many more to reserve. `let_go`: the
+    indices to release. `held`: the reservations afterwards, without the new ones."""
 
     held: Mapping[int, HeldGpu]
     take: int = 0
@@ -83,8 +85,9 @@ def moves(
     """Return the changes on a node where Corral has reserved `held`, by index, and Ray
     has `free` GPUs.
 
-    `waiting`: how many GPUs each waiting program of Ray wants. What is about to leave
-    goes after LEAVE_SECONDS if it is idle still; it stays if no program waits any more.
+    `waiting`: how many GPUs each waiting program of Ray wants. A GPU that is about to
+    be released is released after LEAVE_SECONDS if it is still idle; it stays reserved
+    if no program waits any more.
     """
     idle = {index for index in held if index not in busy}
     wanted_gpus = sum(_served_requests(waiting, free + len(idle))) - free
@@ -122,7 +125,8 @@ def moves(
 
 
 def offered(held: Mapping[int, HeldGpu]) -> frozenset[int]:
-    """Indices on which work may be placed."""
+    """Return the indices of the reserved GPUs on which work may be placed, without
+    those about to be released."""
     return frozenset(
         index for index, held_gpu in held.items() if held_gpu.leaving_since is None
     )

@@ -1,4 +1,4 @@
-"""Options with which Ray is started, and the names of Corral's own objects in it. Pure
+"""Options with which Ray is started, and the names of Corral's own objects in Ray. Pure
 text."""
 
 import sys
@@ -29,12 +29,12 @@ _SESSIONS: Final = "RAY_external_storage_namespace"
 
 
 def namespace(cluster: str) -> str:
-    """Ray's namespace of a cluster's own actors."""
+    """Return Ray's namespace for a cluster's own actors."""
     return f"corral-{cluster}"
 
 
 def actor_name(cluster: str, ray_node: str) -> str:
-    """One agent actor a node of Ray, found again by this name."""
+    """Return the name by which the agent actor of a node of Ray is found again."""
     return f"corral-agent-{cluster}-{ray_node}"
 
 
@@ -44,12 +44,13 @@ def hold_prefix(namespace: str) -> str:
 
 
 def hold_name(cluster: str, ray_node: str, number: int) -> str:
-    """The placement group that keeps one GPU of a node in Ray's books for Corral."""
+    """Return the name of the placement group that reserves one GPU of a node for Corral
+    in Ray's accounting."""
     return f"{hold_prefix(namespace(cluster))}{ray_node}-{number}"
 
 
 def held_on(hold: str) -> str:
-    """The node of Ray on which the placement group of this name holds a GPU."""
+    """Return the node of Ray on which the placement group of this name reserves a GPU."""
     return hold.rsplit("-", 2)[1]
 
 
@@ -65,13 +66,14 @@ def environment(token_file: str) -> dict[str, str]:
 
 
 def keeping(redis: str, cluster: str) -> dict[str, str]:
-    """Return the environment of Ray's head alone: where it keeps its state, so that its
-    next start continues with it."""
+    """Return additional environment for Ray's head: where it stores its state, so that
+    its next start continues with it; {} without Redis."""
     return {"RAY_REDIS_ADDRESS": redis, _SESSIONS: namespace(cluster)} if redis else {}
 
 
 def head_words(settings: RaySettings, *, port: int, temp_dir: str) -> list[str]:
-    """The command that starts a Ray cluster on this machine, until it is ended."""
+    """Return the command that starts a Ray cluster on this machine and runs until Ray
+    is ended."""
     own_words = [
         f"--port={port}",
         "--include-dashboard=false",
@@ -85,8 +87,8 @@ def head_words(settings: RaySettings, *, port: int, temp_dir: str) -> list[str]:
 def join_words(
     settings: RaySettings, *, address: str, labels: Mapping[str, str]
 ) -> list[str]:
-    """The command that makes this machine a node of a Ray cluster, until it is
-    ended."""
+    """Return the command that makes this machine a node of a Ray cluster and runs until
+    Ray is ended."""
     label_text = ",".join(f"{name}={value}" for name, value in labels.items())
     node_options = _node_words(settings)
     return [

@@ -1,1 +1,1 @@
-"""The Slurm engine: attempts become batch jobs, on nodes that Slurm lends."""
+"""The Slurm engine: attempts become batch jobs, on nodes that Slurm manages."""

@@ -1,4 +1,5 @@
-"""The batch script of one attempt: pure text, the same for the same attempt.
+"""The batch script of one attempt, as pure text; the same attempt always has the same
+script.
 
 Source: sbatch(1) and srun(1) of Slurm 22.05.
 """
@@ -25,9 +26,9 @@ AROUND_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPaths:
-    """Paths of an attempt's files, and the command of its agents. `gpu_types`: of each
-    node's GPUs by index; "" where Slurm names no type. `memory_bytes`: all that each
-    node has."""
+    """Paths of an attempt's files, the command of its agents, and capacities of its
+    nodes. `gpu_types`: the types of each node's GPUs by index; "" where Slurm names no
+    type. `memory_bytes`: the whole memory of each node."""
 
     folder: str
     python: str
@@ -42,7 +43,8 @@ def script_of(
     settings: SlurmSettings,
     place: AttemptPaths,
 ) -> str:
-    """Return the script for sbatch. `gang` is by node rank; it contains no secret."""
+    """Return the script for sbatch. `gang` is in the order of node ranks. The script
+    contains no secret."""
     first_launch = gang[0]
     options = [
         *common(
@@ -59,15 +61,15 @@ def script_of(
 
 
 def text_of(options: Iterable[str], body: Iterable[str]) -> str:
-    """The script with these options of sbatch's."""
+    """Return a script with these options for sbatch and this body."""
     return "\n".join(
         ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *body, ""]
     )
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
-    """Return the options of every batch job. `log`: the folder of its output, as sbatch
-    takes it."""
+    """Return the options of every batch job. `log`: the folder of the job's output,
+    escaped for sbatch."""
     chosen = ("partition", "account", "qos", "reservation")
     option_values = [(option, getattr(settings, option)) for option in chosen]
     return [
@@ -82,8 +84,9 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
 
 
 def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
-    """Return the time limit for Slurm's backfill: never less than Corral itself gives
-    the attempt, which ends it first. In whole minutes, as Slurm counts."""
+    """Return the time limit for Slurm's backfill, in whole minutes as Slurm counts. It
+    is never shorter than the time that Corral gives the attempt, so Corral ends the
+    attempt first."""
     if limit_seconds is None:
         return []
     return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
@@ -91,7 +94,7 @@ def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
 
 def _resource_options(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
     """Return the options for the nodes and the resources on each. All seats of a gang
-    are alike."""
+    are equal."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
     max_memory_bytes = min(
@@ -117,7 +120,7 @@ def shape_of(
     gres: str,
 ) -> list[str]:
     """Return the options for the number of nodes and the resources on each.
-    `most_memory_bytes`: the most that one can have; 0: unknown."""
+    `most_memory_bytes`: the most memory that one node can have; 0: unknown."""
     shape = [
         f"--nodes={nodes}",
         f"--ntasks={nodes}",
@@ -135,8 +138,8 @@ def shape_of(
 
 
 def _format_gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
-    """GPUs of one type are asked for by it; where the nodes' differ, by their number
-    alone."""
+    """Return the value of the gres option. GPUs that are all of one type are requested
+    by it; otherwise only their number is given."""
     types = {
         place.gpu_types[launch.seat.node][index]
         for launch in gang
@@ -147,8 +150,8 @@ def _format_gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
 
 
 def _script_body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
-    """One agent a node, which ends when its attempt is over; then so does the batch
-    job."""
+    """Return the commands of the script: one agent runs on each node and ends when its
+    attempt is over; then the batch job ends too."""
     folder = quote(place.folder)
     return [
         f"mkdir {folder}/{BEGUN} || exit 0",
@@ -157,7 +160,8 @@ def _script_body(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
 
 
 def agents_of(nodes: int, folder: str, python: str) -> str:
-    """`folder`: as bash reads it, on every node."""
+    """Return the command that starts the agents on all nodes. `folder`: in bash syntax,
+    valid on every node."""
     agent = (
         f'exec {quote(python)} -P -m corral.agent --part {folder}/"$SLURMD_NODENAME"'
     )

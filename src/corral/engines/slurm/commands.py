@@ -1,5 +1,5 @@
-"""Slurm's commands, each bounded in time, and their environment: the same however a
-head began."""
+"""Slurm's commands, each bounded in time, and their environment, which is the same
+however the head was started."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ BOOK_SINCE: Final = "now-30days"
 
 
 def environment() -> dict[str, str]:
-    """Return the part of the head's environment that Slurm's commands, and so batch
+    """Return the part of the head's environment that Slurm's commands, and thus batch
     jobs, see."""
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return passed_on | {"SLURM_TIME_FORMAT": "%s"}
@@ -48,7 +48,8 @@ def environment() -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class Commands:
-    """Implements Calls. `seconds` is what one may take."""
+    """Implements `Calls` with Slurm's commands. `seconds` is the most time that one
+    command may take."""
 
     seconds: float
     env: Mapping[str, str] = field(default_factory=environment)
@@ -89,7 +90,8 @@ class Commands:
         await self.text("scancel", "--quiet", f"--name={name}")
 
     async def close(self) -> None:
-        """There is nothing to close: each command is a process of its own."""
+        """Do nothing: each command is a process of its own, so there is nothing to
+        close."""
 
     async def text(self, *words: str) -> str:
         """Return the output of the command. Raises: SlurmTrouble."""
@@ -99,10 +101,10 @@ class Commands:
         return output
 
     async def submit(self, script: Path) -> str:
-        """Hand the batch script in. Returns: Slurm's number of the job.
+        """Submit the batch script. Returns: the job's id in Slurm.
 
-        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
-        now.
+        Raises: Unsupported when Slurm will never accept the script, SlurmTrouble when
+        it cannot accept it now.
         """
         code, output, errors = await self._run_command(
             ("sbatch", "--parsable", str(script))
@@ -116,8 +118,8 @@ class Commands:
         raise SlurmTrouble(f"sbatch failed: {errors}", hint="run: sinfo")
 
     async def _run_command(self, words: Sequence[str]) -> tuple[int, str, str]:
-        """(exit code, output, the last line of what it complained of). Raises:
-        SlurmTrouble."""
+        """Run a command. Return (exit code, output, the last line of its error output).
+        Raises: SlurmTrouble."""
         try:
             running = await asyncio.create_subprocess_exec(
                 *words,

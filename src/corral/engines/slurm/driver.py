@@ -1,4 +1,4 @@
-"""The way to Slurm: attempts are its batch jobs, by whichever calls it is asked."""
+"""Driver of Slurm: attempts are its batch jobs, through Slurm's commands or slurmrestd."""
 
 import asyncio
 import getpass
@@ -37,8 +37,8 @@ MOST_NAMES: Final = 200  # that one command is asked about
 
 @dataclass(slots=True, kw_only=True)
 class SlurmDriver:
-    """Implements lending.Driver. `shared`: paths that every node sees under the same
-    name."""
+    """Implements `BatchSystem` for Slurm. `shared`: paths that every node sees under
+    the same name."""
 
     cluster: Callable[[], ClusterId]
     settings: SlurmSettings
@@ -50,7 +50,8 @@ class SlurmDriver:
     nodes: dict[str, SlurmNode] = field(default_factory=dict)
 
     async def look(self) -> BatchSnapshot:
-        """Raises: SlurmTrouble."""
+        """Return the state of Slurm's nodes and of this cluster's batch jobs. Raises:
+        SlurmTrouble."""
         try:
             self.folders.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folders.tell_head()
@@ -83,7 +84,8 @@ class SlurmDriver:
     async def submit(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
-        """Raises: Unsupported, SlurmTrouble."""
+        """Write the attempt's folder and submit its batch job, unless it has been
+        submitted already. Raises: Unsupported, SlurmTrouble."""
         key = gang[0].key
         name = self.name_of(key)
         folder = self.folders.of(key)
@@ -110,7 +112,8 @@ class SlurmDriver:
         await self.calls.submit(folder / SCRIPT)
 
     async def withhold(self, key: AttemptKey) -> None:
-        """Raises: SlurmTrouble."""
+        """Prevent the attempt's ranks that have not begun from starting. Raises:
+        SlurmTrouble."""
         try:
             await asyncio.to_thread(self.folders.take_begin, key)
         except OSError as error:
@@ -119,7 +122,8 @@ class SlurmDriver:
             ) from error
 
     async def cancel(self, key: AttemptKey) -> None:
-        """Raises: SlurmTrouble."""
+        """Cancel the attempt's batch job; of an array only the attempt's own task.
+        Raises: SlurmTrouble."""
         name = self.name_of(key)
         if key_of(name, self.short) == key:
             await self.calls.cancel_named(name)
@@ -129,7 +133,8 @@ class SlurmDriver:
             await self.calls.cancel(chosen)
 
     async def forget(self, key: AttemptKey) -> None:
-        """Raises: SlurmTrouble."""
+        """Remove the folder of an attempt that is over and recorded. Raises:
+        SlurmTrouble."""
         try:
             await asyncio.to_thread(self.folders.remove, key)
         except OSError as error:
@@ -138,7 +143,7 @@ class SlurmDriver:
             ) from error
 
     def fitted(self, launch: Launch) -> Launch:
-        """GPUs are counted as Slurm grants them, from 0 on."""
+        """Return the launch with its GPUs numbered from 0, as Slurm grants them."""
         return replace(
             launch, seat=replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))))
         )
@@ -169,8 +174,8 @@ class SlurmDriver:
         await self.calls.close()
 
     def name_of(self, key: AttemptKey) -> str:
-        """Return the name of the attempt's batch job; for an index of an array, that of
-        Slurm's array. Raises: SlurmTrouble."""
+        """Return the name of the attempt's batch job; for an index of an array, the
+        name of the whole array's batch job. Raises: SlurmTrouble."""
         try:
             return self.folders.name_of(key) or job_name(self.short, key)
         except OSError as error:
@@ -179,8 +184,7 @@ class SlurmDriver:
             ) from error
 
     async def queue(self, name: str) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's queue shows of batch jobs with this name. Raises:
-        SlurmTrouble."""
+        """Return the batch jobs with this name in Slurm's queue. Raises: SlurmTrouble."""
         try:
             return await self.calls.queue(name)
         except ValueError as wrong:
@@ -234,8 +238,8 @@ class SlurmDriver:
     async def _past(
         self, kept: Mapping[AttemptKey, str], queued: Iterable[SlurmJob]
     ) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's accounting has about attempts that are no longer in the
-        queue."""
+        """Return the batch jobs in Slurm's accounting of attempts that are no longer in
+        the queue. `kept`: the name of each attempt's batch job."""
         queued_keys = {job.key(self.short) for job in queued}
         names = dict.fromkeys(
             name for key, name in kept.items() if key not in queued_keys

@@ -1,4 +1,4 @@
-"""The Slurm engine: lending over Slurm's commands."""
+"""The Slurm engine: a batch engine that uses Slurm's commands or slurmrestd."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +37,8 @@ SHOWN_BY: Final = "sinfo -N -o '%N %P %c %m %G'"
 
 
 def calls_of(settings: SlurmSettings) -> Calls:
-    """Slurm's commands, or slurmrestd where one is named."""
+    """Return the calls to Slurm: by slurmrestd if the settings give its address, else
+    by Slurm's commands."""
     if settings.rest is None:
         return Commands(seconds=settings.command_seconds)
     return Rest(
@@ -55,8 +56,8 @@ def slurm_engine(
     shared: tuple[str, ...] = (),
     trusted: str | None = None,
 ) -> LendingEngine:
-    """The engine of the cluster in this directory. `given`: its settings, as they were
-    typed.
+    """Return the engine of the cluster in this directory. `given`: the engine's
+    settings as the user typed them.
 
     `shared`: paths that every node sees; `trusted`: the head's certificate, for its
     agents.

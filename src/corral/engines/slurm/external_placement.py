@@ -1,5 +1,5 @@
-"""Slurm where it places by itself: jobs stand in its own line, and begin where it has
-room."""
+"""Driver of Slurm where Slurm places jobs itself: they wait in its own queue, and begin
+where it has room."""
 
 import asyncio
 import secrets
@@ -22,7 +22,8 @@ class SlurmPlacingDriver(SlurmDriver):
     """Implements lending.PlacingDriver."""
 
     async def ask(self, group: Sequence[ExternalCandidate]) -> None:
-        """Raises: Unsupported, SlurmTrouble."""
+        """Let Slurm place the group's attempts that are not in its queue yet. Raises:
+        Unsupported, SlurmTrouble."""
         new_candidates = await self._not_there(group)
         if not new_candidates:
             return
@@ -44,7 +45,8 @@ class SlurmPlacingDriver(SlurmDriver):
     async def equip(
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
-        """Raises: SlurmTrouble."""
+        """Write what the attempt's agents need to its folder; then the attempt begins.
+        Raises: SlurmTrouble."""
         try:
             await asyncio.to_thread(self.folders.equip, gang[0].key, parts)
         except OSError as error:

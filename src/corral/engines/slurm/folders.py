@@ -1,8 +1,7 @@
-"""Folders of attempts, one for each, which all their nodes see.
+"""Folders of attempts, one for each attempt, visible on all its nodes.
 
-FOLDER/head.json
-FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, early.json,
-workdir.tar.gz}}; where Slurm places also JOB.ATTEMPT/{name, go}
+FOLDER/head.json FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token,
+early.json, workdir.tar.gz}}; where Slurm places jobs also JOB.ATTEMPT/{name, go}
 """
 
 import os
@@ -28,8 +27,8 @@ _FRESH: Final = ".new"
 
 @dataclass(slots=True, kw_only=True)
 class Folders:
-    """`head_file` is the head's own head.json, which the nodes may not see: they see a
-    copy."""
+    """Folders of all attempts of a cluster. `head_file` is the head's own head.json;
+    nodes may not be able to read it, so they get a copy."""
 
     root: Path
     head_file: Path
@@ -44,7 +43,7 @@ class Folders:
         return self.root / f"{key[0]}.{key[1]}"
 
     def keys(self) -> tuple[AttemptKey, ...]:
-        """Attempts that have a folder, each whole. Raises: OSError."""
+        """Return the attempts that have a complete folder. Raises: OSError."""
         names = [entry.name for entry in os.scandir(self.root) if entry.is_dir()]
         pairs = (name.rpartition(".") for name in names if not name.startswith("."))
         return tuple(
@@ -61,9 +60,9 @@ class Folders:
         *,
         name: str = "",
     ) -> Path:
-        """The attempt's folder, whole or not at all; one that is there stays. `name`:
-        of its batch job, where that does not follow from the attempt alone. Raises:
-        OSError."""
+        """Create the attempt's folder atomically and return it; an existing folder
+        stays as it is. `name`: the name of the attempt's batch job, if it cannot be
+        derived from the attempt alone. Raises: OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self.of(key)
         if folder.exists():
@@ -81,8 +80,8 @@ class Folders:
         return folder
 
     def equip(self, key: AttemptKey, parts: Mapping[NodeId, PartFiles]) -> None:
-        """Bring what its agents need, and let it begin. What is there stays. Raises:
-        OSError."""
+        """Write what the attempt's agents need, and let the attempt begin. Existing
+        files stay. Raises: OSError."""
         folder = self.of(key)
         for node, files in parts.items():
             if not (folder / node).exists():
@@ -93,21 +92,22 @@ class Folders:
         _write_private(folder / GO, b"")
 
     def name_of(self, key: AttemptKey) -> str:
-        """Return the name of the batch job; "": derived from the attempt. Raises:
-        OSError."""
+        """Return the name of the batch job; "" if it is derived from the attempt.
+        Raises: OSError."""
         if key not in self._names:
             file = self.of(key) / NAME
             self._names[key] = file.read_text() if file.exists() else ""
         return self._names[key]
 
     def take_begin(self, key: AttemptKey) -> None:
-        """Be the one that begins the attempt, if none has been yet: its script begins
-        nothing then, nor does one without a folder. Raises: OSError."""
+        """Mark the attempt as begun, unless it has begun already, so that its batch
+        script starts nothing. An attempt without a folder needs no mark, since its
+        script starts nothing either. Raises: OSError."""
         with suppress(FileExistsError, FileNotFoundError):
             (self.of(key) / BEGUN).mkdir()
 
     def remove(self, key: AttemptKey) -> None:
-        """Raises: OSError."""
+        """Remove the attempt's folder, if it exists. Raises: OSError."""
         self._names.pop(key, None)
         folder = self.of(key)
         removed_dir = self.root / f".{folder.name}.gone"
@@ -116,7 +116,7 @@ class Folders:
         shutil.rmtree(removed_dir, ignore_errors=True)
 
     def tell_head(self) -> None:
-        """Copy where the head is, when that has changed. Raises: OSError."""
+        """Copy the head's address for the nodes when it has changed. Raises: OSError."""
         with suppress(FileNotFoundError):
             text = self.head_file.read_bytes()
             if text != self._copied or not self.head_json.exists():
@@ -136,9 +136,10 @@ def _make_part(place: Path, files: PartFiles) -> None:
 
 
 def _has_workdir(place: Path, archive: Path | None) -> bool:
-    """Whether it lies there as the head has it, or does not exist; where the two
-    folders are of different disks the part's agent fetches it, for a copy for each part
-    may be long."""
+    """Link the head's archive of the working directory into the part's folder. Return
+    whether it is there, or there is no archive. False if the two folders are on
+    different disks: the part's agent then fetches the archive, since a copy for each
+    part could take long."""
     if archive is not None:
         try:
             os.link(archive, place / WORKDIR_FILE)

@@ -27,45 +27,46 @@ NEVER: Final = (
 
 
 class SlurmTrouble(Trouble):
-    """Slurm does not answer, or not as it should."""
+    """Slurm does not answer, or its answer is not as it should be."""
 
     code = "slurm_trouble"
 
 
 class Calls(Protocol):
-    """Each call is bounded in time.
+    """Calls to Slurm, each bounded in time.
 
-    Raises: SlurmTrouble, and ValueError for what cannot be read.
+    Raises: SlurmTrouble, and ValueError for an answer that cannot be read.
     """
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
-        """All nodes, in Slurm's order."""
+        """Return all nodes, in Slurm's order."""
         ...
 
     async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
-        """Corral's own batch jobs that the queue shows, each task of an array by
-        itself; `name`: those that are called so."""
+        """Return Corral's own batch jobs in the queue, each task of an array
+        separately. `name`: only the batch jobs with this name; "": all."""
         ...
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
-        """Return what Slurm's accounting has about batch jobs with these names; ()
-        without accounting."""
+        """Return the batch jobs with these names in Slurm's accounting; () without
+        accounting."""
         ...
 
     async def submit(self, script: Path) -> str:
-        """Hand the batch script in. Returns: Slurm's number of the job.
+        """Submit the batch script. Returns: the job's id in Slurm.
 
-        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot
-        now.
+        Raises: Unsupported when Slurm will never accept the script, SlurmTrouble when
+        it cannot accept it now.
         """
         ...
 
     async def cancel(self, handles: Sequence[str]) -> None:
-        """End these, whatever they do; harmless when they are over."""
+        """Cancel these batch jobs, whatever their state; this does nothing to those
+        that are over."""
         ...
 
     async def cancel_named(self, name: str) -> None:
-        """End the batch jobs of this name, whole arrays too."""
+        """Cancel the batch jobs of this name, including whole arrays."""
         ...
 
     async def close(self) -> None: ...

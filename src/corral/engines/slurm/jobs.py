@@ -1,6 +1,7 @@
-"""Corral's own batch jobs in squeue and sacct, and what others hold alongside them.
+"""Corral's own batch jobs in squeue and sacct, and what other jobs hold on the same
+nodes.
 
-Source: squeue(1) and sacct(1) of Slurm 22.05. Times are asked for in seconds since
+Source: squeue(1) and sacct(1) of Slurm 22.05. Times are requested in seconds since
 1970.
 """
 
@@ -45,10 +46,11 @@ _GPUS: Final = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One batch job, or one task of an array: `task` is its index, and `id` the array's
-    number. `is_preempted`: Slurm ends it for another, or has.
+    """One batch job, or one task of an array: then `task` is its index, and `id` the
+    array's id. `is_preempted`: Slurm ends the job in favour of another job, or has
+    ended it.
 
-    `*_each`: what it holds on each of its nodes.
+    `*_each`: what the job holds on each of its nodes.
     """
 
     id: int
@@ -70,7 +72,8 @@ class SlurmJob:
         return str(self.id) if self.task is None else f"{self.id}_{self.task}"
 
     def key(self, cluster: str) -> AttemptKey | None:
-        """The attempt of this cluster that it is; None for another's."""
+        """Return the attempt of this cluster that the batch job runs; None for a job of
+        another cluster."""
         return key_of(self.name, cluster, self.task)
 
     @property
@@ -83,10 +86,10 @@ class SlurmJob:
 
 
 def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """Corral's of squeue's lines, in its order; others may be named as nothing here can
-    be.
+    """Parse Corral's batch jobs from the output of squeue, in its order. Other users'
+    jobs are skipped unread, since their names may have any form.
 
-    Raises: ValueError for what squeue does not print.
+    Raises: ValueError for a line that squeue does not print.
     """
     lines = (line.split("|") for line in text.splitlines())
     return tuple(
@@ -97,7 +100,7 @@ def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
 
 
 def past_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """The lines of `sacct -n -P -X`. Raises: ValueError."""
+    """Parse the output of `sacct -n -P -X`. Raises: ValueError."""
     past = []
     for line in text.splitlines():
         sacct_fields = line.split("|")
@@ -166,15 +169,17 @@ def gpus_in(each: str) -> int:
 
 
 def memory_bytes_of(text: str) -> int:
-    """Slurm counts in powers of 1024, and writes them as K, M, G and T."""
+    """Return the bytes of an amount of memory. Slurm counts in powers of 1024, and
+    writes them as K, M, G and T."""
     return bytes_of(text if text[-1:].isdigit() else f"{text}iB")
 
 
 def tickets_of(
     jobs: Iterable[SlurmJob], cluster: str, *, slurm_places: bool = False
 ) -> tuple[Ticket, ...]:
-    """Return Slurm's report about each attempt of this cluster. Of several batch jobs
-    with one name, which only a lost answer can cause, the most advanced one counts."""
+    """Return Slurm's report about each attempt of this cluster. If several batch jobs
+    have one name, which only a lost answer to a submission can cause, the most advanced
+    one counts."""
     jobs_by_key: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
@@ -185,8 +190,8 @@ def tickets_of(
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
-    """Waiting batch jobs alongside another of the same name: the one that speaks is
-    left."""
+    """Return the handles of waiting batch jobs that duplicate another one of the same
+    name. The most advanced one, which is reported, is not among them."""
     by_key: defaultdict[AttemptKey, list[SlurmJob]] = defaultdict(list)
     for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
@@ -200,8 +205,9 @@ def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
 
 
 def _progress_sort_key(job: SlurmJob) -> tuple[int, int]:
-    """Running goes before over, and over before waiting; of two alike the first
-    submitted."""
+    """Return the sort key of a job's progress: a running job is ahead of one that is
+    over, and that one is ahead of a waiting job. Of two equal jobs the one submitted
+    first is ahead."""
     progress_rank = 2 if not job.waits and not job.is_over else 1 if job.is_over else 0
     return progress_rank, -job.id
 
@@ -231,9 +237,9 @@ def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Tick
 
 
 def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Foreign:
-    """Return what others hold of the node.
+    """Return what other programs hold on the node.
 
-    The nodes are asked before the jobs: one that began in between is taken for
+    The nodes are queried before the jobs, so a job that began in between counts as
     Corral's.
     """
     slurm_jobs = [
@@ -254,7 +260,7 @@ def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Forei
 def merged(
     queued: Sequence[SlurmJob], past: Iterable[SlurmJob]
 ) -> tuple[SlurmJob, ...]:
-    """Return the queue's jobs, and those that only the accounting still has."""
+    """Return the queue's jobs, followed by those that only the accounting still has."""
     queued_keys = {(job.name, job.task) for job in queued}
     return (*queued, *(job for job in past if (job.name, job.task) not in queued_keys))
 
@@ -262,11 +268,11 @@ def merged(
 def without_strays(
     jobs: Sequence[SlurmJob], cluster: str, names: Mapping[AttemptKey, str]
 ) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
-    """The jobs that count, and the handles of those that must go. `names`: what the
-    batch job of each attempt is called that has a folder.
+    """Return the jobs that count, and the handles of those that must be cancelled.
+    `names`: the batch job's name of each attempt that has a folder.
 
-    Of an attempt that was asked for again an older batch job must go. What is over and
-    has no folder any more has been recorded, and counts no more.
+    If an attempt was submitted again, its older batch job must be cancelled. A job that
+    is over and has no folder any more has been recorded, and no longer counts.
     """
     counts: list[SlurmJob] = []
     strays: list[str] = []

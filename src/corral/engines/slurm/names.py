@@ -1,4 +1,5 @@
-"""Name of an attempt in Slurm, by which it is found again and never submitted twice."""
+"""Name of an attempt's batch job in Slurm, by which the job is found again and never
+submitted twice."""
 
 import re
 from hashlib import sha256
@@ -15,20 +16,21 @@ _NAME: Final = re.compile(
 
 
 def short_cluster(cluster: ClusterId) -> str:
-    """Eight hexadecimal digits that tell clusters apart which share one Slurm."""
+    """Return eight hexadecimal digits that distinguish clusters which share one Slurm."""
     return sha256(cluster.encode()).hexdigest()[:8]
 
 
 def job_name(cluster: str, key: AttemptKey, tag: str = "") -> str:
-    """`cluster`: as `short_cluster` has it. `tag`: four hexadecimal digits that tell
-    one asking for an attempt from the next, where Slurm places; there `key` may have
-    the id of an array."""
+    """Return the name of an attempt's batch job. `cluster`: the result of
+    `short_cluster`. `tag`: four hexadecimal digits that distinguish repeated
+    submissions of an attempt where Slurm places jobs; there `key` may have the id of an
+    array."""
     return f"{PREFIX}{cluster}-{key[0]}-{key[1]}" + (f"-{tag}" if tag else "")
 
 
 def key_of(name: str, cluster: str, task: int | None = None) -> AttemptKey | None:
-    """The attempt of this cluster that a batch job is, or that its task is where it is
-    an array; None for another's."""
+    """Return the attempt of this cluster that a batch job, or the task of an array,
+    runs; None for a job of another cluster."""
     match = _NAME.fullmatch(name)
     if match is None or match.group(1) != cluster:
         return None
@@ -37,9 +39,9 @@ def key_of(name: str, cluster: str, task: int | None = None) -> AttemptKey | Non
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The nodes of a list as Slurm prints it; where a job has none, it says so in
-    words.
+    """Return the nodes of a list as Slurm prints it; () for the texts that Slurm prints
+    when a job has none.
 
-    Raises: ValueError for what is no such list.
+    Raises: ValueError for a text that is not such a list.
     """
     return () if text in ("", "(null)", "None assigned") else tuple(expand(text))

@@ -1,5 +1,5 @@
-"""Nodes in `scontrol -d show nodes -o`: their capacity, what is allocated, and their
-health.
+"""Parser of `scontrol -d show nodes -o`: each node's capacity, what is allocated on it,
+and its health.
 
 Source: scontrol(1) and sinfo(1) of Slurm 22.05, "NODE STATE CODES".
 """
@@ -39,11 +39,12 @@ ABSENT: Final = frozenset({"FUTURE", "INVAL", "UNKNOWN"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """One node as Slurm has it. `gpus`: the type of each by its index, "" where none is
-    named.
+    """One node as Slurm reports it. `gpus`: the type of each GPU by its index, "" where
+    Slurm names none.
 
-    `used_*`: what all its jobs hold, Corral's and others'. `flags`: its state and what
-    goes with it. `reason`: why an operator, or Slurm, has taken it out of service.
+    `used_*`: what all jobs on the node hold, Corral's and others'. `flags`: the node's
+    state and its additional flags. `reason`: why an operator, or Slurm, has taken the
+    node out of service.
     """
 
     name: str
@@ -74,7 +75,7 @@ class SlurmNode:
 
     @property
     def proof(self) -> str:
-        """Return why nothing can run there any more; "" while something may."""
+        """Return why nothing can run on the node any more; "" while something may."""
         return self._said if self.is_down else ""
 
     @property
@@ -86,9 +87,9 @@ class SlurmNode:
 
 
 def nodes_of(text: str) -> tuple[SlurmNode, ...]:
-    """The nodes, in Slurm's order; those that are only planned are left out.
+    """Parse the nodes, in Slurm's order, without those that are only planned.
 
-    Raises: ValueError for what Slurm does not print.
+    Raises: ValueError for output that Slurm does not print.
     """
     slurm_nodes = (
         _node_from_fields(dict(_split_fields(line)))
@@ -99,7 +100,8 @@ def nodes_of(text: str) -> tuple[SlurmNode, ...]:
 
 
 def _split_fields(line: str) -> Iterator[tuple[str, str]]:
-    """NAME=VALUE, where a value may hold spaces."""
+    """Yield the pairs (NAME, VALUE) of a line of NAME=VALUE, in which a value may
+    contain spaces."""
     marks = list(_FIELD.finditer(line))
     for mark, next_mark in zip(marks, [*marks[1:], None], strict=True):
         yield (
@@ -143,12 +145,14 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def gpus_of(gres: str) -> tuple[str, ...]:
-    """The type of each GPU in "gpu:h100:2(S:0-1)", "" where none is named."""
+    """Return the type of each GPU in a text such as "gpu:h100:2(S:0-1)"; "" where no
+    type is named."""
     return tuple(kind for kind, count in _parse_gres_gpus(gres) for _ in range(count))
 
 
 def _parse_gres_gpus(gres: str) -> Iterator[tuple[str, int]]:
-    """(type, how many) in "gpu:h100:2(S:0-1),gpu:a100:1(IDX:0),shard:4"."""
+    """Yield (type, number of GPUs) for a text such as
+    "gpu:h100:2(S:0-1),gpu:a100:1(IDX:0),shard:4"."""
     for kind, count in _GRES.findall(gres):
         yield kind, int(count)
 

@@ -1,7 +1,7 @@
-"""The batch script of jobs that Slurm places: it names no nodes, and waits for what it
-needs.
+"""The batch script of jobs that Slurm places: it names no nodes, and waits for the
+files that its agents need.
 
-One script serves one job, or all indices of an array that go together.
+One script serves one job, or all indices of an array that are submitted together.
 Source: sbatch(1) of Slurm 22.05, "Job Array Support".
 """
 
@@ -33,7 +33,8 @@ WAIT_SECONDS: Final = 600.0
 class Grounds:
     """Folders of attempts, the command of their agents, and the nodes of the cluster.
 
-    `nodes`: all that Slurm may choose from. `gpu_types`: as Slurm writes them.
+    `nodes`: all nodes from which Slurm may choose. `gpu_types`: the types as Slurm
+    writes them.
     """
 
     root: str
@@ -44,7 +45,8 @@ class Grounds:
 
 
 def batch_name(group: Sequence[ExternalCandidate], cluster: str, tag: str) -> str:
-    """Return the name of the group's batch job: for an array by its own id."""
+    """Return the name of the group's batch job; for an array it contains the array's
+    own id."""
     return job_name(cluster, _key_of(group), tag)
 
 
@@ -115,8 +117,9 @@ def _resource_options(one: ExternalCandidate, grounds: Grounds) -> list[str]:
 def _script_body(
     group: Sequence[ExternalCandidate], name: str, grounds: Grounds
 ) -> list[str]:
-    """It waits until the head has recorded where it is, and has brought what its agents
-    need. One that was asked for again, or has begun, begins nothing."""
+    """Return the commands of the script. It waits until the head has recorded on which
+    nodes it runs and has written the files that its agents need. A script whose attempt
+    was submitted again, or has begun already, starts nothing."""
     first_candidate = group[0]
     root = quote(f"{grounds.root}/{_key_of(group)[0]}")
     task = '"_$SLURM_ARRAY_TASK_ID"' if _is_array(group) else ""

@@ -1,4 +1,4 @@
-"""Slurm's own words for why a job waits and how it ended, in ours.
+"""Explanations of the reasons that Slurm gives for waiting and ended jobs.
 
 Source: squeue(1) of Slurm 22.05, "JOB REASON CODES" and "JOB STATE CODES".
 """
@@ -74,8 +74,9 @@ OVER: Final = frozenset({"COMPLETED", "FAILED", *_ENDS})
 
 
 def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> str:
-    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall
-    clock. `slurm_places`: it chooses the nodes, which else Corral has given."""
+    """Return a sentence for `corral why`. `starts_at`: the wall-clock time at which
+    Slurm expects the job to start. `slurm_places`: Slurm chooses the nodes; else Corral
+    has chosen them."""
     code = reason.partition(",")[0]
     wait_texts = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
     known_text = wait_texts.get(reason) or wait_texts.get(code.strip())
@@ -93,14 +94,14 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
 
 
 def whose_doing(state: str, *, restarted: bool) -> str:
-    """SLURM where it, or a user through it, has ended the job; "": a node, or the job
-    itself."""
+    """Return SLURM if Slurm, or a user through Slurm, has ended the job; "" if a node
+    or the job itself caused the end."""
     return SLURM if restarted or state in _ITS_OWN else ""
 
 
 def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
     """Return the cause that Slurm gives, and whether the cluster is at fault; ("",
-    True) for an end by itself."""
+    True) for a job that ended by itself."""
     if restarted:
         return (
             "Slurm has requeued it: an attempt is begun once, the next is another",

@@ -16,17 +16,18 @@ _SPAN: Final = re.compile(r"(\d{4,5})-(\d{4,5})", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """`partition`, `account`, `qos`, `reservation`: as sbatch takes them; None: Slurm's
-    own choice.
+    """Settings of the Slurm engine. `partition`, `account`, `qos`, `reservation`: as
+    sbatch takes them; None: Slurm's default.
 
-    `folder`: where nodes find what their agents need, seen by all under the same path;
-    None: in the cluster's own directory. `python`: the interpreter on the nodes; None:
-    the head's own path. `ports`: what nodes may give to gangs, each node its own 32.
-    `pretend`: the GPUs of this Slurm are made up. `options`: lines for every batch
-    script, as after #SBATCH, joined by semicolons. `images`: where nodes keep what they
-    have unpacked, best on a disk of each node's own; None: in their folder for
-    temporary files. `command_seconds`: this long a command of Slurm's may take.
-    `places`: who says where a job runs, "corral" or "engine", which is Slurm.
+    `folder`: the directory with the files that agents need, visible on all nodes under
+    the same path; None: in the cluster's own directory. `python`: the interpreter on
+    the nodes; None: the path of the head's interpreter. `ports`: the range of ports
+    that nodes may give to gangs; each node gets its own 32. `pretend`: the GPUs of this
+    Slurm are simulated. `options`: lines for every batch script, as after #SBATCH,
+    joined by semicolons. `images`: the directory for unpacked images on each node,
+    preferably on a disk of its own; None: in the node's folder for temporary files.
+    `command_seconds`: the most time that a Slurm command may take. `places`: what
+    decides where a job runs: "corral", or "engine", which is Slurm.
     """
 
     NAME: ClassVar[str] = "slurm"
@@ -112,12 +113,12 @@ class SlurmSettings:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines for every batch script, each an option of sbatch's."""
+        """The lines for every batch script, each an option of sbatch."""
         return tuple(line.strip() for line in self.options.split(";") if line.strip())
 
     def ports_of(self, place: int) -> tuple[int, ...]:
-        """Return the ports of the node at this place among all; far more nodes than
-        ports share them."""
+        """Return the ports of the node at position `place` among all nodes. If there
+        are many more nodes than blocks of ports, nodes share blocks."""
         first_port, last_port = (int(port_text) for port_text in self.ports.split("-"))
         blocks = (last_port - first_port + 1) // PORTS_EACH
         begin = first_port + place % blocks * PORTS_EACH
@@ -125,5 +126,5 @@ class SlurmSettings:
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "SlurmSettings":
-        """The settings as they were typed. Raises: SpecInvalid."""
+        """Parse the settings as the user typed them. Raises: SpecInvalid."""
         return read_settings(cls, given)

@@ -1,5 +1,5 @@
-"""Slurm by slurmrestd: the same questions over HTTP, with a JWT, or over a Unix socket
-without one.
+"""Calls to Slurm through slurmrestd: the same requests over HTTP with a JWT, or over a
+Unix socket without one.
 
 Source: slurmrestd(8) and the OpenAPI of Slurm 22.05, plugin v0.0.38.
 """
@@ -33,8 +33,9 @@ _GONE: Final = (2017, 2021)
 
 @dataclass(slots=True, kw_only=True)
 class Rest:
-    """Implements Calls. `address`: http(s)://HOST:PORT or unix:PATH. The file of the
-    token is read at each call: a newer one needs no new head."""
+    """Implements `Calls` with slurmrestd. `address`: http(s)://HOST:PORT or unix:PATH.
+    The token file is read at each call, so a new token does not need a restart of the
+    head."""
 
     address: str
     token_file: Path | None
@@ -54,7 +55,7 @@ class Rest:
         )
 
     async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
-        """The book of accounts is not asked here."""
+        """Return (): slurmrestd is not used to query Slurm's accounting."""
         return ()
 
     async def submit(self, script: Path) -> str:
@@ -86,8 +87,8 @@ class Rest:
     async def _call_slurm_api(
         self, method: str, path: str, body: object = None, *, fine: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """`fine`: errors of Slurm's that change nothing. Raises: Unsupported,
-        SlurmTrouble."""
+        """Call slurmrestd and return its reply. `fine`: codes of Slurm's errors to
+        ignore. Raises: Unsupported, SlurmTrouble."""
         if not self._is_known:
             await self._check_version()
         reply = await self._ask(method, f"/slurm/{VERSION}/{path}", body)
@@ -167,7 +168,8 @@ class Rest:
         }
 
     def _raise_slurm_errors(self, errors: Sequence[Mapping[str, Any]]) -> None:
-        """Raises: Unsupported, SlurmTrouble: what Slurm says, with the next step."""
+        """Raise an error with Slurm's messages and the next step for the user. Raises:
+        Unsupported, SlurmTrouble."""
         complaint = "; ".join(
             " ".join(
                 filter(
@@ -187,8 +189,8 @@ class Rest:
         raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
 
     def _no_word(self) -> SlurmTrouble:
-        """It says the same of a controller that is away and of a token that is not
-        taken."""
+        """Return the error for a slurmrestd that cannot reach slurmctld. slurmrestd
+        answers the same if the controller is down and if it rejects the token."""
         away = "slurmrestd gets no word from slurmctld"
         if self.token_file is None:
             return SlurmTrouble(away, hint=PING)
@@ -209,7 +211,8 @@ def _slurm_error_code(error: Mapping[str, Any]) -> object:
 
 
 def until_of(token: str) -> str:
-    """Until when the JWT is good, as it says itself."""
+    """Return a text with the time until which the JWT is valid, according to the JWT
+    itself."""
     try:
         payload = token.split(".")[1]
         expires_at = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[

@@ -1,5 +1,5 @@
-"""Slurm's JSON, of which only the few fields that are needed are read, and strictly.
-Pure.
+"""Parser of Slurm's JSON. It reads only the few fields that are needed, and those
+strictly. Pure.
 
 Source: the OpenAPI of Slurm 22.05, plugin v0.0.38.
 """
@@ -46,9 +46,10 @@ _RANGE: Final = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 
 
 def body_of(script: str, env: Mapping[str, str]) -> dict[str, object]:
-    """The batch script as slurmrestd takes it, which reads no #SBATCH lines itself.
+    """Return the batch script in the form that slurmrestd takes. Its #SBATCH lines
+    become properties of the job, since slurmrestd does not read them.
 
-    Raises: Unsupported for an option that it has no word for.
+    Raises: Unsupported for an option that has no such property.
     """
     job: dict[str, object] = {"environment": dict(env)}
     for line in script.splitlines():
@@ -77,7 +78,7 @@ def _property_of_option(option: str, value: str) -> dict[str, object]:
 
 
 def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
-    """None for a node that is only planned. Raises: ValueError."""
+    """Parse one node; None for a node that is only planned. Raises: ValueError."""
     try:
         flags = frozenset(
             str(flag).upper() for flag in (row["state"], *row["state_flags"])
@@ -109,7 +110,8 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
 
 
 def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
-    """The job, if Corral may have made it; of an array that waits, each task.
+    """Yield the job of a row, if Corral may have created it; for a waiting array, yield
+    each task.
 
     Raises: ValueError.
     """
@@ -147,8 +149,8 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
 
 
 def tasks_of(text: str) -> list[int]:
-    """The indices in "0,2-6:2%3". Raises: ValueError for what is no such list, or was
-    cut short."""
+    """Return the indices in a text such as "0,2-6:2%3". Raises: ValueError for a text
+    that is not such a list, or was truncated."""
     task_numbers: list[int] = []
     listed, _, _ = text.partition("%")
     for index_range in filter(None, listed.split(",")):

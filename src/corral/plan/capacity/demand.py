@@ -1,4 +1,4 @@
-"""GPU demand of a log over time, as if no job had waited."""
+"""GPU demand of a job log over time, as if no job had waited."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -13,12 +13,12 @@ GOLDEN: Final = (5**0.5 - 1) / 2
 
 
 def loads(work: Workload, step_seconds: float) -> list[float]:
-    """GPUs in demand, on the average of each whole step from second 0 to the last
-    submission.
+    """Return the GPUs in demand, as the average of each whole step from second 0 to the
+    last submission.
 
-    Each job counts from its submission on, for as long as it ran: what it waited on
-    some cluster is not demand. What comes after the last submission is left out, as
-    later jobs are not known.
+    Each job counts from its submission, for as long as it ran: its wait on the original
+    cluster is not demand. Time after the last submission is left out, as later jobs are
+    not known.
     """
     steps = int(work.submits[-1] // step_seconds) if work.submits else 0
     changes, partial_loads = [0.0] * (steps + 1), [0.0] * (steps + 1)
@@ -48,11 +48,11 @@ def loads(work: Workload, step_seconds: float) -> list[float]:
 
 
 def grown(work: Workload, factor: float) -> Workload:
-    """So many times the jobs. Those that are added are copies, each some whole weeks
-    later than its like (days, where the log is short) and from the start again at the
-    end: days and nights stay.
+    """Return the log with `factor` times the jobs. Added jobs are copies, each shifted
+    by some whole weeks against its original (by days if the log is short), and wrapped
+    around at the end of the log. So the pattern of days and nights stays.
 
-    Raises: ValueError where the factor is not above 0.
+    Raises: ValueError if the factor is not above 0.
     """
     if factor <= 0:
         raise ValueError(f"{factor:g} times the jobs")
@@ -84,5 +84,6 @@ def grown(work: Workload, factor: float) -> Workload:
 def _select_rows(
     values: Sequence[Any], rows: Sequence[tuple[float, int]]
 ) -> Sequence[Any]:
-    """None of a column that the log does not have."""
+    """Return the column's values for these rows; a column that the log does not have
+    stays empty."""
     return [values[row] for _, row in rows] if values else values

@@ -1,9 +1,9 @@
-"""Forecast of a series of loads with intervals, and the errors of such forecasts in its
-past.
+"""Forecast of a series of loads with intervals, and the errors of such forecasts for
+the past.
 
-The level of the series goes back to its mean, from day to day by a constant share, and
-the week (or the day) adds its profile, as far as weeks are alike. The intervals are
-what such forecasts were off by before. Against others: docs/decisions/0049.
+The level of the series returns to its mean, by a constant share each day. The week (or
+the day) adds its profile, as far as weeks are similar. The intervals come from the
+errors of earlier forecasts. Comparison with other methods: docs/decisions/0049.
 """
 
 from bisect import insort
@@ -31,13 +31,13 @@ Forecaster = Callable[[Sequence[float], int, int], list[float]]  # past, horizon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodBacktest:
-    """A method on the past: forecasts from `origins` moments, each of what was not
-    known then.
+    """Test of a method on the past: it forecasts from `origins` moments, each time only
+    with data known at that moment.
 
-    `mase`: mean absolute error over that of the past's own season-to-season change.
+    `mase`: mean absolute error relative to the past's own change from season to season.
     `pinball`: mean over the low end, the middle and the high end. `held`: the share of
-    intervals that held what came (of those that had enough earlier errors to be made);
-    None: there were none.
+    intervals that contained the actual value (of those with enough earlier errors to be
+    made); None if there were none.
     """
 
     method: str
@@ -50,7 +50,7 @@ class MethodBacktest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastErrors:
-    """Errors of one step ahead, or of all together."""
+    """A forecast value with its interval, for one step ahead or for all steps together."""
 
     value: float
     low: float
@@ -59,8 +59,8 @@ class ForecastErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandForecast:
-    """`steps` of `step_hours` each, in GPUs; `total` of all of them, in GPU-hours.
-    `tried`: by method, the used one first."""
+    """A forecast: `steps` of `step_hours` each, in GPUs, and `total` over all of them,
+    in GPU-hours. `tried` has the test of each method, that of the used method first."""
 
     history: tuple[float, ...]
     step_hours: float
@@ -80,12 +80,12 @@ def seasonal_naive(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[float]:
-    """The level keeps a constant share of its distance from the mean; the season adds
-    its own.
+    """Forecast a level that keeps a constant share of its distance from the mean at
+    each step, plus a profile of the season.
 
-    Source: an autoregression of order 1 on what is left without the seasonal means,
-    these shrunk as James and Stein 1961 do, by how much more they differ than chance
-    makes them.
+    Source: an autoregression of order 1 on the series without its seasonal means. These
+    means are shrunk as in James and Stein 1961, by how much more they differ than by
+    chance.
     """
     recent = list(past[-PERIODS * season :])
     profile = _seasonal_profile(recent, season)
@@ -108,8 +108,8 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def _seasonal_profile(recent: Sequence[float], season: int) -> list[float]:
-    """Return the deviation of each step of a season from its mean, the next one
-    first."""
+    """Return how far each step of a season is from the mean, beginning with the next
+    step."""
     season_count = len(recent) // season
     if season_count < 2:
         return [0.0] * season
@@ -140,11 +140,11 @@ METHODS: Final[dict[str, Forecaster]] = {OWN: mean_reversion, NAIVE: seasonal_na
 def forecast(
     history: Sequence[float], *, step_hours: float, season: int, horizon: int
 ) -> DemandForecast:
-    """The next `horizon` steps, by the method whose forecasts of the past were less far
-    off.
+    """Return the next `horizon` steps, by the method whose forecasts of the past had
+    the smaller error.
 
-    Raises: SpecInvalid where the history is too short: four seasons, and twice the
-    horizon after the first two, are needed.
+    Raises: SpecInvalid if the history is too short: it needs four seasons, and after
+    the first two seasons twice the horizon.
     """
     min_steps = least_steps(season, horizon)
     if horizon < 1 or len(history) < min_steps:
@@ -168,7 +168,8 @@ def forecast(
 
 
 def least_steps(season: int, horizon: int) -> int:
-    """Return how much history a forecast needs that can be tried on its past."""
+    """Return how many steps of history are needed for a forecast that can be tested on
+    the past."""
     return max((LEAST_PERIODS + 1) * season + 1, 2 * season + 2 * horizon)
 
 
@@ -180,8 +181,7 @@ def _seasonal_change(history: Sequence[float], season: int) -> float:
 
 
 class _Played:
-    """The forecasts of one method from moments of the past, and by how much they were
-    off."""
+    """The forecasts of one method from moments of the past, and their errors."""
 
     def __init__(
         self, method: Forecaster, history: Sequence[float], season: int, horizon: int
@@ -246,10 +246,10 @@ class _Played:
 
     def _errors_by_step(self, ahead: int) -> dict[int, ForecastErrors]:
         """Return the forecast at each moment that had enough known errors, and the
-        present one.
+        current one.
 
-        The miss that is aimed at follows the record (Gibbs and Candes 2021): after
-        intervals that held too little came wider ones.
+        The target share of misses is adapted to the misses so far (Gibbs and Candes
+        2021): if intervals contained too few actual values, later ones are wider.
         """
         ranked: list[float] = []
         error_by_step: dict[int, ForecastErrors] = {}
@@ -310,10 +310,10 @@ class _Played:
 def _conformal_interval(
     value: float, ranked: Sequence[float], miss: float = MISS
 ) -> ForecastErrors:
-    """Return the interval by ranked earlier errors: the next one lies outside on either
-    side half of `miss`.
+    """Return the interval from sorted earlier errors: the next value lies outside it
+    with probability `miss`, half of it on either side.
 
-    Source: split conformal prediction, each side for itself (Romano, Patterson and
+    Source: split conformal prediction, each side separately (Romano, Patterson and
     Candes 2019).
     """
     rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - miss / 2)))
@@ -324,8 +324,8 @@ def _conformal_interval(
 
 
 def _pinball_loss(actual: float, predicted: float, share: float) -> float:
-    """Return the pinball loss of a quantile: `share` of what lies above it, and the
-    rest of what lies below."""
+    """Return the pinball loss of a quantile: an error counts with `share` if the actual
+    value is above the prediction, and with 1 - `share` if it is below."""
     return (
         share * (actual - predicted)
         if actual >= predicted

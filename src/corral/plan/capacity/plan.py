@@ -1,4 +1,4 @@
-"""Capacity plan: from numbers given by hand, from a forecast of the demand, and for
+"""Capacity plan: from numbers in the request, from a forecast of the demand, and for
 short waits."""
 
 from dataclasses import dataclass
@@ -27,8 +27,9 @@ HORIZON_DAYS: Final = 14.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleNeed:
-    """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of
-    all hours in which a GPU can be kept busy."""
+    """Need for GPUs in simple numbers: one run takes `run_hours` on `run_gpus` GPUs,
+    and there are `runs` a month. `usable`: the share of all hours in which a GPU can be
+    kept busy."""
 
     run_hours: Annotated[float, RUN_HOURS]
     runs: Annotated[float, RUNS]
@@ -60,9 +61,10 @@ class SimpleCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequest:
-    """`work`: the log of jobs. `play`: replays jobs on nodes; without it, or a target,
-    nothing is replayed. `growth`: times the jobs of the log, for the replay.
-    `gpus_now`: what is there."""
+    """Request for a capacity plan. `work`: the log of jobs. `play`: a function that
+    replays jobs on nodes; without it, or without a target, nothing is replayed.
+    `growth`: factor for the number of jobs in the replay. `gpus_now`: number of
+    existing GPUs."""
 
     work: Workload
     node_gpus: Annotated[int, NODE_GPUS] = 8
@@ -75,9 +77,9 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """`forecast`: None where the log is too short, and `why_none` says so. `demand`:
-    how long each load of whole GPUs lasted, hours, the highest first: what `corral plan
-    cost` mixes for."""
+    """A capacity plan. `forecast` is None if the log is too short; `why_none` then has
+    the reason. `demand`: the hours for which each load of whole GPUs lasted, the
+    highest load first; `corral plan cost` uses it to mix owned and rented GPUs."""
 
     request: CapacityRequest
     gpu_hours_month: float
@@ -89,7 +91,8 @@ class Capacity:
 
 
 def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
-    """GPU-hours a month = hours x runs x GPUs a run, and a buffer on top."""
+    """Return the GPU-hours a month, which are hours x runs x GPUs of a run, without and
+    with buffers."""
     hours = need.run_hours * need.runs * need.run_gpus
     lower_hours, upper_hours = (hours * (1 + buffer) for buffer in need.buffers)
 
@@ -108,8 +111,10 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
 
 
 def capacity(request: CapacityRequest) -> Capacity:
-    """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no
-    number of nodes would do."""
+    """Return the capacity plan for a log of jobs.
+
+    Raises: SpecInvalid without jobs; Conflict if no number of nodes meets the target.
+    """
     check(request)
     work = request.work
     if not work.submits:
@@ -146,7 +151,8 @@ def capacity(request: CapacityRequest) -> Capacity:
 def _forecast_demand(
     request: CapacityRequest, remarks: list[str]
 ) -> tuple[DemandForecast | None, str]:
-    """Forecast by days if there are weeks of them, else by hours."""
+    """Forecast in steps of days if the log is weeks long, else in steps of hours.
+    Return the forecast, or None with the reason."""
     horizon_days = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)

@@ -1,4 +1,4 @@
-"""The answers on capacity as reports."""
+"""Capacity plans as reports."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Number of nodes for short waits: replays of a log on more or fewer of them."""
+"""Number of nodes for short waits, from replays of a log on different numbers of nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class WaitTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeTried:
-    """`wait_seconds`: that the target's share of the jobs does not wait longer than.
-    `used`: the share of the GPU time that was held, from the first submission to the
-    last."""
+    """A replay on a number of nodes. `wait_seconds`: the wait that the target's share
+    of the jobs does not exceed. `used`: the share of GPU time that was allocated, from
+    the first submission to the last."""
 
     nodes: int
     gpus: int
@@ -47,9 +47,9 @@ class SizeTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """`found`: the fewest nodes that meet the target; with one fewer it is missed, or
-    the largest job does not fit. `tried`: all that were replayed, the fewest nodes
-    first."""
+    """Result of the replays. `found`: the fewest nodes that meet the target; with one
+    node fewer the target is missed, or the largest job does not fit. `tried`: all
+    replays, the fewest nodes first."""
 
     target: WaitTarget
     node_gpus: int
@@ -74,14 +74,15 @@ def nodes_for_wait(
     play: Play,
     most: int = MOST_NODES,
 ) -> Sized:
-    """Return the nodes, by doubling from the mean load until the target is met and
-    bisecting from there.
+    """Return the number of nodes that meets the target, by doubling from the mean load
+    until the target is met, and then by bisection.
 
-    More nodes may make a wait longer now and then, as the jobs then meet others: what
-    is found is the end of the gap that was halved, not proven to be the least of all.
+    More nodes may sometimes make a wait longer, as jobs then meet other jobs. So the
+    result is the upper end of the bisected range, and not proven to be the smallest
+    number.
 
-    Raises: SpecInvalid without a job; Conflict where the largest job needs more than
-    `most`, or these miss the target.
+    Raises: SpecInvalid without a job; Conflict if the largest job needs more than
+    `most` nodes, or `most` nodes miss the target.
     """
     if not work.submits or node_gpus < 1:
         raise SpecInvalid(

@@ -1,1 +1,1 @@
-"""corral plan cluster: what a cluster is built of."""
+"""corral plan cluster: the parts to build a cluster from."""

@@ -1,7 +1,7 @@
 """Switches and cables of a cluster: rail-optimised fat trees of one to three tiers.
 
 Each rail (the first adapter of every node, the second, ...) has its own leaf, so that
-GPUs of one place in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD
+GPUs at the same position in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD
 reference architectures for H100 and B200, whose counts the tests repeat; Leiserson
 1985, doi:10.1109/TC.1985.6312192.
 """
@@ -17,12 +17,13 @@ FULL: Final = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """`tiers` is 0 where there is nothing to join. `down` and `up`: ports of a full
-    leaf that way.
+    """A network of switches. `tiers` is 0 if there is nothing to connect. `down` and
+    `up`: ports of a full leaf in that direction.
 
-    `pods`: of leaves and spines below the cores; 0 without cores. `planes`: trees that
-    no switch joins, one for each rail; counts are those of all planes. `node_links`,
-    `leaf_links` and `spine_links` go from a node, leaf or spine to the tier above.
+    `pods`: groups of leaves and spines below the cores; 0 without cores. `planes`:
+    separate trees that no switch connects, one for each rail; the counts include all
+    planes. `node_links`, `leaf_links` and `spine_links` go from a node, leaf or spine
+    to the tier above.
     """
 
     tiers: int
@@ -48,14 +49,14 @@ class Fabric:
 
     @property
     def switch_ports(self) -> int:
-        """Ports that cables take on switches: one of a node's cable, two of any
-        other."""
+        """Return the switch ports that cables use: a node's cable uses one, any other
+        cable two."""
         return self.node_links + 2 * (self.leaf_links + self.spine_links)
 
     @property
     def bisection_share(self) -> float:
-        """Return the bisection bandwidth as a share of what the nodes could send at
-        once."""
+        """Return the bisection bandwidth as a share of the rate at which all nodes
+        together can send."""
         if self.tiers < 2:
             return 1.0
         return min(1.0, self.leaf_links / self.node_links)
@@ -69,14 +70,16 @@ def fat_tree(
     oversubscription: float = 1.0,
     rail_only: bool = False,
 ) -> Fabric:
-    """The least fabric for `nodes` of `rails` adapters each, of switches with `radix`
-    ports.
+    """Return the smallest fabric for `nodes` of `rails` adapters each, of switches with
+    `radix` ports.
 
-    `oversubscription`: ports to nodes against ports upwards, in the leaves.
-    `rail_only`: rails are joined by nothing but the links inside of the nodes
-    (arXiv:2307.12169). So they are, with a tree each, where one tree of three tiers is
-    too small for all of them.
-    Raises: SpecInvalid where three tiers do not suffice for one rail.
+    Args:
+        oversubscription: ports to nodes relative to ports upwards, in the leaves.
+        rail_only: rails are connected only by the links inside the nodes
+            (arXiv:2307.12169). Rails also get a tree each if one tree of three tiers is
+            too small for all of them.
+
+    Raises: SpecInvalid if three tiers are too small for one rail.
     """
     adapter_count = nodes * rails
     if nodes <= 1 or adapter_count == 0:
@@ -126,7 +129,7 @@ def _multiply_fabric(one: Fabric, planes: int) -> Fabric:
 
 
 def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
-    """None where a spine has no port for each leaf."""
+    """Return a fabric of two tiers; None if a spine does not have a port for each leaf."""
     leaves = _leaf_count(nodes, rails, down)
     if up < 1 or leaves > radix:
         return None
@@ -155,15 +158,17 @@ def _build_rail_fabric(nodes: int, rails: int, radix: int) -> Fabric:
 
 
 def _leaf_count(nodes: int, rails: int, down: int) -> int:
-    """A leaf a rail for each group of `down` nodes; rails of few nodes share a leaf."""
+    """Return the number of leaves: one for each rail and each group of `down` nodes.
+    Rails of few nodes share a leaf."""
     if nodes >= down:
         return -(-nodes // down) * rails
     return -(-rails // (down // nodes))
 
 
 def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) -> Fabric:
-    """Pods of as many leaves as a spine has ports downwards, with a spine for each port
-    upwards of a leaf; the spines of one place in their pods share a plane of cores."""
+    """Return a fabric of three tiers. A pod has as many leaves as a spine has ports
+    downwards, and one spine for each upward port of a leaf. Spines at the same position
+    in their pods share a plane of cores."""
     up = -int(-down // ratio)  # rounded up, so that no more is oversubscribed
     half = radix // 2
     pods = _pod_count(leaves, radix)
@@ -190,8 +195,8 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
 
 
 def _smallest_divisor(whole: int, *, least: float) -> int:
-    """The least number that divides it and is not below `least`: links spread
-    evenly."""
+    """Return the smallest divisor of `whole` that is not below `least`, so that links
+    are spread evenly."""
     return next(
         divisor
         for divisor in range(1, whole + 1)

@@ -24,7 +24,8 @@ class FabricRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaterialLine:
-    """One line of the bill of materials; `watts` and `weight_kg` of all of them."""
+    """One line of the bill of materials. `watts` and `weight_kg` are those of all its
+    items together."""
 
     what: str
     count: int
@@ -36,7 +37,8 @@ class MaterialLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Net:
-    """One network: of GPUs, of storage, in band or out of band."""
+    """One network of a cluster: the network of the GPUs, of storage, in band or out of
+    band."""
 
     name: str
     switch: Switch
@@ -47,7 +49,8 @@ class Net:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Racks:
-    """`each`: servers in a full rack. `heaviest_kg` and `most_watts`: of one rack."""
+    """Racks of a cluster. `each`: servers in a full rack. `heaviest_kg` and
+    `most_watts`: the highest weight and power of one rack."""
 
     servers: int
     others: int
@@ -69,8 +72,8 @@ def usual(said: float | None, value: float, remarks: list[str], words: str) -> f
 
 
 def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
-    """Modules on switches hold links of a port's own rate, and so more of slower
-    ones."""
+    """Return the network with its switch modules and power. A module holds a fixed
+    number of links at a port's own rate, and so more of slower links."""
     module_links = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
     modules = ceil(fabric.switch_ports / module_links)
     watts = fabric.switches * kind.watts + modules * kind.module_watts
@@ -120,8 +123,8 @@ def nets_of(
 
 
 def _files_on(compute: Fabric, ends: int) -> Fabric:
-    """The network of storage. In a small cluster it is what the GPUs' one switch has
-    left, as in NVIDIA's enterprise reference architectures."""
+    """Return the storage network. In a small cluster it uses the free ports of the
+    GPUs' only switch, as in NVIDIA's enterprise reference architectures."""
     ports = round(rule("node-ports", "storage"))
     if compute.leaves == 1 and compute.node_links + ends * ports <= compute.radix:
         return Fabric(tiers=1, radix=compute.radix, node_links=ends * ports)

@@ -59,29 +59,30 @@ LOAD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRequest:
-    """Request for a cluster plan. None, "" and 0 are not given: the catalog's usual
-    value, which the answer states.
+    """Request for a cluster plan. None, "" and 0 mean not given; the catalog's usual
+    value then applies, and the answer names it.
 
     Attributes:
-        gpus: How many; whole servers are built.
-        gpu: Of which type.
-        fabric: What joins the nodes: ib-ndr, roce-400, ...
-        switch: Of which the fabric is built, where not of the usual one.
-        oversubscription: Ports of a leaf to nodes, against those upwards: 1 blocks
+        gpus: Number of GPUs; whole servers are built.
+        gpu: Type of GPU.
+        fabric: Network between the nodes: ib-ndr, roce-400, ...
+        switch: Switch of the fabric, if not the usual one.
+        oversubscription: Ports of a leaf to nodes, relative to those upwards: 1 blocks
             nothing.
-        rail_only: Join equal places of the nodes only, without spines.
-        rack_kw: What a rack may draw.
-        load: Share of the greatest power that is drawn on the average.
-        pue: Power of the site against that of the machines.
-        region: Where its electricity comes from: de, us, world, ...
-        carbon: Of the electricity, in kg of CO2 a kWh; goes before the region.
-        kwh: Price of the electricity, in USD; goes before the region.
-        parameters: Of the largest model that is trained, for its checkpoints.
-        save_minutes: Between checkpoints.
-        async_saves: Checkpoints are written while the GPUs go on.
+        rail_only: Connect only equal positions of the nodes, without spines.
+        rack_kw: Maximum power of a rack.
+        load: Average power as a share of the maximum.
+        pue: Power of the site relative to that of the machines.
+        region: Origin of its electricity: de, us, world, ...
+        carbon: Carbon of the electricity, in kg of CO2 a kWh; overrides the region.
+        kwh: Price of the electricity, in USD; overrides the region.
+        parameters: Parameters of the largest model that is trained, for its
+            checkpoints.
+        save_minutes: Minutes between checkpoints.
+        async_saves: Checkpoints are written while the GPUs continue.
         data_mb_per_gpu_s: Training data that a GPU reads.
-        read_gb_per_s: Of the storage that there is; else as much as is needed.
-        write_gb_per_s: The same for writing.
+        read_gb_per_s: Read rate of existing storage; by default as much as is needed.
+        write_gb_per_s: Write rate of existing storage; by default as much as is needed.
         idle: Share of the time that GPUs may wait for storage.
     """
 
@@ -111,9 +112,10 @@ class ClusterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """`gpus` are those of whole servers. Powers in W: of the GPUs alone, of all
-    machines at the most, and of these on the average; `site` ones are times the PUE.
-    `liquid_watts`: heat that leaves in water. `kwh`: what one costs, in USD."""
+    """Plan of a cluster. `gpus` is the number in whole servers. Powers are in W: those
+    of the GPUs alone, the maximum of all machines, and their average; names with `site`
+    include the PUE. `liquid_watts`: heat that is carried away by water. `kwh`: price of
+    one kWh, in USD."""
 
     request: ClusterRequest
     gpu: Device
@@ -142,8 +144,8 @@ class ClusterPlan:
 
     @property
     def bisection_bytes_per_s(self) -> float:
-        """Return the bandwidth from one half of the GPUs to the other, one way. Inside
-        a node: by its own links."""
+        """Return the bandwidth from one half of the GPUs to the other half, in one
+        direction. For a single node it is that of the links inside the node."""
         if self.nodes == 1:
             return self.gpus / 2 * self.gpu.scale_up.bytes_per_s
         rate = self.nodes * self.rails * self.network.adapter_gbps * 1e9 / 8
@@ -167,7 +169,7 @@ class ClusterPlan:
 
     @property
     def year_usd(self) -> float:
-        """For electricity."""
+        """Return the cost of a year's electricity, in USD."""
         return self.year_kwh * self.kwh.value
 
     @property
@@ -179,10 +181,10 @@ class ClusterPlan:
 
 
 def plan_cluster(request: ClusterRequest) -> ClusterPlan:
-    """The bill of materials and what follows from it.
+    """Return the bill of materials, and the figures that follow from it.
 
-    Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for what cannot
-    be built, with the nearest that can.
+    Raises: NotFound for an unknown GPU, fabric or switch; SpecInvalid for a cluster
+    that cannot be built, with the nearest one that can.
     """
     remarks: list[str] = []
     known_assumptions = assumptions()

@@ -1,4 +1,4 @@
-"""The answer on a cluster as a report."""
+"""The cluster plan as a report."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -77,7 +77,7 @@ def _answer_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 
 
 def _network_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
-    """The GPUs and nodes, and what joins them."""
+    """Return figures about the GPUs and nodes, and the network between them."""
     tree = plan.compute.fabric
     return (
         ReportFigure(name="GPUs", value=plan.gpus),
@@ -124,7 +124,8 @@ def _storage_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 
 
 def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
-    """Power, and the energy, carbon and money that a year of it takes."""
+    """Return figures about power, and about the energy, carbon and cost of a year of
+    it."""
     request = plan.request
     cooled = _default_assumptions(pue=request.pue)
     drawn = _default_assumptions(pue=request.pue, busy_draw=request.load)
@@ -159,8 +160,8 @@ def _default_assumptions(**said: float | None) -> list[Assumption]:
 def _figure_with_range(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
 ) -> ReportFigure:
-    """A product, between what it is with all its assumptions low and with all of them
-    high."""
+    """Return a product as a figure, with its range from all its assumptions at their
+    low to all at their high."""
     if all(assumption.is_known for assumption in of):
         return ReportFigure(name=name, value=value, unit=unit, note=note)
     low_value, high_value = (
@@ -230,8 +231,8 @@ def _network_table(plan: ClusterPlan) -> ReportTable:
 
 
 def _alternative_tables(plan: ClusterPlan) -> tuple[ReportTable, ...]:
-    """The GPUs' network at other oversubscriptions, and with rails alone where they
-    fit."""
+    """Return a table of the GPUs' network at other oversubscriptions, and with rails
+    only if that fits."""
     if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
         return ()
     radix = plan.compute.fabric.radix
@@ -307,7 +308,8 @@ def _storage_table(plan: ClusterPlan) -> ReportTable:
 
 
 def _site_table(plan: ClusterPlan) -> ReportTable:
-    """Heat is what the machines draw; air and water carry it away by their capacity."""
+    """Return a table of the site. Heat equals the power of the machines; the heat
+    capacities of air and water determine the flows that carry it away."""
     water_watts = plan.liquid_watts
     air_watts = plan.most_watts - water_watts
     air = air_watts / 1e3 / rule("air", "heat") / rule("air", "warmer") * 3_600
@@ -339,7 +341,8 @@ def _floor_load(plan: ClusterPlan) -> float:
 
 
 def _storage_wait_figure(plan: ClusterPlan) -> Figure:
-    """Return how long GPUs wait for checkpoints, by the write speed of the storage."""
+    """Return a figure of the share of time that GPUs wait for checkpoints, over the
+    write rate of the storage."""
     storage = plan.storage
     middle = log10(storage.write)
     points = []

@@ -1,4 +1,4 @@
-"""Speed that a cluster's storage needs, and how long GPUs wait for a slower one."""
+"""The speed that a cluster's storage needs, and how long GPUs wait for slower storage."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -33,9 +33,10 @@ class StorageRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Rates in GB/s. `need_*`: so that GPUs wait no longer than was asked; `read` and
-    `write`: what there is; `built_*`: of the appliances that give it. `data_idle`,
-    `save_idle`: shares of the time that GPUs wait for data and for checkpoints."""
+    """Storage of a cluster, with rates in GB/s. `need_*`: the rates at which GPUs wait
+    no longer than requested. `read` and `write`: the actual rates. `built_*`: the rates
+    of the appliances that provide them. `data_idle`, `save_idle`: shares of the time
+    that GPUs wait for data and for checkpoints."""
 
     checkpoint_bytes: float
     interval_seconds: float
@@ -80,9 +81,9 @@ class Storage:
 
 
 def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> float:
-    """Share of the time that GPUs stand still for checkpoints that take `seconds` and
-    follow each other after `interval_seconds` of work. In the background only what
-    outlasts that counts."""
+    """Return the share of the time that GPUs stop for checkpoints, which take `seconds`
+    and follow each other after `interval_seconds` of work. With `async_saves`, only the
+    time by which a checkpoint exceeds the interval counts."""
     stalled = max(0.0, seconds - interval_seconds) if async_saves else seconds
     return stalled / (interval_seconds + stalled)
 
@@ -90,7 +91,7 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
 def plan_storage(
     asked: StorageRequest, gpu: Device, gpus: int, nodes: int, remarks: list[str]
 ) -> Storage:
-    """Return the given storage, or one that keeps GPUs waiting at most as long as
+    """Return the given storage, or storage for which GPUs wait at most as long as
     requested."""
     parameters = asked.parameters
     if parameters is None:

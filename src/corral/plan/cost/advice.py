@@ -24,9 +24,9 @@ SPOT: Final = "spot"
 
 
 def advice(found: Costs) -> str:
-    """Return what a budget and a demand come to, if given; then the cheapest way that
-    cannot be withdrawn, its saving against the alternative, its break-even and its
-    certainty; and spot."""
+    """Return the advice. If given, it first says what a budget and a demand amount to.
+    Then it names the cheapest way that a cloud cannot withdraw, its saving against the
+    alternative, its break-even and its certainty. Spot comes last."""
     is_sold = not rented_only(device(found.request.gpu))
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
     sorted_options = sorted(able, key=lambda way: way.bill.usd)
@@ -91,8 +91,8 @@ def _from_which_bill(found: Costs) -> str:
 
 
 def _own_win_share(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
-    """Return how often owning costs less than the other of the two; None if neither is
-    owning."""
+    """Return how often owning costs less than the other of the two options; None if
+    neither is owning."""
     if OWN not in (best.name, next_best.name):
         return None
     return best.own_wins if next_best.name == OWN else next_best.own_wins
@@ -104,7 +104,8 @@ def _is_sure(best: OwnOrRent, next_best: OwnOrRent) -> bool:
 
 
 def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
-    """Return what would decide where owning and renting cost about the same."""
+    """Return a sentence on what would decide if owning and renting cost about the same;
+    "" otherwise."""
     wins = _own_win_share(best, next_best)
     if wins is None or _is_sure(best, next_best):
         return ""
@@ -149,8 +150,8 @@ def _of_budget(found: Costs) -> str:
 
 
 def rented_text(found: Costs, own: AffordableGpus) -> str:
-    """Return what a budget rents: for how long, and how many GPUs for the years asked
-    for."""
+    """Return what a budget rents: for how long it rents the requested GPUs, and how
+    many GPUs it rents for the requested years."""
     request = found.request
     years, use = counted(request.years, "year"), share_text(request.utilisation)
     months = counted(own.rented_months, "month")

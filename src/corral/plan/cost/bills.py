@@ -1,7 +1,7 @@
-"""Cost of GPUs over years: owned, rented on demand, reserved and spot; and where they
-break even.
+"""Cost of GPUs over years: owned, rented on demand, reserved and spot; and the
+break-even points.
 
-All is the present value of the months' payments at the cost of capital, in USD.
+All amounts are present values of the monthly payments at the cost of capital, in USD.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,10 @@ class CostRequest:
 
 
 def check_demand(demand: Sequence[tuple[float, float]]) -> None:
-    """Raises: SpecInvalid for GPUs or hours of a year that cannot be."""
+    """Check a demand.
+
+    Raises: SpecInvalid for impossible numbers of GPUs or hours of a year.
+    """
     if not all(0 <= number <= GPUS.most for pair in demand for number in pair):
         hint = f"give GPUs and hours from 0 on, as 64:1000; GPUs up to {GPUS.most:,.0f}"
         raise SpecInvalid("--demand asks for what cannot be", hint=hint)
@@ -84,8 +87,8 @@ def check_demand(demand: Sequence[tuple[float, float]]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """A line of a bill. Paid once, at the start, and again each month; `usd`: its
-    present value. What comes back is negative."""
+    """A line of a bill. `once` is paid at the start, and `monthly` each month; `usd` is
+    the present value of both. Money that is returned is negative."""
 
     name: str
     once: float = 0.0
@@ -103,7 +106,8 @@ class Bill:
 
     @property
     def spent(self) -> float:
-        """Without what comes back at the end."""
+        """Return the present value of the bill without the money that is returned at
+        the end."""
         return sum(max(0.0, line.usd) for line in self.lines)
 
     @property
@@ -114,7 +118,8 @@ class Bill:
 
 @dataclass(frozen=True)
 class PriceAssumptions:
-    """Bills for any number of GPUs under one set of assumptions: value by name."""
+    """Bills for any number of GPUs under one set of assumptions; `of` has their values
+    by name."""
 
     of: Mapping[str, float]
     months: int
@@ -130,8 +135,8 @@ class PriceAssumptions:
 
     @cached_property
     def falling(self) -> float:
-        """Return the present value of a rent of one USD in the first month that then
-        falls."""
+        """Return the present value of a rent that is one USD in the first month and
+        falls afterwards."""
         price_share = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
         return sum(
@@ -177,8 +182,8 @@ class PriceAssumptions:
         return Bill(lines=(*lines, residual_line))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
-        """Return the bill of rented GPUs for that share of the hours; reserved ones are
-        paid in full."""
+        """Return the bill of rented GPUs that are used for that share of the hours.
+        Reserved GPUs are paid for all hours."""
         of, hours = self.of, gpus * MONTH_HOURS
         price = of["on_demand"]
         if kind == "reserved":
@@ -207,8 +212,9 @@ class PriceAssumptions:
     def mix(
         self, owned: float, demand: Sequence[tuple[float, float]], kind: str
     ) -> Bill:
-        """Return the bill of owned GPUs under a demand of (GPUs, share of the hours),
-        with rent for the rest. Storage, egress and staff follow what each side does."""
+        """Return the bill of owned GPUs for a demand of (GPUs, share of the hours),
+        with rented GPUs for the rest. Storage, egress and staff are divided by how much
+        of the work owned and rented GPUs do."""
         of = self.of
         work = sum(gpus * share for gpus, share in demand)
         own_work = sum(min(gpus, owned) * share for gpus, share in demand)
@@ -247,13 +253,14 @@ class PriceAssumptions:
         return BillLine(name=name, monthly=usd, usd=usd * self.worth)
 
     def hours(self, gpus: float, used: float) -> float:
-        """Used GPU-hours, weighted by when they are: so that a price a GPU-hour pays
-        the bill."""
+        """Return the used GPU-hours, discounted by their time, so that a price a
+        GPU-hour times this number pays the bill."""
         return gpus * used * MONTH_HOURS * self.worth
 
     def even_use(self, gpus: float, kind: str) -> float | None:
-        """The share of the hours from which on, up to all, owning costs no more than
-        renting; None: not even at all hours. Both are straight lines in it."""
+        """Return the share of the hours from which on owning costs no more than
+        renting; None if it costs more even at all hours. Both costs are linear in the
+        share."""
         idle, full_use_usd = (
             self.own(gpus, use_share).usd - self.rent(gpus, use_share, kind).usd
             for use_share in (0.0, 1.0)
@@ -263,8 +270,8 @@ class PriceAssumptions:
         return 0.0 if idle <= 0 else idle / (idle - full_use_usd)
 
     def even_month(self, gpus: float, used: float, kind: str) -> int | None:
-        """The first month by whose end as much has been paid for rent as for the owned
-        GPUs, which are then still there; None: not within the years."""
+        """Return the first month by whose end the rent has cost as much as the owned
+        GPUs, which are then still available; None if that is not within the years."""
         bill = self.own(gpus, used)
         paid_own, paid_rent = bill.once, 0.0
         running = sum(line.monthly for line in bill.lines)
@@ -282,7 +289,10 @@ class PriceAssumptions:
 
 
 def prices_of(request: CostRequest, values: Mapping[str, float]) -> PriceAssumptions:
-    """Raises: NotFound for an unknown GPU."""
+    """Return the bills for the request under these assumptions.
+
+    Raises: NotFound for an unknown GPU.
+    """
     gpu_device = device(request.gpu)
     storage = request.storage_tb
     return PriceAssumptions(
@@ -300,9 +310,11 @@ def prices_of(request: CostRequest, values: Mapping[str, float]) -> PriceAssumpt
 def assumed(
     request: CostRequest, market: Market | None = None
 ) -> dict[str, Assumption]:
-    """All assumptions: as the request says, else by the list of prices (without one,
-    that of the catalog) and the region, else the usual ones. Raises: NotFound,
-    SpecInvalid."""
+    """Return all assumptions. A value comes from the request, else from the price list
+    (by default that of the catalog) and the region, else it is the usual one.
+
+    Raises: NotFound, SpecInvalid for an unknown or impossible value.
+    """
     listed = of_market(
         request.gpu, market or prices(), years=request.years, cloud=request.cloud
     )

@@ -1,4 +1,5 @@
-"""Reach of a budget: GPUs that it buys, that it also runs, and that it rents."""
+"""Reach of a budget: the GPUs that it can buy, the GPUs that it can both buy and run,
+and those that it can rent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,8 +43,8 @@ class AffordableGpus:
 def bought(
     prices: PriceAssumptions, budget_usd: float, used: float, gpus: float
 ) -> AffordableGpus:
-    """Whole nodes; what is bought is paid at once or, with what runs it, over the
-    years."""
+    """Return the GPUs that the budget buys, in whole nodes: with the purchase paid at
+    once, or with all costs over the years. Return also the GPUs that it rents."""
     node = prices.node_gpus
 
     def most(cost: Callable[[Bill], float]) -> int:
@@ -79,7 +80,8 @@ def bought(
 
 
 def _affordable_months(prices: PriceAssumptions, bill: Bill, budget_usd: float) -> int:
-    """Whole months for which the budget pays the bill, up to the years asked for."""
+    """Return the whole months for which the budget pays the bill, at most the requested
+    years."""
     monthly = sum(line.monthly for line in bill.lines)
     paid = bill.once
     for month in range(1, prices.months + 1):
@@ -98,8 +100,8 @@ def _fixed_rent_cost(prices: PriceAssumptions, used: float) -> float:
 def _affordable_rent_gpus(
     prices: PriceAssumptions, budget_usd: float, used: float, kind: str
 ) -> float:
-    """The bill is a straight line in the number of GPUs, from its people for the first
-    one on."""
+    """Return how many GPUs the budget rents. The bill is linear in the number of GPUs,
+    and includes the cost of people from the first GPU on."""
     first_usd, two = (prices.rent(gpus, used, kind).usd for gpus in (1.0, 2.0))
     if two <= first_usd:
         return inf

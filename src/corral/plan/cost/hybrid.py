@@ -17,7 +17,7 @@ Demand = tuple[tuple[float, float], ...]  # (GPUs, hours or any weight), in any 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """So many owned GPUs, and what all costs with the rest rented."""
+    """A number of owned GPUs, and the total cost if the other GPUs are rented."""
 
     owned: int
     usd: float
@@ -26,8 +26,8 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hybrid:
-    """`tried`: every number of owned GPUs that can be best, from none to the greatest
-    demand."""
+    """The cheapest mix of owned and rented GPUs. `tried`: every number of owned GPUs
+    that can be the cheapest, from zero to the highest demand."""
 
     kind: str
     best: Mix
@@ -37,18 +37,18 @@ class Hybrid:
 
 
 def duration_curve(loads: Sequence[float]) -> Demand:
-    """Return how long each load lasted, of a series of GPUs in use at equal steps; the
-    highest first."""
+    """Return how long each load lasted, for a series of GPUs in use at equal steps; the
+    highest load comes first."""
     return tuple(
         sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True)
     )
 
 
 def peak_and_use(demand: Demand) -> tuple[int, float]:
-    """The most GPUs that are in use at a time of a year, and the share of their hours
-    that are.
+    """Return the most GPUs that are in use at the same time in a year, and the share of
+    their hours that is used.
 
-    Raises: SpecInvalid where nothing is asked for, or what cannot be.
+    Raises: SpecInvalid for an empty or impossible demand.
     """
     check_demand(demand)
     peak = ceil(max((gpus for gpus, _ in demand), default=0.0))

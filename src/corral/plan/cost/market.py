@@ -1,4 +1,4 @@
-"""Prices of one GPU as clouds and sellers ask them, in the place of the catalog's usual
+"""Prices of one GPU that clouds and sellers ask, which replace the catalog's usual
 ones."""
 
 from collections.abc import Iterator, Mapping
@@ -81,8 +81,8 @@ def of_market(
 
 
 def untold(about: Device, market: PriceList) -> tuple[str, ...]:
-    """The prices, by the names of their assumptions, that the list does not have of
-    this GPU."""
+    """Return the names of the price assumptions for which the list has no price of this
+    GPU."""
     if about.name == PRICED:
         return ()
     sold = ("server_per_gpu",) if _per_gpu(about, market) is None else ()
@@ -90,13 +90,16 @@ def untold(about: Device, market: PriceList) -> tuple[str, ...]:
 
 
 def rented_only(about: Device) -> str:
-    """Return a note for a device that its cloud does not sell; "" for all others."""
+    """Return a note for a device that its cloud only rents out; "" for all others."""
     return CLOUDS.get(about.vendor.lower(), "")
 
 
 def electricity(region: str) -> Assumption:
-    """Return the price of a kWh for a large customer there; contracts differ. Raises:
-    NotFound, SpecInvalid for a region without a price."""
+    """Return the price of a kWh for a large customer in the region, with a range
+    because contracts differ.
+
+    Raises: NotFound for an unknown region, SpecInvalid for one without a price.
+    """
     usd, source = electricity_usd_per_kwh(region)
     low_usd, high_usd = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
     return replace(
@@ -112,8 +115,8 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 
 
 def _discounts(about: Device, market: PriceList, kind: str, cloud: str) -> list[float]:
-    """Return the discount of each cloud against its price on demand; surcharges do not
-    count."""
+    """Return each cloud's discount against its own price on demand; surcharges are left
+    out."""
     full_prices = {
         rent.cloud: rent.usd_per_gpu_hour
         for rent in market.current(about.name, cloud=cloud)
@@ -164,7 +167,8 @@ def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
 def _assumption_from_prices(
     usual: Assumption, seen: list[float], source: str
 ) -> Assumption:
-    """The middle of what was seen; with few seen, as wide as the usual one is."""
+    """Return the median of the seen prices as an assumption. If only a few were seen,
+    its range is at least as wide as that of the usual assumption."""
     value = median(seen)
     spread = (usual.low / usual.value, usual.high / usual.value)
     lower_bound, upper_bound = (

@@ -1,5 +1,5 @@
-"""Own or rent: what each way costs over the years, where they meet, and how sure that
-is."""
+"""Own or rent: the cost of each way over the years, their break-even points, and how
+certain these are."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ TELLS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnOrRent:
-    """Owning, or one way of renting. `per_hour`: USD for each GPU-hour that is used,
-    with its band by the assumptions. `even_use` and `even_month`: from which share of
-    the hours, and which month on, owning is no dearer; None: never, within the years.
-    `own_wins`: how often owning costs less, of the draws."""
+    """Owning, or one way of renting. `per_hour`: USD for each used GPU-hour, with its
+    range (`band`) under the assumptions. `even_use` and `even_month`: the share of the
+    hours, and the month, from which on owning is not more expensive; None: not within
+    the years. `own_wins`: share of the random draws in which owning costs less."""
 
     name: str
     bill: Bill
@@ -91,10 +91,10 @@ class Costs:
 
 
 def cost(request: CostRequest, market: Market | None = None) -> Costs:
-    """Return the costs of a request. `market` is a list of prices; the default is the
+    """Return the costs of a request. `market` is a price list; the default is the
     catalog's.
 
-    Raises: NotFound for an unknown GPU, cloud or assumption, SpecInvalid.
+    Raises: NotFound for an unknown name; SpecInvalid for an impossible request.
     """
     known_terms = assumed(request, market)
     prices = prices_of(request, values_of(known_terms))
@@ -188,7 +188,7 @@ def _build_way(
 def _by_use(
     prices: PriceAssumptions, gpus: int
 ) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """The bills, own first, by the share of the hours that are used."""
+    """Return the bills, owning first, for each share of the hours that is used."""
     shares = [step / 20 for step in range(21)]
     return tuple(
         (
@@ -239,6 +239,6 @@ def _caution_texts(
 
 
 def _extend_to_full_year(demand: Demand) -> Demand:
-    """The hours of a year that the demand does not name ask for nothing."""
+    """Extend the demand to a full year: hours that it does not name have no demand."""
     rest = YEAR_HOURS - sum(hours for _, hours in demand)
     return (*demand, (0.0, rest)) if rest > 0 else demand

@@ -286,7 +286,8 @@ def _sensitivity_table(found: Costs) -> ReportTable:
 
 
 def _swing_figure(found: Costs) -> Figure:
-    """A tornado: from what is saved at an assumption's low to what is at its high."""
+    """Return a tornado figure: what owning saves, from each assumption's low to its
+    high."""
     return Figure(
         title="What the answer hangs on: what owning saves, from each assumption's low to its high",
         x=TableColumn(name="assumption"),

@@ -1,5 +1,5 @@
-"""Own or rent side by side: for one year and three, at both kinds of cloud, and by the
-month."""
+"""Own or rent side by side: for one year and for three, at both kinds of cloud, and by
+the monthly bill."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,8 +35,9 @@ RUNNING: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostTerm:
-    """The bills of some years, owning first. `even_use`: from which on owning costs no
-    more than renting on demand; None: not at all."""
+    """The bills of one term in years, owning first. `even_use`: the share of the hours
+    from which on owning costs no more than renting on demand; None: it always costs
+    more."""
 
     years: float
     bills: Mapping[str, Bill]
@@ -44,7 +45,8 @@ class CostTerm:
 
     @property
     def cheapest(self) -> str:
-        """The cheapest way that is not taken away at any moment."""
+        """Return the cheapest way, without spot, which a cloud may withdraw at any
+        moment."""
         return min(
             (option_name for option_name in self.bills if option_name != "spot"),
             key=lambda way: self.bills[way].usd,
@@ -53,8 +55,9 @@ class CostTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudKind:
-    """Offers of one kind of cloud, at their median. `left_out`: older offers that newer
-    ones stand in for. `usd`: the bill of renting on demand; `even_use` as in Term."""
+    """Offers of one kind of cloud, at their median. `left_out`: number of older offers
+    that newer ones replace. `usd`: the bill of renting on demand. `even_use`: as in
+    CostTerm."""
 
     name: str
     offers: tuple[Rent, ...]
@@ -66,8 +69,8 @@ class CloudKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearLine:
-    """Cost of owning in one year: usual, and with its assumptions at their low and
-    high."""
+    """One running cost of owning in a year: the usual value, and the values with its
+    assumptions at their low and high."""
 
     name: str
     usual: float
@@ -77,8 +80,8 @@ class YearLine:
 
 
 def terms(request: CostRequest, market: Market, own: str) -> tuple[CostTerm, ...]:
-    """Return one year, three years and the years asked for, each with the prices of its
-    term."""
+    """Return the costs for one year, three years and the requested years, each with the
+    prices for that term."""
     return tuple(
         _build_term(replace(request, years=years), market, own)
         for years in sorted({*TERMS, request.years})
@@ -99,7 +102,7 @@ def _build_term(request: CostRequest, market: Market, own: str) -> CostTerm:
 def cloud_kinds(
     request: CostRequest, prices: PriceAssumptions, market: Market
 ) -> tuple[CloudKind, ...]:
-    """Return neo-clouds and hyperscalers apart, as far as they rent out this GPU."""
+    """Return neo-clouds and hyperscalers separately, as far as they rent out this GPU."""
     name = device(request.gpu).name
     current, all_rents = market.current(name), market.rent(name)
     kinds = []
@@ -133,8 +136,8 @@ def _cloud_kind(
 
 
 def even_bill(prices: PriceAssumptions, gpus: float, used: float) -> float:
-    """Return what owning comes to a month: a cloud's bill for the same work above it is
-    dearer."""
+    """Return the cost of owning as a monthly amount: a higher cloud bill for the same
+    work is more expensive."""
     return prices.own(gpus, used).usd / prices.worth
 
 

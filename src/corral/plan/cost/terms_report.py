@@ -1,4 +1,4 @@
-"""Tables of what stands side by side: terms, kinds of cloud, and a year of owning."""
+"""Tables that compare terms and kinds of cloud, and show a year of owning."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,8 @@ from corral.plan.report import ReportTable, columns, counted
 
 
 def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
-    """Each term with all ways, and the cheapest of those that last."""
+    """Return a table of each term with all ways, and the cheapest of those that a cloud
+    cannot withdraw."""
     option_names = list(terms[0].bills)
     return ReportTable(
         title="One year, three years",
@@ -31,7 +32,7 @@ def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
 
 
 def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
-    """Neo-clouds and hyperscalers, each at the median of its offers."""
+    """Return a table of neo-clouds and hyperscalers, each at the median of its offers."""
     return ReportTable(
         title="Kinds of cloud, on demand",
         columns=columns(
@@ -64,7 +65,8 @@ def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
 
 
 def year_table(lines: Sequence[YearLine]) -> ReportTable:
-    """The running costs of owning, from low to high, with their sources."""
+    """Return a table of the running costs of owning, from low to high, with their
+    sources."""
     nonzero_lines = [line for line in lines if line.high]
     return ReportTable(
         title="A year of owning, from low to high",
@@ -88,7 +90,7 @@ def year_table(lines: Sequence[YearLine]) -> ReportTable:
 
 
 def assumption_lines(terms: Sequence[CostTerm]) -> Iterator[str]:
-    """Say where the term decides between owning and renting."""
+    """Yield a sentence if the length of the term decides between owning and renting."""
     shortest_term, long = terms[0], terms[-1]
     if shortest_term.cheapest != long.cheapest:
         yield (

@@ -1,1 +1,1 @@
-"""corral plan model: whether a model fits, and in how many GPUs."""
+"""corral plan model: whether a model fits, and on how many GPUs."""

@@ -74,7 +74,7 @@ class FitUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitCandidate:
-    """Best layout on `gpus` GPUs, and the bytes of its fullest GPU by part."""
+    """The best layout on `gpus` GPUs, and the memory of its fullest GPU by part."""
 
     gpus: int
     layout: str
@@ -92,8 +92,8 @@ class FitCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Attempts to fit a model for a purpose, by rising GPUs; the last fits, or none
-    does. `nearest`: what would fit otherwise."""
+    """Attempts to fit a model for a purpose, with increasing numbers of GPUs; the last
+    one fits, or none does. `nearest`: changes with which it would fit."""
 
     purpose: Purpose
     tried: tuple[FitCandidate, ...]
@@ -110,8 +110,8 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """`longest`: tokens of each sequence that the serving layout would hold, `most`:
-    sequences."""
+    """The fits of a model for all purposes. `longest`: tokens of each sequence that the
+    serving layout could hold. `most`: sequences that it could hold."""
 
     ask: FitUse
     fits: tuple[Fit, ...]
@@ -123,8 +123,8 @@ class Fitting:
 
 
 def fitting(ask: FitUse) -> Fitting:
-    """In how many GPUs a model fits for each purpose, with what is nearest where it
-    does not."""
+    """Return on how many GPUs a model fits for each purpose, with the nearest
+    alternatives if it does not fit."""
     fits = tuple(_find_fit(ask, purpose) for purpose in Purpose)
     best_candidate = fits[0].best
     return Fitting(
@@ -159,8 +159,8 @@ def _fits_on_gpus(ask: FitUse, purpose: Purpose, gpus: int) -> bool:
 
 
 def _largest_that_holds(holds: Callable[[int], bool], most: int) -> int:
-    """The largest number up to `most` for which it holds, given that it holds for all
-    smaller."""
+    """Return the largest number up to `most` for which `holds` is true; it must then be
+    true for all smaller numbers."""
     lower_bound, upper_bound = 0, 1
     while upper_bound <= most and holds(upper_bound):
         lower_bound, upper_bound = upper_bound, 2 * upper_bound
@@ -197,10 +197,10 @@ def _find_fit(ask: FitUse, purpose: Purpose) -> Fit:
 def _intermediate_candidate(
     ask: FitUse, purpose: Purpose, fewer: int, more: int
 ) -> Iterator[FitCandidate]:
-    """The first count in whole nodes between one that is too small and one that fits,
-    if any.
+    """Yield the first candidate that fits, in whole nodes, between a number of GPUs
+    that is too small (`fewer`) and one that fits (`more`).
 
-    Replicas of a server are cut over powers of 2 alone.
+    For serving none is yielded, because replicas are divided over powers of 2 only.
     """
     node = ask.device.node_gpus
     if purpose is Purpose.INFERENCE or fewer < node:
@@ -214,7 +214,7 @@ def _intermediate_candidate(
 
 
 def _gpu_counts(ask: FitUse) -> list[int]:
-    """GPUs to try: doubled from 1, and the limit itself."""
+    """Return the numbers of GPUs to try: doubled from 1, and the limit itself."""
     max_gpus = ask.gpus or MOST_GPUS
     counts = [
         2**power for power in range(max_gpus.bit_length()) if 2**power <= max_gpus
@@ -225,9 +225,9 @@ def _gpu_counts(ask: FitUse) -> list[int]:
 def _suggest_changes(
     ask: FitUse, purpose: Purpose, last: FitCandidate
 ) -> Iterator[str]:
-    """Yield what would fit: more GPUs, fewer bytes a weight, a shorter context, a
-    smaller batch; if none of these does, all of them on the most GPUs that are
-    tried."""
+    """Yield changes with which the model would fit: more GPUs, fewer bytes a weight, a
+    shorter context, a smaller batch. If none of them suffices, yield all of them on the
+    highest number of GPUs that is tried."""
     wider = _find_fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
         yield f"{_format_gpu_count(wider.gpus)} ({wider.best.layout})"
@@ -289,8 +289,8 @@ Option = tuple[str, Mapping[str, float]]
 
 
 def _tensor_parallel_sizes(ask: FitUse, gpus: int) -> Iterator[int]:
-    """Over how many GPUs a layer can be cut, widest first: they share its heads and a
-    node."""
+    """Yield over how many GPUs a layer can be divided, the most first: the number must
+    divide the layer's heads and be within a node."""
     node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
     for width in range(min(gpus, node, WIDEST), 0, -1):
         if gpus % width == 0 and ask.model.heads % width == 0:
@@ -315,7 +315,8 @@ def _serving_options(ask: FitUse, gpus: int) -> Iterator[Option]:
 
 
 def _sharded_layouts(gpus: int) -> Iterator[TrainLayout]:
-    """All states shared out over all GPUs; a long sequence cut over a few of them."""
+    """Yield layouts in which all states are sharded over all GPUs, and a long sequence
+    is divided over a few of them."""
     for context in (1, 2, 4, 8, 16):
         if gpus % context == 0:
             yield TrainLayout(
@@ -327,8 +328,8 @@ def _sharded_layouts(gpus: int) -> Iterator[TrainLayout]:
 
 
 def _lora_options(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """All states shared out; where a layer by itself is too large for that, cut as in
-    pre-training."""
+    """Yield layouts for LoRA: all states sharded; if a single layer is too large for
+    that, divided as in pre-training."""
     state = BytesPerParameter(weight=ask.precision.bytes)
     for layout in (*_sharded_layouts(gpus), *_partitioned_layouts(ask, gpus)):
         step = _build_train_step(ask, layout, state)
@@ -339,21 +340,23 @@ def _lora_options(ask: FitUse, gpus: int) -> Iterator[Option]:
 
 
 def _fine_tuning_options(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """All states shared out; where a layer by itself is too large for that, as in
-    pre-training."""
+    """Yield layouts for fine-tuning: all states sharded; if a single layer is too large
+    for that, as in pre-training."""
     for layout in _sharded_layouts(gpus):
         yield in_short(layout), _training_memory_parts(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
 
 
 def _pretraining(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """Megatron-LM's layouts; where none of them fits, all states shared out (FSDP)."""
+    """Yield Megatron-LM's layouts, and then, in case none of them fits, layouts with
+    all states sharded (FSDP)."""
     for layout in (*_partitioned_layouts(ask, gpus), *_sharded_layouts(gpus)):
         yield in_short(layout), _training_memory_parts(ask, layout, BytesPerParameter())
 
 
 def _partitioned_layouts(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
-    """Without recomputation first, and with as few cuts as will do."""
+    """Yield layouts, those without recomputation first, and each time those with the
+    fewest divisions first."""
     for recompute in (Recompute.NONE, Recompute.FULL):
         for layout in sorted(_parallel_grids(ask, gpus), key=_partition_sort_key):
             yield replace(layout, recompute=recompute)
@@ -410,7 +413,7 @@ def _build_train_step(
 
 
 def _device_parts(memory: TrainMemory, gpus: int) -> dict[str, float]:
-    """Return the memory by part, with the parts outside the allocator's peak.
+    """Return the memory by part, including the parts outside the allocator's peak.
 
     A single GPU has no collectives.
     """

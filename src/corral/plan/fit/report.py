@@ -1,4 +1,4 @@
-"""The answer on what fits as a report."""
+"""The answer of `corral plan model` as a report."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,7 +53,7 @@ SOURCES: Final = (
 
 
 def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> PlannerReport:
-    """`assumed`: what the caller took."""
+    """Return the report. `assumed`: assumptions that the caller made."""
     ask = found.ask
     return PlannerReport(
         title=f"{ask.model.name} on {ask.device.title}",
@@ -98,7 +98,8 @@ def _verdict_text(found: Fitting) -> str:
 
 
 def _why_not_fewer(serving: Fit) -> str:
-    """Return why the next lower count of GPUs does not serve; "" for one GPU."""
+    """Return why the next smaller number of GPUs cannot serve the model; "" for one
+    GPU."""
     if len(serving.tried) < 2:
         return ""
     fewer = serving.tried[-2]
@@ -136,7 +137,7 @@ def _fit_text(fit: Fit) -> str:
 
 
 def _shortage_text(tried: FitCandidate) -> str:
-    """Return why it does not fit, with its largest parts."""
+    """Return why the model does not fit, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
     parts_text = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
     need, usable = tried.needed / GB, tried.usable / GB
@@ -257,7 +258,8 @@ def _candidate_table(found: Fitting) -> ReportTable:
 
 
 def _context_figures(found: Fitting) -> tuple[Figure, ...]:
-    """Memory of the serving layout over the context; empty where nothing serves."""
+    """Return a figure of the serving layout's memory over the context; empty if no
+    layout can serve."""
     ask, best_candidate = found.ask, found.of(Purpose.INFERENCE).best
     if not best_candidate.fits:
         return ()

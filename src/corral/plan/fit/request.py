@@ -1,4 +1,4 @@
-"""plan model: does it fit, asked in plain words."""
+"""The request of plan model: does a model fit, with plain values."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
@@ -42,7 +42,10 @@ class FitRequest:
 
 
 def answer(request: FitRequest) -> PlannerReport:
-    """Raises: NotFound, ModelRefused, SpecInvalid."""
+    """Return the report on whether the model fits.
+
+    Raises: NotFound, ModelRefused, SpecInvalid for an unknown or impossible value.
+    """
     check(request)
     gpu_device = device(request.gpu)
     cache_precision, model = request.kv_precision, model_said(request.model)

@@ -31,11 +31,12 @@ _MOST: Final = 1e13
 
 
 def fabric_said(text: str, used: Device | None = None) -> LinkKind:
-    """Return what joins nodes, by its name in the catalog or by its rate for one GPU.
+    """Return the network between nodes, by its name in the catalog or by its rate for
+    one GPU.
 
-    `used`: the GPU; a rate without a network is one of its usual network.
-    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a
-    node or for a rate that no network has.
+    `used` is the GPU; a rate without a network's name applies to its usual network.
+    Raises: NotFound with the nearest name; SpecInvalid for a link that connects GPUs
+    inside a node, or for a rate that no network has.
     """
     gpu = used or device(USUAL_GPU)
     name = plain(text)

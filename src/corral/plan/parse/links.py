@@ -1,4 +1,4 @@
-"""Links as people write them: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per
+"""Links in usual notation: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per
 node"."""
 
 import re
@@ -42,8 +42,9 @@ ACROSS: Final = (
 
 
 def said_inside(text: str) -> LinkKind | None:
-    """Return the link between GPUs of a node at the stated rate; None if none is named.
-    About twice the link's own rate means both directions."""
+    """Return the link between the GPUs of a node, at the rate in the text; None if the
+    text names no link. A rate of about twice the link's own rate counts as that of both
+    directions."""
     link_kind = _match_link(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
     if link_kind is None or rate is None:

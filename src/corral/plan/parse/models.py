@@ -1,4 +1,4 @@
-"""Models and precisions as people write them."""
+"""Models and precisions in usual notation."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,8 @@ _FORM: Final = (
 
 
 def model_said(text: str) -> Model:
-    """A model by its name, by the text of its config.json, or by its dimensions.
+    """Return the model that the text gives by its name, by the text of its config.json,
+    or by its dimensions.
 
     Raises: NotFound with the nearest name, ModelRefused.
     """
@@ -98,7 +99,7 @@ def _suggest_dimension(name: str) -> str:
 
 
 def precision_said(text: str) -> Precision:
-    """Raises: NotFound with the nearest name."""
+    """Return the precision that the text names. Raises: NotFound with the nearest name."""
     normalized_name = text.strip().lower()
     normalized_name = _PRECISIONS.get(normalized_name, normalized_name)
     if normalized_name not in list(Precision):

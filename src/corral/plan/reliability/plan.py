@@ -42,7 +42,8 @@ class IntervalOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faster:
-    """Effect of a faster restart and a faster checkpoint, as shares of their time."""
+    """Outcome with a faster restart or a faster checkpoint. The shares are the new
+    times as shares of the old ones; `kept`: the outcome."""
 
     restart_share: float
     stall_share: float
@@ -51,8 +52,8 @@ class Faster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """`enough` is the share of the time in which the nodes suffice with `spares`
-    spares."""
+    """Number of spare nodes. `enough`: the share of the time in which enough nodes
+    work, with `spares` spares."""
 
     spares: int
     enough: float
@@ -101,10 +102,10 @@ class Reliability:
 
 
 def reliability(run: ReliabilityRequest) -> Reliability:
-    """The answer. Raises: Conflict where the run would hardly ever get from one save to
-    the next.
+    """Return the reliability of a run. Raises: Conflict if the run would rarely get
+    from one save to the next.
 
-    Source: exponential failures (perf/failures.py) at rates that clusters have seen
+    Source: exponential failures (perf/failures.py) at rates measured on clusters
     (catalog/data/failures.csv); times from catalog/data/recovery.csv.
     """
     remarks: list[str] = []
@@ -155,8 +156,8 @@ def reliability(run: ReliabilityRequest) -> Reliability:
 def _resolve_parameters(
     run: ReliabilityRequest, remarks: list[str]
 ) -> ReliabilityRequest:
-    """With the parameters of what a save holds, where the size of a save is to be
-    known.
+    """Return the request with the model's number of parameters if it is needed for the
+    size of a save.
 
     Raises: NotFound, ModelRefused.
     """
@@ -267,8 +268,8 @@ def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
 
 
 def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
-    """For how long a save in the background is not whole: no other is begun until it
-    is."""
+    """Return how long a background save takes until it is complete. No other save
+    begins before that."""
     if run.parameters is None:
         remarks.append(
             "how long a save in the background takes is not known: counted as nothing"
@@ -294,7 +295,8 @@ def _at_rate(run: ReliabilityRequest, saving: Saving, rate: float) -> Saving:
 def _best_interval(
     run: ReliabilityRequest, saving: Saving, unsaved_seconds: float
 ) -> IntervalOutcome:
-    """At the best interval; none is shorter than a save in the background takes."""
+    """Return the outcome at the best interval, which is at least the time of a
+    background save."""
     work = run.days * DAY
     return _evaluate_interval(
         "best", run, max(work / best_parts(work, saving), unsaved_seconds), saving
@@ -314,7 +316,8 @@ def _evaluate_interval(
 
 
 def _intervals(run: ReliabilityRequest, saving: Saving) -> list[IntervalOutcome]:
-    """Each as near as whole parts of the run come to it."""
+    """Return the outcomes of several intervals. Each interval is rounded so that the
+    run has a whole number of intervals."""
     seconds_by_name = {
         "Young": young_seconds(saving),
         "Daly": max(1.0, daly_seconds(saving)),
@@ -391,7 +394,8 @@ def _spare_options(
 
 
 def _no_progress_error(run: ReliabilityRequest, saving: Saving) -> Conflict:
-    """With the largest run of the same saves that keeps half of its time."""
+    """Return the error of a run without progress. It names the largest run with the
+    same saves that keeps half of its time."""
     lower_bound, upper_bound = 0, run.nodes
     while upper_bound - lower_bound > 1:
         middle = (lower_bound + upper_bound) // 2

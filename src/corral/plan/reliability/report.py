@@ -1,4 +1,4 @@
-"""The answer on reliability as a report."""
+"""Report on the reliability of a run."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -86,12 +86,13 @@ def _half_time_options(found: Reliability) -> dict[str, Faster]:
 
 
 def _saved_gpu_hours(found: Reliability, one: Faster) -> float:
-    """GPU-hours."""
+    """Return the GPU-hours that the change saves."""
     return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
 
 
 def _answer_figures(found: Reliability) -> Iterator[ReportFigure]:
-    """Each between what it is at the low rate and at the high one."""
+    """Yield the figures of the answer, each with its values at the low and the high
+    failure rate."""
     run = found.run
     yield from _failure_figures(found)
     yield from _goodput_figures(found)
@@ -134,7 +135,8 @@ def _failure_figures(found: Reliability) -> Iterator[ReportFigure]:
 
 
 def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
-    """The interval between saves, and the time that is left for work with it."""
+    """Yield the interval between saves, and the share of time that is left for work
+    with it."""
     best_outcome, worst, finest = found.best, found.worst, found.finest
     yield ReportFigure(
         name="interval between saves",
@@ -184,7 +186,7 @@ def _loss_figures(found: Reliability) -> Iterator[ReportFigure]:
 
 
 def _lost_hours_of(found: Reliability, kept: IntervalOutcome) -> float:
-    """GPU-hours to saves, restarts and work done twice."""
+    """Return the GPU-hours that are lost to saves, restarts and repeated work."""
     return (kept.wall_days - found.run.days) * 24 * found.run.held_gpus
 
 
@@ -340,7 +342,7 @@ def _format_hours(hours: float) -> str:
 
 
 def _finite_or_none(days: float) -> float | None:
-    """None of what never ends: no number says so."""
+    """Return the days; None for a run that never ends."""
     return days if isfinite(days) else None
 
 

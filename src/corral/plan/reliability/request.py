@@ -1,4 +1,4 @@
-"""A long run, as it is asked about in plain words."""
+"""A request about the reliability of a long run."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Final
@@ -76,12 +76,12 @@ class ReliabilityRequest:
 
     @property
     def each(self) -> int:
-        """GPUs of one of its nodes."""
+        """Return the GPUs that the run uses on one of its nodes."""
         return min(self._node, self.gpus)
 
     @property
     def held_gpus(self) -> int:
-        """Return the GPUs of all its nodes."""
+        """Return the GPUs on all nodes of the run."""
         return self.nodes * self.each
 
     @property

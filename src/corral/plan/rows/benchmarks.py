@@ -1,5 +1,5 @@
-"""MLPerf Inference: what its data and its limits are, and how submitters lay a model
-out."""
+"""MLPerf Inference: the data and limits of its benchmarks, and how submitters lay out a
+model."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,7 +17,8 @@ MOST: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """Mean tokens in and out of its data; limits of 99 % of requests, 0 without any."""
+    """A benchmark: the mean numbers of input and output tokens of its data, and the
+    latency limits for 99 % of requests, 0 where there is no limit."""
 
     prompt: int
     output: int
@@ -27,8 +28,8 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLayout:
-    """A server laid out, its limits, and the requests a second of one copy that is
-    always full."""
+    """A server with its layout and limits. `rate`: the requests per second of one
+    replica that is always full."""
 
     server: BenchmarkServer
     limits: BatchLimits
@@ -48,9 +49,9 @@ _DATA: Final = {
 
 
 def said_benchmark(row: Row) -> Benchmark | None:
-    """The benchmark that a row names; None where it names none.
+    """Return the benchmark that a row names; None if it names none.
 
-    Raises: RowRefused where the model is not one of its.
+    Raises: RowRefused if the model is not one of the benchmark's.
     """
     scenario_words = row["scenario"].lower().split()
     if not scenario_words or scenario_words[0] != "mlperf":
@@ -68,7 +69,8 @@ def said_benchmark(row: Row) -> Benchmark | None:
 
 
 def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
-    """Copies on the number of GPUs each that gives the most; None where none fits."""
+    """Return the layout with the number of GPUs per replica that gives the most
+    throughput; None if no layout fits."""
     best_layout: ServerLayout | None = None
     tensor = 1
     while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
@@ -91,8 +93,8 @@ def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
 def most_within(
     layout: ServerLayout, load: Load, benchmark: Benchmark
 ) -> Served | None:
-    """One copy at the highest rate at which 99 % of the requests keep the limits; None
-    where none does."""
+    """Return the load of one replica at the highest rate at which 99 % of the requests
+    keep the limits; None if no rate does."""
     lower_rate, upper_rate, best_load = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
         rate = (lower_rate + upper_rate) / 2

@@ -1,4 +1,4 @@
-"""Seconds of one row of the collectives table: one collective, one size, one system."""
+"""Time of one row of the collectives table: one collective, one size, one system."""
 
 import re
 from collections.abc import Iterator
@@ -47,10 +47,11 @@ class RowTopology:
 
 
 def predict(row: Row) -> Predicted:
-    """Microseconds of the collective, out of place, all GPUs there at once.
+    """Return the microseconds of the collective, out of place, with all GPUs starting
+    at once.
 
-    Raises: RowRefused where the collective, its size, or both GPU and links are not
-    known.
+    Raises: RowRefused where the collective, its size, or both the GPU and the links are
+    unknown.
     """
     collective = _collective(row.get("collective", ""))
     remarks: list[str] = []
@@ -121,8 +122,8 @@ def _collective_bytes(row: Row, remarks: list[str]) -> float:
 
 
 def place_of(row: Row) -> RowTopology:
-    """Raises: RowRefused where neither the GPU nor its links are known, or they do not
-    fit."""
+    """Return the placement of the row's GPUs. Raises: RowRefused if neither the GPU nor
+    its links are known, or the numbers do not fit together."""
     remarks: list[str] = []
     known_device = _find_device(row.get("gpu", ""))
     gpus = _parse_number(row, "n_gpus")
@@ -192,8 +193,9 @@ def _measured_between(
     known: Device | None,
     remarks: list[str],
 ) -> Wires:
-    """A rate that one pair had. Near to that of the adapter that each such GPU usually
-    has, it is taken to be that of each; far below, to be shared by the node."""
+    """Return the links for a rate that was measured between two nodes. A rate near the
+    usual adapter's rate for such a GPU counts as that of each GPU; a rate far below it
+    counts as shared by the node."""
     usual = _default_link(known, "fabric")
     is_own = bytes_per_s > usual.bytes_per_s / 2
     remarks.append(
@@ -206,7 +208,8 @@ def _measured_between(
 def _bridged_topology(
     gpus: int, known: Device | None, text: str, remarks: list[str]
 ) -> RowTopology:
-    """Bridges join a few GPUs, and the host's PCIe these pairs."""
+    """Return the topology of bridged GPUs: a bridge joins a few GPUs, and the host's
+    PCIe joins these groups."""
     if known is None or known.bridge is None:
         raise RowRefused(
             f"no GPU is given that has a bridge ({text})", hint="fill the column gpu"
@@ -267,8 +270,8 @@ def _find_device(text: str) -> Device | None:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    """A name as it stands, without what is in brackets, what is in them, and before a
-    slash."""
+    """Yield spellings of a name: as it is, without its part in brackets, the part in
+    brackets, and the parts between slashes."""
     yield text
     bare = re.sub(r"\(.*?\)", "", text).strip()
     for spelling in (bare, *re.findall(r"\((.*?)\)", text)):
@@ -286,7 +289,7 @@ def _collective(text: str) -> Collective:
 
 
 def _requested_algorithm(algorithm: str) -> Algorithm | None:
-    """The algorithm that the row was forced to; None where the library chose."""
+    """Return the algorithm that the row prescribes; None if the library chose it."""
     if "nvls" in algorithm and "off" not in algorithm:
         return None if "ring" in algorithm else Algorithm.IN_SWITCH
     if "ring" in algorithm:

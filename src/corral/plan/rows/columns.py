@@ -1,4 +1,4 @@
-"""Columns that identify the kind of a table, and which kind it is otherwise."""
+"""Columns that a table of each kind needs, used to check a table or find its kind."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -46,7 +46,8 @@ class ColumnsMissing(Refusal):
 def check_columns(
     kind: str, columns: Collection[str], *, measured: bool = False
 ) -> None:
-    """`measured`: something in it is to be held against. Raises: ColumnsMissing."""
+    """Check that a table of this kind has its required columns; with `measured`, also a
+    measured column to compare predictions with. Raises: ColumnsMissing."""
     if missing := [name for name in NEEDED[kind] if name not in columns]:
         raise ColumnsMissing(
             f"a table of {kind} needs the columns {', '.join(NEEDED[kind])}; "

@@ -1,4 +1,5 @@
-"""One row of the inference table: what a server gives, by its scenario."""
+"""Prediction for one row of the inference table: what a server achieves in the row's
+scenario."""
 
 import math
 import re
@@ -60,9 +61,10 @@ IN_FLIGHT: Final = 2048
 
 
 def predict(row: Row) -> Predicted:
-    """Tokens a second, time to the first token and to the next, and latency, as far as
-    the row's scenario has them: a batch that begins and ends together, a server that is
-    always full, or requests that come at a rate or at a fixed number at once.
+    """Return tokens per second, time to the first and between later tokens, and
+    latency, as far as they apply to the row's scenario: a batch that begins and ends
+    together, a server that is always full, or requests that arrive at a rate or with a
+    fixed number in progress.
 
     Raises: RowRefused.
     """
@@ -150,7 +152,8 @@ def _predict_static_batch(
 def _predict_max_throughput(
     row: Row, server: BenchmarkServer, remarks: list[str]
 ) -> dict[str, float]:
-    """Requests enough for the largest batch that memory allows, all the time."""
+    """Predict a server that always has enough requests for the largest batch that
+    memory allows."""
     prompt, output = _token_lengths(row, remarks)
     replica = server.replica
     max_sequences = most_sequences(replica, prompt + output)
@@ -168,8 +171,8 @@ def _predict_max_throughput(
 def _read_batch_limits(
     row: Row, server: BenchmarkServer, prompt: int, output: int
 ) -> BatchLimits:
-    """Return the limits in the row's notes by the engine's own names, or the engine's
-    defaults; never more sequences than fit into memory."""
+    """Return the limits that the row's notes state in the engine's own terms, or the
+    engine's defaults; never more sequences than fit into memory."""
     notes = row["notes"]
     batch_limits = BatchLimits()
     sequences = _match_number(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
@@ -188,7 +191,7 @@ def _match_number(pattern: str, text: str) -> float | None:
 
 
 def _request_rates(row: Row) -> list[float]:
-    """Requests a second: of the row, or of the stages that its notes name."""
+    """Return requests per second: that of the row, or those of the stages in its notes."""
     if (rate := number(row, "requests_per_s")) is not None:
         if rate <= 0:
             raise RowRefused(f"{rate:g} requests a second: need more than 0")
@@ -231,7 +234,7 @@ def _predict_online(
 
 
 def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
-    """Means over the requests of stages that last equally long."""
+    """Return the means over the requests of several load stages of equal duration."""
     total = sum(stage.load.rate for stage in stages)
 
     def mean(values: list[float]) -> float:

@@ -27,9 +27,8 @@ _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A part of a table. `asked`: the mean absolute error that it is to stay below;
-    None where none is asked for. `name` is the subject of its band in
-    catalog/data/bands.csv."""
+    """A part of a table. `asked`: the upper limit for its mean absolute error; None
+    without a limit. `name` is the subject of its band in catalog/data/bands.csv."""
 
     name: str
     title: str
@@ -59,8 +58,8 @@ def step_seconds(row: Row) -> float | None:
 
 
 def peak_gb(row: Row) -> float | None:
-    """Return the allocator's peak, for rows that report it; others count something
-    else."""
+    """Return the peak of torch's allocator, for rows that report it; None for rows with
+    another measure."""
     is_of_torch = row.get("memory_kind", "").startswith("torch ")
     return number(row, "memory_gb_per_gpu") if is_of_torch else None
 
@@ -126,7 +125,8 @@ KINDS: Final = tuple(MEASURES)
 
 
 def is_good(row: Row) -> bool:
-    """Return whether the quality of a row is A or B: it gives its configuration."""
+    """Return whether the quality of a row is A or B, which means that the row states
+    its configuration."""
     return row.get("quality") in ("A", "B")
 
 
@@ -174,7 +174,8 @@ def _is_static(row: Row) -> bool:
 
 
 def _is_loaded(row: Row) -> bool:
-    """A stream of requests at a known rate, whose lengths are known."""
+    """Return whether the row has a stream of requests with a known rate and known
+    lengths."""
     return is_good(row) and row.get("scenario", "").startswith("online")
 
 

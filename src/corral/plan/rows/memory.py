@@ -39,8 +39,8 @@ MUON: Final = BytesPerParameter(optimizer=8.0)  # fp32 master weight and one mom
 
 
 def predict(row: Row) -> Predicted:
-    """Peak of torch's allocator on the last rank, and what stays between two steps,
-    decimal GB; seconds of a step, where the catalog knows the GPU.
+    """Return the peak of torch's allocator on the last rank and the memory kept between
+    two steps, in decimal GB, and the seconds of a step if the catalog knows the GPU.
 
     Raises: RowRefused.
     """
@@ -97,9 +97,9 @@ def _predict_t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
 def memory_of_training(
     step: TrainStep, layout: TrainLayout, *, gpu: str = "", stage: int | None = None
 ) -> TrainMemory:
-    """Memory of a GPU of a pipeline stage, or of the fullest.
+    """Return the memory of a GPU in this pipeline stage, or in the fullest stage.
 
-    Raises: RowRefused where the layout is impossible.
+    Raises: RowRefused if the layout is impossible.
     """
     try:
         return training_memory(
@@ -110,8 +110,8 @@ def memory_of_training(
 
 
 def architecture(gpu: str) -> str:
-    """Return the architecture of a GPU as tables name it; "" if the catalog does not
-    have it."""
+    """Return the architecture of a GPU by its name in tables; "" if the catalog does
+    not have it."""
     try:
         return device(gpu).architecture
     except NotFound:
@@ -119,7 +119,7 @@ def architecture(gpu: str) -> str:
 
 
 def flags_of(row: Row) -> dict[str, str]:
-    """The flags of a row's command line, by name."""
+    """Return the flags of a row's command line, by name."""
     flags: dict[str, str] = {}
     for flag in row["args"].split("--"):
         name, _, value = flag.strip().partition(" ")
@@ -226,8 +226,8 @@ def step_of(row: Row, remarks: list[str]) -> TrainStep:
 
 
 def is_local(row: Row) -> bool:
-    """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without
-    te in their name do."""
+    """Return whether the test runs Megatron-LM's own layers, without a flash kernel.
+    Tests without te in their name do."""
     return (
         row["test"].startswith(("gpt3_mcore_tp", "t5_mcore_tp"))
         and "_te_" not in row["test"]
@@ -235,7 +235,8 @@ def is_local(row: Row) -> bool:
 
 
 def batch_of(row: Row) -> int:
-    """The last of a row's global batches: one that grows is written 0:384 200B:768."""
+    """Return the last of a row's global batches. A growing batch is written 0:384
+    200B:768."""
     batch_words = row["global_batch"].replace(":", " ").split()
     batches = [int(batch_text) for batch_text in batch_words if batch_text.isdigit()]
     if not batches:
@@ -293,8 +294,8 @@ def _unsaid_gpus(row: Row) -> int:
 
 
 def _named_pieces(row: Row) -> int:
-    """Return the number of pieces of a test whose name states it instead of its
-    flags."""
+    """Return the number of pieces per stage of a test whose name states it instead of
+    its flags."""
     match = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
     return int(match[1]) if match else 1
 
@@ -302,9 +303,9 @@ def _named_pieces(row: Row) -> int:
 def _parse_pipeline_split(
     flags: Mapping[str, str], pipeline: int
 ) -> tuple[int, int, int]:
-    """Layers of the first and the last stage, 0 where they are as the others, and the
-    pieces a stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer,
-    | ends a piece."""
+    """Return the layers of the first and of the last stage, 0 where they equal the
+    others, and the number of pieces per stage. A pipeline's layout is written
+    Et*2|(tt|)*5t|tmL: t is a layer, and | ends a piece."""
     written = flags.get("pipeline-model-parallel-layout", "")
     if not written:
         first_layers = flag_number(flags, "decoder-first-pipeline-num-layers")
@@ -317,8 +318,8 @@ def _parse_pipeline_split(
 
 
 def _parse_sharding(row: Row) -> Shard:
-    """Muon's states are whole on each GPU, unless its parameters are laid out for
-    sharing."""
+    """Return what is sharded. Muon's states are whole on each GPU, unless the test lays
+    out its parameters for sharding."""
     if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:
         return Shard.NONE
     if row["fsdp"]:

@@ -1,4 +1,5 @@
-"""Memory of Megatron-LM's tests of T5: an encoder, and a decoder that looks at it.
+"""Memory of Megatron-LM's tests of T5, which has an encoder, and a decoder that attends
+to it.
 
 Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1.
 """
@@ -29,9 +30,9 @@ def t5_memory(
     *,
     architecture: str,
 ) -> TrainMemory:
-    """Bytes on one GPU. `model`: layers of encoder and decoder; `step`: its `sequence`
-    is what the decoder sees. Raises: ValueError where the layout has stages or is
-    impossible."""
+    """Return the bytes on one GPU. `model`: the layers of encoder and decoder; `step`:
+    its `sequence` is the decoder's sequence length. Raises: ValueError if the layout
+    has pipeline stages or is impossible."""
     if layout.pipeline > 1:
         raise ValueError("an encoder and a decoder in pipeline stages")
     base = training_memory(
@@ -60,8 +61,8 @@ def t5_memory(
 def t5_steps(
     encoder_layers: int, decoder_layers: int, step: TrainStep
 ) -> tuple[TrainStep, TrainStep]:
-    """Return the work of an encoder and of a decoder: cross-attention is half a layer
-    more."""
+    """Return the work of an encoder and of a decoder. Cross-attention counts as half a
+    layer more in each decoder layer."""
     model = step.model
     crossing = decoder_layers + -(-decoder_layers // 2)
     return (
@@ -73,9 +74,10 @@ def t5_steps(
 def _cross_attention_bytes(
     decoding: TrainStep, encoding: TrainStep, layout: TrainLayout
 ) -> float:
-    """Return the activations of cross-attention in one layer: a norm in and out and a
-    mask, queries and the output, keys and values of the whole encoded input; without a
-    flash kernel the scores of each pair, with their mask."""
+    """Return the bytes of activations of cross-attention in one layer: a norm with its
+    input and output and a mask, queries and the output, and keys and values of the
+    whole encoded input. Without a flash kernel, the scores of each pair with their mask
+    are added."""
     model, size = decoding.model, element(decoding)
     decoder_tokens, encoder_tokens = (
         micro_tokens(decoding, layout),

@@ -1,7 +1,8 @@
-"""Step time of Megatron-LM's functional tests: small models that wait for the host.
+"""Step time of Megatron-LM's functional tests: small models that are limited by the
+host.
 
-They run in deterministic mode and log after each step; a lone node of GB200 waits for
-its data. Constants: catalog/data/software.csv, megatron-tests; error:
+The tests run in deterministic mode and log after each step; a single node of GB200
+waits for its data. Constants: catalog/data/software.csv, megatron-tests; error:
 validation/README.md.
 """
 
@@ -22,15 +23,16 @@ LONE: Final = "megatron-tests-lone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRun:
-    """`steps`: what is computed one after another in one step; the decoder's is the
-    last."""
+    """A test with its layout. `steps`: the parts of one step, which are computed one
+    after another; the last is the decoder's."""
 
     steps: tuple[TrainStep, ...]
     layout: TrainLayout
 
     def rates(self, row: Row, remarks: list[str]) -> dict[str, float]:
-        """Seconds of a step, and tokens that go through its last part; nothing where
-        the catalog does not know the GPU, or the batch does not come out even."""
+        """Return the seconds of a step, and the tokens per second of its last part;
+        nothing if the catalog does not know the GPU, or the batch does not divide
+        evenly."""
         batch = first_batch(row, self.steps[-1].global_batch)
         try:
             gpu_device = device(row["gpu"])
@@ -67,8 +69,8 @@ class TimedRun:
 
 
 def library_of(row: Row) -> Software:
-    """Tests of releases, and those that say so, need not repeat each bit: any attention
-    kernel."""
+    """Return the software of the test. Release tests and explicitly nondeterministic
+    tests need not reproduce each bit, so they may use any attention kernel."""
     train_software = software(TESTS)
     if "nondeterministic" in row["test"] or "release" in row["test"]:
         plain = software()
@@ -83,7 +85,7 @@ def library_of(row: Row) -> Software:
 
 
 def first_batch(row: Row, last: int) -> int:
-    """Return the first of growing batches, as in 0:384 200B:768: the tests end long
-    before the second."""
+    """Return the first of growing batches, as in 0:384 200B:768, because the tests end
+    long before the second."""
     batch_text = row["global_batch"].split(" ")[0].removeprefix("0:")
     return int(batch_text) if batch_text.isdigit() and int(batch_text) else last

@@ -1,4 +1,4 @@
-"""The model of a row of a measured table: by its dimensions, or by its name in the
+"""The model of a row of a measured table, given by its dimensions or by its name in the
 catalog."""
 
 import re
@@ -22,17 +22,18 @@ _PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
 
 
 def whole(row: Row, column: str) -> int | None:
-    """A cell as a number of things; None where it is empty, or none."""
+    """Return a cell as a whole number; None if it is empty or less than 1."""
     value = number(row, column)
     return None if value is None or value < 1 else round(value)
 
 
 def model_of_row(row: Row, remarks: list[str]) -> Model:
-    """Return the model of the row. Models with experts or latent attention, which no
-    column describes, and models without dimensions are the catalog's, with the row's
-    layers.
+    """Return the model of the row. A model with experts or latent attention, which no
+    column describes, or without dimensions comes from the catalog, with the row's
+    number of layers.
 
-    Raises: RowRefused, where the row has no dimensions and the catalog not the name.
+    Raises: RowRefused if the row has no dimensions and the catalog does not have the
+    name.
     """
     name = row.get("model", "")
     layers, hidden, heads = (
@@ -99,8 +100,8 @@ def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
     """Return layers, width and heads of a plain model with the row's number of
     parameters.
 
-    Each layer has 12 times the square of the width. The width is 128 times the number
-    of layers, as in GPT-3, and each head has 128.
+    Each layer has 12 times the square of the width as parameters. The width is 128
+    times the number of layers, as in GPT-3, and each head is 128 wide.
 
     Raises: RowRefused, if the row does not give the size of the model. Source:
     arXiv:2005.14165, table 2.1; arXiv:2104.04473, section 5.
@@ -124,8 +125,8 @@ def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
 
 
 def _choose_head_count(width: int, shared_by: int) -> int:
-    """Return a number of heads as close to 128 wide as divides evenly, also over the
-    GPUs that share them."""
+    """Return a number of heads that divides the width evenly, also over the GPUs that
+    share the heads, with a head size as close to 128 as possible."""
     aim = max(round(width / _WIDTH / shared_by), 1)
     for away in range(min(aim, _TRIES)):
         for heads_per_gpu in (aim + away, aim - away):
@@ -135,8 +136,8 @@ def _choose_head_count(width: int, shared_by: int) -> int:
 
 
 def _size_said(name: str) -> float:
-    """Return the size in a name: GPT 52B is 52e9. Other families may have experts,
-    which their names do not always state."""
+    """Return the number of parameters that a name states: GPT 52B is 52e9. It is 0 for
+    other families, which may have experts that their names do not state."""
     size = (
         re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I)
         if _PLAIN.search(name)
@@ -157,7 +158,8 @@ def _find_catalog_model(name: str, *, has_dimensions: bool) -> Model | None:
 
 
 def _with_layers(known: Model, layers: int) -> Model:
-    """A model of as many layers: some runs are of a part of one."""
+    """Return the model with this number of layers, because some runs use only a part of
+    a model."""
     if known.experts is None or layers == known.layers:
         return replace(known, layers=layers)
     dense = min(known.experts.dense_layers, layers - 1)
@@ -169,8 +171,8 @@ def _with_layers(known: Model, layers: int) -> Model:
 def _choose_mlp_form(
     plain: Model, parameters: float | None, remarks: list[str]
 ) -> Model:
-    """With the form of MLP and output layer that comes nearest to what the model
-    weighs."""
+    """Return the model with the form of MLP and output layer whose number of parameters
+    is nearest to `parameters`."""
     forms = [
         replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES
     ]

@@ -14,7 +14,7 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredColumn:
     """Predicted column and its measured counterpart. `measured` returns the measurement
-    of a row, in the unit of `predicted`; else None."""
+    of a row in the unit of `predicted`, or None."""
 
     name: str
     predicted: str
@@ -32,15 +32,16 @@ class Pair:
 
     @property
     def error(self) -> float:
-        """Relative and signed: 0.1 is a tenth too much."""
+        """Return the relative, signed error: 0.1 means that the prediction is a tenth
+        too high."""
         return self.predicted / self.measured - 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Absolute percentage errors of some rows, as fractions; `bias` is the mean signed
-    one. `rank`: Spearman's correlation within sweeps, the mean of all sweeps; None
-    without any."""
+    """Absolute relative errors of some rows, as fractions; `bias` is the mean signed
+    error. `rank`: Spearman's correlation within each sweep, averaged over all sweeps;
+    None without sweeps."""
 
     rows: int
     mean: float
@@ -52,7 +53,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePredictions:
-    """All predictions of a table. `refused`: how many rows, by reason."""
+    """All predictions of a table. `refused`: the number of refused rows, by reason."""
 
     pairs: Mapping[str, tuple[Pair, ...]]  # by the measure's name
     refused: Mapping[str, int]
@@ -62,7 +63,7 @@ class TablePredictions:
 def hold(
     rows: Sequence[Row], predict: Predict, measures: Sequence[MeasuredColumn]
 ) -> TablePredictions:
-    """Predict each row and pair the prediction with the measurement."""
+    """Predict each row and pair the predictions with the measurements."""
     pairs: dict[str, list[Pair]] = {measure.name: [] for measure in measures}
     refused: dict[str, int] = defaultdict(int)
     for row in rows:
@@ -84,7 +85,7 @@ def hold(
 
 
 def errors_of(pairs: Sequence[Pair]) -> Errors | None:
-    """None of no rows."""
+    """Return the errors of the pairs; None without pairs."""
     if not pairs:
         return None
     sizes = sorted(abs(pair.error) for pair in pairs)
@@ -99,7 +100,8 @@ def errors_of(pairs: Sequence[Pair]) -> Errors | None:
 
 
 def by(pairs: Iterable[Pair], column: str) -> dict[str, list[Pair]]:
-    """The pairs by what their rows say in a column, the largest group first."""
+    """Return the pairs, grouped by the value of a column in their rows, the largest
+    group first."""
     groups: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[pair.row.get(column, "")].append(pair)
@@ -125,7 +127,8 @@ def _rank_within_sweeps(pairs: Sequence[Pair]) -> float | None:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Spearman's rho, ties at their mean rank. None where one of them does not vary."""
+    """Return Spearman's rho, with ties at their mean rank. None if one of the sequences
+    does not vary."""
     ranks = (_average_ranks(first), _average_ranks(second))
     means = [fmean(rank_list) for rank_list in ranks]
     moved = [

@@ -21,6 +21,7 @@ Predict = Callable[[Row], Predicted]  # raises RowRefused
 
 
 class RowRefused(Refusal):
-    """A row says too little, or something that the model does not know."""
+    """The row gives too little, or uses something that the planner's model does not
+    cover."""
 
     code = "row_refused"

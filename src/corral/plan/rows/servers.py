@@ -20,7 +20,7 @@ NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # fp8 cache with fp8 w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkServer:
-    """`copies` of a replica on `gpus` GPUs."""
+    """A server of `copies` replicas on `gpus` GPUs."""
 
     replica: Replica
     copies: int
@@ -28,8 +28,8 @@ class BenchmarkServer:
 
 
 def number(row: Row, column: str) -> float | None:
-    """A cell as a number; None where it is empty. Raises: RowRefused where it is a
-    word."""
+    """Return a cell as a number; None if it is empty. Raises: RowRefused if it is not a
+    number."""
     cell = row.get(column, "").strip()
     try:
         return float(cell) if cell else None
@@ -38,7 +38,7 @@ def number(row: Row, column: str) -> float | None:
 
 
 def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
-    """Raises: RowRefused."""
+    """Return the server that the row describes. Raises: RowRefused."""
     try:
         gpu = device(row["gpu"])
     except NotFound as unknown:
@@ -95,10 +95,10 @@ def _read_positive_int(row: Row, column: str, default: int, remarks: list[str]) 
 
 
 def model_of(row: Row, remarks: list[str]) -> Model:
-    """Return the catalog's model of that name if it has the row's dimensions, else one
-    of these dimensions.
+    """Return the catalog's model of that name if it has the row's dimensions, else a
+    model with these dimensions.
 
-    Raises: RowRefused where neither says what it is.
+    Raises: RowRefused if neither the name nor the dimensions define a model.
     """
     try:
         known_model = model(row["model"])
@@ -142,7 +142,7 @@ def model_of(row: Row, remarks: list[str]) -> Model:
 
 
 def wires_of(row: Row, gpu: Device, gpus: int) -> Wires:
-    """The device's own links, and the network that the row names."""
+    """Return the device's own links, with the network that the row names."""
     nodes = number(row, "nodes") or 1
     across = said_across(row["interconnect"], node_gpus=gpu.node_gpus)
     return Wires(

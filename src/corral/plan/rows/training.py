@@ -1,5 +1,5 @@
-"""Step time and memory of one row of the training table, read as a user would write its
-cells."""
+"""Step time and memory of one row of the training table. Its cells are read as a user
+would write them."""
 
 import re
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ FABRICS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:
-    """A row in the planner's words."""
+    """A row of the training table in the planner's terms."""
 
     step: TrainStep
     layout: TrainLayout
@@ -75,7 +75,8 @@ class TrainingRow:
 
 
 def predict(row: Row) -> Predicted:
-    """Seconds of a step, tokens a second and GPU, and memory. Raises: RowRefused."""
+    """Return seconds of a step, tokens per second and GPU, and memory. Raises:
+    RowRefused."""
     run = read(row)
     seconds = step_time(run.step, run.layout, run.device, run.wires, by=run.by).seconds
     rate = run.step.tokens / seconds / run.layout.gpus
@@ -151,7 +152,8 @@ def read(row: Row) -> TrainingRow:
 
 
 def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
-    """Some logs tell the tokens of a step, and no batch."""
+    """Return the row with its batch computed from the tokens of a step, for logs that
+    state no batch."""
     tokens = re.search(r"tokens per step ([\d,]+)", row.get("notes", ""))
     if whole(row, "global_batch") or not tokens:
         return row
@@ -161,10 +163,11 @@ def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
 
 
 def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
-    """Return the row with its recomputation, where that is not stated: none if it fits,
-    with gradients of 16 bits if need be; else each layer. If even that does not fit:
-    each layer if all is sharded, since nothing else could make it fit, else as
-    stated."""
+    """Return the row with its recomputation, where the row does not state it. The first
+    option that fits is used: no recomputation, with gradients of 16 bits if necessary,
+    else recomputation of each layer. If no option fits, each layer is recomputed if all
+    states are sharded, since nothing else could make the run fit; otherwise the row is
+    unchanged."""
     recompute_text = row.get("activation_checkpointing", "").lower()
     if recompute_text and not recompute_text.startswith(
         ("not stated", "see ", "recipe default")
@@ -203,7 +206,7 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
 
 
 def library(row: Row) -> str:
-    """The library by what a row says of itself, or the default one."""
+    """Return the library that the row names, or the default library."""
     cells = (
         "fsdp_zero_stage",
         "source",
@@ -279,8 +282,8 @@ def _micro_batch(row: Row, data: int, by: Software, remarks: list[str]) -> int:
 def _by_slices(
     row: Row, layout: TrainLayout, used: Device, remarks: list[str]
 ) -> TrainLayout:
-    """Return the layout of TPUs in several slices, where that is not stated: each slice
-    has the whole model.
+    """Return the layout of TPUs in several slices where the row does not state it: each
+    slice holds the whole model.
 
     Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism
     between them.
@@ -338,8 +341,8 @@ def _recompute(said: str) -> Recompute:
 
 
 def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
-    """Return the stated precision. MLPerf submissions without a statement count as fp8
-    if the GPU has it: all that state one use it."""
+    """Return the stated precision. MLPerf submissions that state none count as fp8 if
+    the GPU supports it, because all submissions that state a precision use fp8."""
     precision_text = row.get("precision", "").lower()
     if "not stated" in precision_text and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16

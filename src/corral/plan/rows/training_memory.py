@@ -1,5 +1,5 @@
-"""Memory of a row of the training table: the measure, the rank, and what the library
-keeps."""
+"""Memory of a row of the training table: which measure and which rank it refers to, and
+what the library keeps."""
 
 import re
 from dataclasses import replace
@@ -39,7 +39,7 @@ _MEGATRON_GPT: Final = re.compile(r"gpt|bloom|megatron", re.I)
 def row_memory_gb(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> float:
-    """Return the memory in decimal GB, as the kind of the row's measurement requires.
+    """Return the memory in decimal GB, by the row's kind of measurement.
 
     The default is the allocator's peak. Raises: ValueError if the layout is impossible.
     """
@@ -63,7 +63,8 @@ def _cumulative_notes(row: Row) -> str:
 def row_memory(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> TrainMemory:
-    """Memory of the last rank where the measure says so, else of the fullest one."""
+    """Return the memory of the last rank if the row's measurement refers to it, else of
+    the fullest rank."""
     notes = _cumulative_notes(row)
     step = _apply_library_defaults(notes, step, library)
     if "no sequence parallel" in notes:

@@ -1,5 +1,5 @@
-"""GPUs that serve a model within latency limits, their number, and the cost of a
-token."""
+"""GPUs that serve a model within latency limits: their type, their number, and the cost
+of a token."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -42,32 +42,33 @@ PRICED: Final = {
 
 
 class TargetsMissed(Refusal):
-    """No GPU that is known serves the model within the targets."""
+    """No known GPU serves the model within the targets."""
 
     code = "targets_missed"
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRequest:
-    """Request for a serving plan. None and "" are not given.
+    """Request for a serving plan. None and "" mean that a value is not given.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or
+        model: Name of the model, the file (or text) of its config.json, or
             layers=32,hidden=4096,...
-        qps: Requests a second, in all.
+        qps: Requests per second, in all.
         input: Tokens of a prompt.
         output: Tokens of an answer.
-        ttft_p90: Milliseconds in which 90 % of the requests have their first token.
+        ttft_p90: Milliseconds within which 90 % of the requests have their first token.
         itl_p90: Milliseconds between two tokens, in 90 % of cases.
-        gpu: Of this type only; else all that have a price.
-        precision: Of the weights: fp8, int4, ...; else that in which they are
-            published.
-        kv_precision: Of the keys and values that are kept: fp8, ...; else 16 bits.
-        engine: Of inference: vllm, tensorrt-llm, ...
-        shared: Tokens of each prompt that all share, and that are kept.
-        price: Of which kind: on_demand, reserved_1y, reserved_3y or spot.
-        usd_per_gpu_hour: What a GPU of the named type costs, where the catalog is not
-            to say.
+        gpu: Type of GPU; the default is all types that have a price.
+        precision: Precision of the weights: fp8, int4, ...; the default is that of the
+            published weights.
+        kv_precision: Precision of the cached keys and values: fp8, ...; the default is
+            16 bits.
+        engine: Inference engine: vllm, tensorrt-llm, ...
+        shared: Tokens that all prompts share, and that stay cached.
+        price: Kind of price: on_demand, reserved_1y, reserved_3y or spot.
+        usd_per_gpu_hour: Price of a GPU-hour of the named type, instead of the
+            catalog's price.
     """
 
     model: str
@@ -90,8 +91,9 @@ class ServeRequest:
 class ReplicaSet:
     """`replicas` of a model on GPUs of one type, which share the requests evenly.
 
-    `each`: how the requests of one replica fare. `most_rate`: requests a second of one
-    replica within the targets. `usd_per_hour`: of all; None without a price.
+    `each`: the load and latencies of one replica. `most_rate`: the highest requests per
+    second of one replica within the targets. `usd_per_hour`: the price of all replicas;
+    None without a price.
     """
 
     replica: Replica
@@ -107,7 +109,7 @@ class ReplicaSet:
 
     @property
     def output_rate(self) -> float:
-        """Tokens a second of all replicas."""
+        """Return the output tokens per second of all replicas."""
         return self.replicas * self.each.output_rate
 
     @property
@@ -120,9 +122,9 @@ class ReplicaSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A type of GPU that does not serve the model within the targets, and why. `ttft`,
-    `itl`: seconds of 90 % of the requests that come alone; infinite where the model
-    does not fit."""
+    """A type of GPU that does not serve the model within the targets, and the reason.
+    `ttft`, `itl`: the latencies in seconds that 90 % of the requests meet when each is
+    served alone; infinite if the model does not fit."""
 
     device: Device
     why: str
@@ -132,8 +134,9 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one.
-    `cautions`: what of the request the model may not stand."""
+    """A serving plan. `fleets`: the cheapest fleet of each type of GPU, the cheapest
+    first; at least one. `cautions`: parts of the request that the model may not support
+    well."""
 
     request: ServeRequest
     model: Model
@@ -232,7 +235,8 @@ def _context_cautions(request: ServeRequest, model: Model) -> Iterator[str]:
 
 
 def _candidates(request: ServeRequest, offers: PriceList) -> Iterator[Device]:
-    """The named type, or all that have a price of the kind."""
+    """Yield the requested type of GPU, or all types that have a price of the requested
+    kind."""
     if request.gpu:
         yield device(request.gpu)
         return
@@ -368,7 +372,7 @@ def _cost_sort_key(one: ReplicaSet) -> tuple[float, int]:
 def _targets_missed_error(
     request: ServeRequest, model: Model, unfit: Sequence[Unfit]
 ) -> TargetsMissed:
-    """With the GPU that comes nearest."""
+    """Return the error, with the GPU that comes nearest to the targets."""
     nearest = min(unfit, key=_latency_sum, default=None)
     if nearest is None:
         return TargetsMissed(
@@ -389,7 +393,8 @@ def _targets_missed_error(
 
 
 def _that_fits(request: ServeRequest, model: Model) -> str:
-    """The fewest GPUs of those that are usual, or what else can be done."""
+    """Return a hint: the usual type of GPU that holds the model on the fewest GPUs, or
+    what else can be done."""
     replicas: list[Replica] = []
     for gpu_device in map(device, USUAL):
         with suppress(Unsuited):

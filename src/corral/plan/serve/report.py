@@ -1,4 +1,4 @@
-"""The answer on serving as a report."""
+"""Report on a serving plan."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -148,8 +148,8 @@ def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
 
 
 def batch_note(most: int, queue_seconds: float) -> str:
-    """Return a note about the batch: how many requests it takes, and how long others
-    wait for a place."""
+    """Return a note about the batch: the most requests that it takes, and how long a
+    request waits for a place in it."""
     waits = round(queue_seconds * 1e3)
     for_place = (
         f"; a request waits {waits:,} ms for its place, on average" if waits else ""
@@ -220,7 +220,7 @@ def _latency_table(best: ReplicaSet) -> ReportTable:
 
 
 def _by_load(best: ReplicaSet) -> Figure:
-    """TTFT and ITL of one replica by its rate."""
+    """Return a figure of TTFT and ITL of one replica by its request rate."""
     max_rate = FULLEST * capacity(best.replica, best.each.load, best.limits)
     rates = [max_rate * point / POINTS for point in range(1, POINTS + 1)]
     all_ = [

@@ -1,5 +1,5 @@
-"""Sizes of a layout that are given by hand: whether they can be, and how many GPUs
-would do."""
+"""Check of the sizes of a layout that a user gives: whether they are possible, and how
+many GPUs would suffice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,8 @@ class NoLayout(Refusal):
 
 
 def refuse_impossible(ask: TrainAsk) -> None:
-    """Raises: NoLayout where given sizes can never be, with those that can."""
+    """Refuse given sizes that are never possible, with a hint to possible ones. Raises:
+    NoLayout."""
     _refuse_tensor(ask)
     layers, pieces = ask.model.layers, ask.context
     if ask.pipeline > layers:
@@ -81,14 +82,13 @@ def _join_with_or(numbers: Sequence[int]) -> str:
 
 
 def _least_model_gpus(ask: TrainAsk) -> int:
-    """GPUs that one copy of the model has at the least, by the sizes that were
-    given."""
+    """Return the least number of GPUs of one copy of the model with the given sizes."""
     return max(ask.tensor, 1) * max(ask.pipeline, 1) * max(ask.context, 1)
 
 
 def least(ask: TrainAsk) -> Fitting | None:
-    """A layout that fits on the fewest GPUs beyond the asked number, in whole nodes;
-    None where none does on as many as are ever tried."""
+    """Return a layout that fits on the fewest GPUs above the requested number, in whole
+    nodes; None if no layout fits on the largest number that is tried."""
     gpu_multiple = lcm(_least_model_gpus(ask), ask.device.node_gpus)
 
     def on(times: int) -> Fitting | None:

@@ -1,4 +1,4 @@
-"""Layouts in the words of the field."""
+"""Layouts as text, in standard terms."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,9 @@ from corral.perf.layout import Recompute, Shard, TrainLayout
 
 
 def words(layout: TrainLayout) -> str:
-    """Return the sizes of a layout: TP 4 x PP 2 x DP 8. Except for EP, which spreads
-    experts over GPUs that others already use, they multiply to the number of GPUs."""
+    """Return the sizes of a layout as text: TP 4 x PP 2 x DP 8. They multiply to the
+    number of GPUs, except for EP, which spreads experts over GPUs that other dimensions
+    already use."""
     sizes: Mapping[str, int] = {
         "TP": layout.tensor,
         "PP": layout.pipeline,
@@ -20,7 +21,7 @@ def words(layout: TrainLayout) -> str:
 
 
 def settings(layout: TrainLayout) -> str:
-    """Return the settings of a layout besides its sizes."""
+    """Return the settings of a layout other than its sizes."""
     setting_texts = [f"micro batch {layout.micro_batch}"]
     if layout.interleave > 1:
         setting_texts.append(f"{layout.interleave} pieces a stage")
@@ -36,7 +37,7 @@ def settings(layout: TrainLayout) -> str:
 
 
 def in_short(layout: TrainLayout) -> str:
-    """Its sizes, and what of its settings changes what a GPU holds."""
+    """Return the sizes of a layout, and those settings that change the memory of a GPU."""
     parts_text = [words(layout)]
     if layout.shard is Shard.PARAMETERS and layout.data * layout.context > 1:
         parts_text.append("FSDP (ZeRO-3)")

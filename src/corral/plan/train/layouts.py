@@ -1,4 +1,5 @@
-"""Layouts of a training run that are worth timing: those that divide evenly and fit."""
+"""Layouts of a training run that are worth a prediction of their time: they divide
+evenly and fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -122,7 +123,7 @@ def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """In rising order."""
+    """Return the divisors in rising order."""
     small_divisors = [
         divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0
     ]
@@ -136,8 +137,8 @@ def divisors(number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turned:
-    """Layouts that were turned down for one reason. `nearest`: the least that
-    one of them was off."""
+    """The number of layouts that were refused for one reason. `nearest`: what the
+    layout nearest to fitting lacked."""
 
     reason: str
     count: int
@@ -153,7 +154,7 @@ def _format_bytes(size_bytes: float) -> str:
 
 
 class RefusedLayouts:
-    """Reasons why layouts were refused."""
+    """Counter of refused layouts, by reason."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -209,7 +210,7 @@ def _estimate_memory(
 
 
 def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
-    """Every way to share the GPUs out: data x tensor x pipeline x context is their
+    """Yield every way to divide the GPUs: data x tensor x pipeline x context is their
     number."""
     for tensor in divisors(ask.gpus):
         for pipeline in divisors(ask.gpus // tensor):
@@ -227,7 +228,8 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
 
 
 def _refusal_reason(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
-    """Return why a division of the GPUs is not worth timing; None if it is."""
+    """Return why a division of the GPUs is not worth a prediction of its time; None if
+    it is."""
     model = ask.model
     size_pairs = (
         (ask.tensor, grid.tensor),
@@ -257,7 +259,7 @@ Fitting = tuple[TrainLayout, TrainMemory]
 
 
 def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
-    """Yield the layouts that fit; the others are counted with their reason."""
+    """Yield the layouts that fit; count the others by reason."""
     for grid in grids(ask):
         if reason := _refusal_reason(ask, step, grid):
             tally.down(reason)
@@ -272,8 +274,8 @@ def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[F
 def _micro_batch_layouts(
     ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
 ) -> Iterator[Fitting]:
-    """Yield layouts by the size of the micro batch; layers are recomputed only if it
-    does not fit otherwise."""
+    """Yield layouts by the size of the micro batch. Layers are recomputed only if the
+    layout does not fit otherwise."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
             tally.down("leaves a part of a micro batch over")
@@ -301,8 +303,8 @@ def _shard_options(ask: TrainAsk, grid: TrainLayout) -> tuple[Shard, ...]:
 
 
 def _expert_parallel_sizes(model: Model, grid: TrainLayout) -> tuple[int, ...]:
-    """Over how many GPUs of a stage experts are spread: a node, a few, or as many as
-    can be."""
+    """Return the numbers of GPUs of a stage over which experts may be spread: a node, a
+    few nodes, or as many GPUs as possible."""
     if model.experts is None:
         return (1,)
     max_expert_gpus = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
@@ -319,9 +321,9 @@ def _expert_parallel_sizes(model: Model, grid: TrainLayout) -> tuple[int, ...]:
 def _interleave_options(
     model: Model, step: TrainStep, layout: TrainLayout
 ) -> tuple[int, ...]:
-    """1, as many as a stage has layers, and a number between. Embedding and output
-    matrix count as a layer each where the layers do not come out even
-    (perf/sharding.py)."""
+    """Return the options for pieces per stage: 1, one piece for each layer of a stage,
+    and a number between. Embedding and output matrix count as a layer each if the
+    layers do not divide evenly (perf/sharding.py)."""
     stages = layout.pipeline
     if stages == 1 or step.micro_batches(layout) % stages:
         return (1,)

@@ -1,5 +1,5 @@
-"""The best layouts of a training run, why the others are refused, and what would make
-it faster."""
+"""The best layouts of a training run, why others are refused, and changes that would
+make the run faster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ TIE: Final = 0.03  # layouts within this share count as equal, and the simplest 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutCandidate:
-    """A layout that fits, with its seconds a step and its bytes on the fullest GPU."""
+    """A layout that fits, with its time per step and the memory of its fullest GPU."""
 
     layout: TrainLayout
     time: StepTime
@@ -31,7 +31,8 @@ class LayoutCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
-    """Gain of the run by a change: tokens a second over those of the best layout."""
+    """Gain of the run by a change: the factor by which tokens per second exceed those
+    of the best layout."""
 
     change: str
     gain: float
@@ -40,9 +41,9 @@ class Lever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """`considered` layouts are `timed`, or turned down; `best` are the quickest of
-    these, and `chosen` is the simplest of those that are as good as the quickest.
-    """
+    """Result of the search for layouts. Of the `considered` layouts, `timed` were timed
+    and the others refused. `best` are the fastest, and `chosen` is the simplest of
+    those that are about as fast as the fastest."""
 
     ask: TrainAsk
     chosen: LayoutCandidate
@@ -63,9 +64,9 @@ class Trained:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs over the dense peak: 6 for each parameter that a token passes,
-        and attention with its mask; recomputation does not count (arXiv:2204.02311,
-        appendix B)."""
+        """Return the model FLOPs utilisation: the model's FLOPs over the dense peak.
+        The model's FLOPs are 6 for each parameter that a token passes, and attention
+        with its mask; recomputation does not count (arXiv:2204.02311, appendix B)."""
         return model_flops(self.ask.step) / (
             self.chosen.time.seconds
             * self.ask.gpus
@@ -93,9 +94,9 @@ def _peak_flops(used: Device, precision: Precision) -> float:
 
 
 def search(ask: TrainAsk) -> Trained:
-    """All layouts that are worth timing, quickest first.
+    """Return the timed layouts of a run, fastest first.
 
-    Raises: NoLayout where the sizes that were asked for cannot be, or nothing fits.
+    Raises: NoLayout if the requested sizes are impossible, or no layout fits.
     """
     refuse_impossible(ask)
     tally = RefusedLayouts()
@@ -127,8 +128,8 @@ def _time_layouts(ask: TrainAsk, tally: RefusedLayouts) -> list[LayoutCandidate]
 
 
 def _choose_simplest(found: list[LayoutCandidate]) -> LayoutCandidate:
-    """Return the candidate within `TIE` of the fastest that divides in the fewest
-    ways."""
+    """Return the candidate with the fewest kinds of parallelism among those within
+    `TIE` of the fastest."""
     near = [
         layout_candidate
         for layout_candidate in found
@@ -154,7 +155,8 @@ def _count_divisions(layout: TrainLayout) -> int:
 
 
 def _evaluate_levers(done: Trained) -> Iterator[Lever]:
-    """Each change by itself, over the layouts that are best as it is."""
+    """Yield the gain of each change by itself, for the layouts that are best without
+    it."""
     ask = done.ask
     wires = ask.wires
     faster = replace(wires.fabric, bytes_per_s=2 * wires.fabric.bytes_per_s)
@@ -202,8 +204,8 @@ def _evaluate_change(
 
 
 def with_device(done: Trained, other: Device) -> Lever | None:
-    """The same run on as many of another GPU, in its own best layout; None where none
-    fits."""
+    """Return the gain of the same run on the same number of another GPU, in its own
+    best layout; None if no layout fits."""
     layout_candidates = _time_layouts(
         replace(done.ask, device=other, fabric=None), RefusedLayouts()
     )

@@ -1,4 +1,5 @@
-"""Published measurements of a model on such GPUs, and predictions for their layouts."""
+"""Published measurements of a model on similar GPUs, and predictions for the same
+layouts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,7 @@ QUICKER: Final = 1.15  # than anybody published, from which on a plan says so
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFit:
-    """A published run with the seconds of a step that its layout is predicted to
-    take."""
+    """A published run, with the predicted time per step of its layout."""
 
     run: PublishedRun
     layout: TrainLayout
@@ -30,7 +30,8 @@ class PublishedFit:
 
     @property
     def off(self) -> float:
-        """Relative and signed: 0.1 is a tenth too slow."""
+        """Return the relative, signed error: 0.1 means that the prediction is a tenth
+        too slow."""
         return self.seconds / self.run.seconds - 1
 
 
@@ -46,7 +47,8 @@ def published(ask: TrainAsk) -> tuple[PublishedFit, ...]:
 
 
 def held(run: PublishedRun) -> PublishedFit:
-    """Raises: NotFound where the catalog lacks its model, GPU or library."""
+    """Return the published run with its prediction. Raises: NotFound if the catalog
+    lacks the run's model, GPU or library."""
     gpu_device = device(run.gpu)
     layout = TrainLayout(
         data=run.gpus // (run.tensor * run.pipeline * run.context),
@@ -75,7 +77,8 @@ def held(run: PublishedRun) -> PublishedFit:
 def published_table(
     found: Trained, others: Sequence[PublishedFit]
 ) -> Iterator[ReportTable]:
-    """Yield a table of published runs like the plan; nothing if there are none."""
+    """Yield a table of published runs that are like the plan; nothing if there are
+    none."""
     if not others:
         return
     own_rate = found.tokens_per_s / found.ask.gpus
@@ -119,8 +122,8 @@ def published_table(
 
 
 def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
-    """Yield a caution that no published run is as fast, with the predicted time of
-    those that exist."""
+    """Yield a caution if no published run is as fast as the plan, with the predicted
+    time of the published runs."""
     alike = [
         published_fit
         for published_fit in others

@@ -1,4 +1,4 @@
-"""The answer on a training run as a report."""
+"""Report on a training plan."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -190,7 +190,8 @@ def _answer_figures(
 
 
 def _megawatt_hours(found: Trained) -> float:
-    """Nodes at full power, and what the building takes on top."""
+    """Return the energy of the run in MWh: nodes at full power, times the overhead of
+    the building."""
     known_assumptions = assumptions()
     watts = (
         found.ask.device.tdp_watts

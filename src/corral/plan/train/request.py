@@ -1,4 +1,4 @@
-"""plan train: how a run is best laid out, asked in plain words."""
+"""plan train: a request for the best layout of a training run."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Final
@@ -132,7 +132,8 @@ def _ask_from_request(request: TrainRequest) -> TrainAsk:
 def _gpu_hour_price(
     request: TrainRequest, used: Device, listed: PriceList
 ) -> tuple[float | None, tuple[str, ...]]:
-    """USD a GPU-hour, and what was taken for it."""
+    """Return the price in USD per GPU-hour, and remarks on its source; None if no price
+    is known."""
     if request.usd_per_gpu_hour is not None:
         return request.usd_per_gpu_hour, ()
     try:

@@ -1,1 +1,1 @@
-"""Predictions of the planner held against measured rows."""
+"""Comparison of the planner's predictions with measured rows."""

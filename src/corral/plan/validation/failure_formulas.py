@@ -37,14 +37,14 @@ class FormulaCheck:
 
 
 def held_failures(rows: Sequence[Row]) -> tuple[FormulaCheck, ...]:
-    """All of them. `rows`: of validation/data/failures.csv.gz. Raises: KeyError where
-    one that is needed is not there."""
+    """Return all checks of the formulas. `rows`: the rows of
+    validation/data/failures.csv.gz. Raises: KeyError if a needed row is missing."""
     return (*_mtbf_checks(rows), *_goodput_checks(rows))
 
 
 def _mtbf_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
-    """Mean times between failures, of each cluster by the others; and of jobs on
-    RSC-1."""
+    """Yield checks of mean times between failures: of each cluster, predicted from the
+    others, and of jobs on RSC-1."""
     for cluster_failures in seen():
         yield _left_out(cluster_failures)
     rsc = next(
@@ -106,8 +106,9 @@ def _compare_mtbf(
 
 
 def _goodput_checks(rows: Sequence[Row]) -> Iterator[FormulaCheck]:
-    """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and
-    of MegaScale's 175B model by the rates of others."""
+    """Yield checks of the useful share of time: of Llama 3 with all its interruptions,
+    including planned ones, and of MegaScale's 175B model with the rates of other
+    clusters."""
     counted = round(_metric_value(rows, LLAMA, "interruptions total", 16_384))
     llama = ReliabilityRequest(
         gpus=16_384,

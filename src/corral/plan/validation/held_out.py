@@ -1,7 +1,8 @@
-"""Errors on sources that a prediction was not fitted to, each source counting the same.
+"""Errors on sources that a prediction was not fitted to, with the same weight for each
+source.
 
 A source is a publisher's series: two versions of one document are one source, since a
-fit to one has seen the other.
+fit to one version has used data of the other.
 """
 
 import re
@@ -34,7 +35,8 @@ _VERSION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionKind:
-    """Rows of one kind of prediction. `name` is the subject of its band."""
+    """The rows of one kind of prediction. `name` is the subject of the kind's error
+    band."""
 
     name: str
     title: str
@@ -89,7 +91,7 @@ TRAINING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Absolute errors of some rows, each source weighing the same."""
+    """Absolute errors of some rows, with the same weight for each source."""
 
     mean: float
     median: float
@@ -99,7 +101,7 @@ class Spread:
 
 
 def spread(pairs: Sequence[Pair]) -> Spread:
-    """Raises: ValueError where there is no pair."""
+    """Return the errors of the pairs. Raises: ValueError if there is no pair."""
     by_source: dict[str, list[float]] = defaultdict(list)
     for pair in pairs:
         by_source[series_of(pair.row.get("source", ""))].append(abs(pair.error))
@@ -127,8 +129,8 @@ def _weighted_quantile(weighed: Sequence[tuple[float, float]], share: float) -> 
 
 
 def chip_of(gpu: str) -> str | None:
-    """Return the chip that a GPU has, "a100" of each of its boards; None where it is
-    unknown."""
+    """Return the chip of a GPU, for example "a100" for each board with that chip; None
+    if it is unknown."""
     try:
         return device(gpu).chip
     except NotFound:
@@ -136,12 +138,12 @@ def chip_of(gpu: str) -> str | None:
 
 
 def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
-    """Name and errors of a kind as a whole, of each chip with rows enough, and of any
-    other chip.
+    """Yield name and errors of a kind as a whole, of each chip with enough rows, and of
+    any other chip.
 
     Rows that leave out parts of their configuration count only for a chip that has no
-    others. A chip that was not measured has the mean error of the chips, each counting
-    the same, or that of the kind where that is more.
+    other rows. A chip without measurements gets the mean error of the measured chips,
+    each with the same weight, or the error of the whole kind if that is larger.
     """
     good = [pair for pair in pairs if is_good(pair.row)] or list(pairs)
     if not good:

@@ -1,4 +1,5 @@
-"""Layouts that the model chooses among measured ones, compared with the best."""
+"""Comparison of the layouts that the planner chooses among measured layouts with the
+best measured ones."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,10 +27,9 @@ _KINDS: Final = ("fsdp_zero_stage", "activation_checkpointing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Layouts of one sweep: the same model on the same number of GPUs, in `layouts`
-    layouts. Measured step seconds of the layout with the fastest prediction, of the
-    best, and of the worst.
-    """
+    """A choice within one sweep: measurements of the same model on the same number of
+    GPUs, in `layouts` layouts. `chosen`, `best` and `worst`: measured step seconds of
+    the layout with the fastest prediction, of the best layout, and of the worst."""
 
     source: str
     what: str
@@ -46,7 +46,7 @@ class Choice:
 
 def choices(pairs: Sequence[Pair]) -> tuple[Choice, ...]:
     """Return the choices of each sweep over several nodes. `pairs`: step seconds;
-    several of one layout count as one, by the mean."""
+    several pairs of one layout count as one, by their mean."""
     sweeps: dict[tuple[str, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
         if pair.row.get("nodes", "") not in ("", "1"):

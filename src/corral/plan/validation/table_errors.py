@@ -1,5 +1,5 @@
-"""A table of rows judged: the errors of its predictions, whole, by part, by GPU and by
-source."""
+"""Evaluation of a table of rows: the errors of its predictions, as a whole, by part, by
+GPU and by source."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,7 +33,7 @@ MOST_COLOURS = 5  # GPUs that have one of their own in a plot; the rest share on
 
 
 def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
-    """Raises: NotFound for an unknown kind."""
+    """Return the report on the errors of a table. Raises: NotFound for an unknown kind."""
     outcome = hold(rows, predictor(kind), MEASURES[kind])
     measures = [
         measured_column
@@ -69,8 +69,8 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
 def parts(
     kind: str, outcome: TablePredictions
 ) -> list[tuple[str, str, Errors | None, float | None]]:
-    """Name, title, errors and asked mean of each published part of that kind of
-    table."""
+    """Return name, title, errors and limit of the mean error of each published part of
+    that kind of table."""
     return [
         (
             table_slice.name,
@@ -156,7 +156,8 @@ def errors_table(
 
 
 def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figure:
-    """Predicted over measured; on the diagonal they are the same."""
+    """Return a figure of predicted over measured values; on the diagonal they are
+    equal."""
     groups = by(pairs, column)
     shown_names = list(groups)[:MOST_COLOURS]
     series = [_scatter_series(name, groups[name]) for name in shown_names]

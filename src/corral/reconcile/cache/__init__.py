@@ -1,1 +1,1 @@
-"""Caches over the recorded world, refreshed by what has changed."""
+"""Caches derived from the recorded world, updated by what has changed."""

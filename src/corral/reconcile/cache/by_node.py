@@ -1,4 +1,4 @@
-"""Allocations by node."""
+"""Allocations grouped by node."""
 
 from collections import defaultdict
 
@@ -8,8 +8,9 @@ from corral.reconcile.changeset import Draft
 
 
 class AllocationsByNode:
-    """Each node's is taken once. Sorted by node only when one is asked for: that costs
-    a look at every seat, which a tick of a healthy cluster must not pay."""
+    """Allocations of each node, which can be taken once. They are grouped by node only
+    at the first call, because that visits every seat, which a pass over a healthy
+    cluster must avoid."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

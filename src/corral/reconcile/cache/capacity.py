@@ -1,5 +1,5 @@
-"""Free capacity of each node that takes work, kept from pass to pass: only nodes whose
-rows, seats or other users have changed are computed again."""
+"""Free capacity of each node that accepts work, kept from pass to pass. Only nodes
+whose rows, seats or other users have changed are computed again."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
@@ -21,8 +21,8 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
 
 def suspicion_of(node: Node, now: float) -> int:
-    """Return how often the node recently caused the end of an attempt, and whether a
-    fault makes other nodes preferable."""
+    """Return a suspicion count of the node: how often it recently caused the end of an
+    attempt, plus one if a fault makes other nodes preferable."""
     blamed = sum(
         now - failure_time < SUSPECTED_SECONDS for failure_time in node.failed_at
     )
@@ -32,8 +32,8 @@ def suspicion_of(node: Node, now: float) -> int:
 class CapacityCache:
     """Nodes that accept work now, with their free resources.
 
-    A node without a heartbeat at this head accepts none. It may be restarting, and
-    would then lose any work it was given.
+    A node that has not sent a heartbeat to this head accepts none. It may be
+    restarting, and would then lose any work that it was given.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,8 @@ class CapacityCache:
         self._coming: Coming = {}
 
     def of(self, draft: Draft, seats: Seats, changed: Iterable[NodeId]) -> Floor:
-        """`changed`: nodes on which other seats are held than at the last look."""
+        """Return the nodes with their free resources. `changed`: nodes whose seats have
+        changed since the last call."""
         dirty = set(changed) | self._see_nodes(draft) | self._see_coming(draft)
         dirty |= {id for id in self._blamed if self._is_trusted_anew(draft, id)}
         if dirty:
@@ -91,7 +92,7 @@ class CapacityCache:
         return room is not None and room.suspicion != known_suspicion
 
     def _build_room(self, draft: Draft, id: NodeId, seats: Seats) -> NodeRoom | None:
-        """None: it takes no work."""
+        """Return the node's free resources; None if the node accepts no work."""
         node = draft.node(id)
         if node is None or id not in self._heard or not node.takes_work:
             return None

@@ -1,4 +1,5 @@
-"""Offers of nodes, kept from pass to pass and renewed when a node's row changes."""
+"""Summary of all nodes' resources, kept from pass to pass and renewed when a node's row
+changes."""
 
 from dataclasses import dataclass
 
@@ -11,8 +12,8 @@ from corral.schedule.quota.fair_share import ResourceAmounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffers:
-    """`fleet`: all nodes that are known. `capacity` and `kinds`: of those that are not
-    dead."""
+    """Summary of nodes. `fleet`: all known nodes. `capacity` and `kinds`: those of the
+    nodes that are not dead."""
 
     fleet: NodeTypes
     capacity: ResourceAmounts
@@ -20,7 +21,8 @@ class NodeOffers:
 
 
 class Offers:
-    """A cache: a row that is still the same object needs no second look."""
+    """Cache of the summary of nodes. A row that is still the same object is not read
+    again."""
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
@@ -49,8 +51,8 @@ class Offers:
 
 
 def _has_same_offer(before: Node | None, node: Node) -> bool:
-    """Whether it has the same, whatever else its row says, and whatever others hold of
-    it."""
+    """Return whether the node offers the same resources as before, whatever else in its
+    row has changed, and whatever other systems use of it."""
     return (
         before is not None
         and (

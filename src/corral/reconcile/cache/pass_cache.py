@@ -1,4 +1,5 @@
-"""Cache of what a head derives from its rows: a pass costs what has changed."""
+"""Cache of what the head derives from its rows, so that the cost of a pass depends only
+on what has changed."""
 
 from collections.abc import Collection
 
@@ -16,12 +17,12 @@ from corral.schedule.quota.balances import Standing
 
 
 class Memo:
-    """Each part is a cache, made right at each look: a row that is still the same
-    object needs no second one. So after a commit that failed it goes back with the
-    rows; without it the same is decided.
+    """Caches of a scheduling pass. Each part updates itself at each use: a row that is
+    still the same object is not read again. After a failed commit, the caches therefore
+    revert together with the rows. Without the caches, the decisions are the same.
 
-    `floor`: nodes that take work, with what is free on them; `fleet`: all nodes that
-    are known, whether they take work now or not. Both as of the last look.
+    `floor`: nodes that accept work, with their free resources; `fleet`: all known
+    nodes, whether they accept work now or not. Both are as of the last update.
     """
 
     def __init__(self) -> None:
@@ -55,10 +56,10 @@ class Memo:
 
     @property
     def held(self) -> Collection[ChargedAllocation]:
-        """All that is held and not yet charged."""
+        """Return all allocations that are held and not yet charged."""
         return self._holdings.held.values()
 
     def standing_of(self, draft: Draft, over: frozenset[QueueName]) -> Standing:
-        """Quota and fair share as they are now. `over`: queues whose budget is
-        spent."""
+        """Return the current quota and fair share of queues and users. `over`: queues
+        whose budget is spent."""
         return self._holdings.standing(draft, self._offers.of(draft), over)

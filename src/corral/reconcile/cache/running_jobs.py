@@ -1,4 +1,4 @@
-"""Preemption candidates, kept sorted from pass to pass and examined one by one."""
+"""Preemption candidates, kept sorted from pass to pass and examined one at a time."""
 
 from bisect import bisect_left, insort
 from typing import NamedTuple
@@ -19,9 +19,9 @@ from corral.schedule.quota.balances import Standing
 
 
 class Looked(NamedTuple):
-    """A gang as it was once, and what that was read from: while all of it is the same
-    object still, only time has gone by. `over`: queues whose budget was spent; `seats`:
-    those it held."""
+    """A running gang as computed in an earlier pass, with the objects that it was
+    computed from. While all of them are still the same objects, only time has passed.
+    `over`: queues whose budget was spent; `seats`: the seats that the gang held."""
 
     job: Job
     attempt: Attempt
@@ -45,8 +45,8 @@ class Looked(NamedTuple):
 
 
 class LiveJobs:
-    """Jobs that start or run, those of one queue, priority and kind together. A cache:
-    a job that is still the same object needs no second look."""
+    """Cache of jobs that start or run, grouped by queue, priority and kind. A job that
+    is still the same object is not read again."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
@@ -84,7 +84,8 @@ class LiveJobs:
 
 
 def lent_to(draft: Draft, live: LiveJobs) -> float:
-    """GPUs of the elders that are in their turn, and are not coming to their end."""
+    """Return the GPUs of jobs that were started first because of their long wait, and
+    whose protected time is not over."""
     live.see(draft)
     attempts = (draft.attempt(id) for id in live.elders)
     return (
@@ -103,8 +104,8 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
 def roster_of(
     draft: Draft, live: LiveJobs, standing: Standing, over: frozenset[QueueName]
 ) -> Roster:
-    """Return the jobs that another may have a right to stop, and all that near their
-    end. `over`: queues whose budget is spent."""
+    """Return the running jobs that another job may have a right to stop, and all jobs
+    that are near their end. `over`: queues whose budget is spent."""
     live.see(draft)
     beyond = frozenset(
         queue.name

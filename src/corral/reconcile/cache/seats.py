@@ -1,4 +1,4 @@
-"""Seats on each node, kept from pass to pass in step with the rows."""
+"""Seats on each node, kept from pass to pass and updated with the rows."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,8 +10,9 @@ from corral.reconcile.changeset import Draft
 
 
 class Seats:
-    """All allocations that are not released. A row that is still the same object is the
-    same, but for its job, which may be over before its seat is seen gone."""
+    """All allocations that are not released. A row that is still the same object is
+    unchanged, except for the state of its job, which may be over before its seat is
+    released."""
 
     def __init__(self) -> None:
         self._rows: dict[AllocationKey, Allocation] = {}
@@ -27,8 +28,8 @@ class Seats:
         return self._on.get(node, {}).values()
 
     def see(self, draft: Draft) -> tuple[list[Allocation], list[Allocation]]:
-        """Update the seats to the draft. Returns: released seats and current ones; one
-        that has changed is in both."""
+        """Update the seats to the draft. Returns: released seats and current ones; a
+        changed seat is in both."""
         rows = {**draft.world.allocations, **draft.allocations}
         known_rows = self._rows
         allocations = [

@@ -1,4 +1,4 @@
-"""Current usage of queues and users, kept from pass to pass by counting changes."""
+"""Current usage of queues and users, kept from pass to pass and updated by the changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ Basis = tuple[
 
 
 class UsageCache:
-    """Usage in step with the seats; callers pass the changes of each pass."""
+    """Usage that follows the seats; callers pass the changes of each pass."""
 
     def __init__(self) -> None:
         self.held: dict[AllocationKey, ChargedAllocation] = {}
@@ -79,8 +79,8 @@ class UsageCache:
     def standing(
         self, draft: Draft, offered: NodeOffers, over: frozenset[QueueName]
     ) -> Standing:
-        """Quota and fair share as they are now. `over`: queues whose budget is
-        spent."""
+        """Return the current quota and fair share of queues and users. `over`: queues
+        whose budget is spent."""
         past = past_of(draft, self.held.values())
         basis = self._basis_of(draft, offered, over, past)
         if (

@@ -24,8 +24,8 @@ Make = Callable[[Job], Waiting | None]
 class OfNodes:
     """State of all nodes that waiting jobs depend on.
 
-    `shared`: paths that nodes declare as shared. `refused`: for each user that some
-    nodes refuse an account, the constraint on the user's jobs.
+    `shared`: paths that nodes declare as shared. `refused`: for each user who has no
+    account on some nodes, the constraint on the user's jobs.
     """
 
     shared: frozenset[str]
@@ -60,11 +60,11 @@ def _refused_owners(
 
 
 class Queued:
-    """A cache: without it a tick decides the same, but for what parts of GPUs it takes
-    for usual.
+    """Cache of waiting jobs. Without it a pass decides the same, except for the sizes
+    of GPU parts that it considers usual.
 
     `shares`: learned from all jobs that were unfinished when this head began, and from
-    each since.
+    each later job.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class Queued:
         self._newest = -1  # submission that shares are learned from
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
-        """All gangs that wait now. `make` answers None where it has met a fault of
-        ours."""
+        """Return all gangs that wait now. `make` returns None for a job on which it
+        meets a bug of Corral."""
         basis = (draft.tree, over, self.of_nodes(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
@@ -137,5 +137,6 @@ class Queued:
 
 
 def _is_same(basis: Basis, other: Basis) -> bool:
-    """The tree is compared as an object: a changed one is another."""
+    """Return whether both bases are the same. The queue tree is compared by object
+    identity: a changed tree is another object."""
     return bool(other) and basis[0] is other[0] and basis[1:] == other[1:]

@@ -61,7 +61,7 @@ def running_gang(
     *,
     stopping: bool,
 ) -> RunningGang:
-    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
+    """Return the job as the scheduler sees it. `over`: queues whose budget is spent."""
     seats = [
         allocation.seat
         for allocation in draft.seats_of(attempt)
@@ -91,8 +91,9 @@ def running_gang(
 def gang_later(
     draft: Draft, job: Job, attempt: Attempt, before: RunningGang
 ) -> RunningGang:
-    """The same of one of which nothing has changed since that look: neither the job nor
-    its attempt, its seats, the queues, or whose budget is spent."""
+    """Return the running gang at a later time. Nothing else may have changed since
+    `before`: neither the job nor its attempt, its seats, the queues, or the spent
+    budgets."""
     return before.later(**_as_time_goes(draft, job, attempt, before.gpu_millis))
 
 
@@ -130,7 +131,8 @@ def reserved_of(draft: Draft) -> list[Reserved]:
 
 
 def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool:
-    """Whether a job asked to stop still holds something on the nodes of these seats."""
+    """Return whether a job that was asked to stop still holds something on the nodes of
+    the reserved seats."""
     attempt = draft.attempt(victim.job)
     if (
         victim.gone_at is not None
@@ -146,7 +148,7 @@ def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool
 
 
 def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
-    """Seats that wait for those who have still to stop before they move there."""
+    """Yield the seats to which jobs will move that have not stopped yet."""
     for standing_reservation in standing_reservations(draft):
         for victim in standing_reservation.victims:
             job = draft.job(victim.job)
@@ -162,7 +164,8 @@ def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
 
 
 def see_reservations(draft: Draft) -> None:
-    """Note who has gone; end what is wanted no more, or can no longer be had."""
+    """Record which victims have gone; end reservations that are no longer wanted or
+    possible."""
     for reservation in list(draft.world.reservations.values()):
         victims = tuple(_update_victim(draft, victim) for victim in reservation.victims)
         for victim in victims:
@@ -177,7 +180,7 @@ def see_reservations(draft: Draft) -> None:
 
 
 def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
-    """Whoever has just stopped to be moved has the seats kept where it is to start."""
+    """Reserve the new seats of a job that has just stopped in order to be moved."""
     has_stopped = (
         victim.gone_at == draft.now.wall
         and draft.state_of(victim.job) == JobState.QUEUED
@@ -252,8 +255,8 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
 
 
 def take_in(draft: Draft, decision: Decision) -> None:
-    """Record reserved seats and their jobs, end old reservations, and notify due
-    jobs."""
+    """Record reserved seats and the jobs that stop for them, end old reservations, and
+    ask due jobs to stop."""
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
@@ -310,7 +313,8 @@ def _build_victim(draft: Draft, one: Preempted) -> Victim:
 
 
 def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
-    """Return the jobs that already left the seats that were kept for it until now."""
+    """Return the jobs that already left the seats that have been reserved for the job
+    until now."""
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = reservation.victims if reservation is not None else ()
     return [
@@ -321,10 +325,9 @@ def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
 
 
 def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
-    """Return the jobs that have left for it, or were stopped: its receipt names them,
-    wherever and by whatever promise it starts. A job that was to be moved and has not
-    left is no longer moved.
-    """
+    """Return the jobs that have left for this job, or were asked to stop: its receipt
+    names them, wherever and by whatever promise it starts. A job that was to be moved
+    and has not left is not included, because it is no longer moved."""
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = (
         victim
@@ -340,8 +343,8 @@ def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Return the jobs that stop for a job, or have just left, since other seats were
-    kept for it before."""
+    """Return, by waiting job, the jobs that stop for it, or have just left, because of
+    seats that were reserved for it earlier."""
     victims_by_job: dict[JobId, list[Victim]] = {}
     preempted_jobs = {
         receipt.job for receipt in draft.receipts if receipt.kind.is_preemption
@@ -364,8 +367,8 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """Return the right by which it was stopped, as its record says; else the one
-    between two such jobs, as in schedule.victims."""
+    """Return the right by which the victim was stopped, as the reservation records it;
+    else the right that applies between two such jobs, as in schedule.victims."""
     reservation = draft.reservations.get(by) or draft.world.reservations.get(by)
     for known_victim in reservation.victims if reservation is not None else ():
         if (known_victim.job, known_victim.attempt) == (victim.id, victim.attempt):
@@ -390,7 +393,8 @@ def _end_reservation(draft: Draft, id: JobId) -> None:
 
 
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
-    """Tell all of them together to stop, once none is within its minimum run time any more."""
+    """Ask all victims together to stop, once none of them is within its minimum run
+    time any more."""
     reserving_job = draft.job(reservation.job)
     untold = [victim for victim in reservation.victims if is_untold(draft, victim)]
     if reserving_job is None or any(
@@ -463,7 +467,8 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
 
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
-    """Jobs with reserved seats say so with the names of the others."""
+    """Return the reasons, in which each job with reserved seats names the jobs that it
+    waits for."""
     reasons_by_job = {}
     for standing_reservation in standing_reservations(draft):
         if (

@@ -1,4 +1,5 @@
-"""Receipts of a taking: whose place a job has taken, and what each of them has lost."""
+"""Receipts of preemptions: which jobs lost their place to a job, and what each of them
+has lost."""
 
 from dataclasses import replace
 
@@ -23,8 +24,8 @@ def account_of(draft: Draft, victim: Victim) -> Taken:
 
 
 def settle_taking(draft: Draft, lost: Receipt) -> None:
-    """Add the loss of a stopped job to the receipt of the job which took its place
-    before it was seen gone."""
+    """Add the loss of a stopped job to the receipt of the job that took its place
+    before the end of the stopped job was seen."""
     taker = draft.attempt(lost.others[0]) if lost.others else None
     receipt = taker.open_receipt if taker is not None else None
     if taker is None or receipt is None or lost.job not in receipt.others:

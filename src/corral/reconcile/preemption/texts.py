@@ -1,5 +1,5 @@
-"""Texts of preemption: which job stops for which, and how long a victim is still within
-its minimum run time."""
+"""Texts of preemption: which job stops for which other job, and how long a victim is
+still within its minimum run time."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ from corral.schedule.waiting import Reason
 
 
 def min_runtime_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return how long the job may still not be stopped for another, from when it was
-    up."""
+    """Return the remaining seconds of the job's minimum run time, which counts from
+    when it was up. Until then it may not be stopped for another job."""
     if job.state == JobState.RUNNING:
         return draft.tree.min_runtime_seconds - ran_seconds(draft, attempt)
     return draft.tree.min_runtime_seconds - max(0.0, draft.now.wall - attempt.placed_at)
@@ -41,7 +41,8 @@ def left_seconds(draft: Draft, victim: Victim) -> float:
 
 
 def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
-    """For example: j3 of queue b (train, borrowing), in 40 s, after its minimum run time."""
+    """Return a text about a victim. For example: j3 of queue b (train, borrowing), in
+    40 s, after its minimum run time."""
     job, attempt = draft.job(id), draft.attempt(id)
     if job is None or attempt is None:
         return str(id)
@@ -89,8 +90,8 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
 
 
 def _is_owed(draft: Draft, job: Job) -> bool:
-    """Whether the job's place is its queue's own, which is taken from those alone who
-    owe."""
+    """Return whether the job's place belongs to its own queue, and may be taken only
+    because that queue owes GPU time."""
     attempt, owing = draft.attempt(job.id), owing_now(draft)
     borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
     return not borrows and any(
@@ -99,7 +100,8 @@ def _is_owed(draft: Draft, job: Job) -> bool:
 
 
 def _service_text(draft: Draft, by: Job, job: Job) -> str:
-    """For example: has had less service (3 min against 2 h)."""
+    """Return a comparison of the service of both jobs. For example: has had less
+    service (3 min against 2 h)."""
     attempt = draft.attempt(job.id)
     served_seconds = job.served_seconds
     served_seconds += (
@@ -114,12 +116,13 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
 
 
 def where_text(seats: Sequence[Seat]) -> str:
-    """For example: n1, n2."""
+    """Return the nodes of the seats. For example: n1, n2."""
     return ", ".join(sorted({str(seat.node) for seat in seats}))
 
 
 def moved_text(draft: Draft, by: Job, victim: Victim) -> str:
-    """For example: moved to n2 to make room for big (j7) of queue a."""
+    """Return the reason of a relocation. For example: moved to n2 to make room for big
+    (j7) of queue a."""
     name = name_of(draft, by.id)
     return f"moved to {where_text(victim.to)} to make room for {name} of queue {by.spec.queue}"
 
@@ -155,7 +158,7 @@ def kept_text(draft: Draft, one: Reservation) -> str:
 
 
 def to_come(draft: Draft, one: Reserved) -> Reason:
-    """Return why it would wait for these seats, before any job is stopped."""
+    """Return why the job would wait for these seats, before any job is stopped."""
     millis = sum(seat.gpu_millis for seat in one.seats)
     verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
     victims_text = (

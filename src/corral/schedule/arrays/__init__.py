@@ -1,1 +1,1 @@
-"""One cluster as arrays, shared by both schedulers and by replays."""
+"""The cluster as arrays, shared by both schedulers and by replays."""

@@ -1,9 +1,9 @@
-"""The nodes as columns, and the buckets that let a placement pass over what cannot hold
+"""The nodes as columns, and buckets by which a placement skips nodes that cannot hold
 it.
 
-Every change goes through `take`, `give` or `refile`; each keeps all counts right in a
-few steps. Nothing here depends on the order of earlier changes: the same free resources
-make the same columns.
+Every change goes through `take`, `give` or `refile`; each updates all counts in a few
+steps. Nothing here depends on the order of earlier changes: the same free resources
+give the same columns.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,13 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
-    """Offers of one node. Racks are numbered within their pod, NVLink domains within
-    their rack.
+    """The resources of one node. Racks are numbered within their pod, and NVLink
+    domains within their rack.
 
-    `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts
-    each GPU can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs).
-    `gpu_groups`: the NUMA node or NIC that each GPU is near; () when all are alike.
+    `nvlink` is None if NVLink does not extend beyond the node. `slices` is the number
+    of equal parts in which each GPU can be shared (MIG: 7; time or MPS: 1000; 1: only
+    whole GPUs). `gpu_groups` gives the NUMA node or NIC that each GPU is near; () if
+    all GPUs are alike.
     """
 
     gpus: int
@@ -84,8 +85,8 @@ class ClusterArrays(NamedTuple):
 
 
 def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArrays:
-    """All free and usable. Every class of jobs may use every node until its mask is
-    changed."""
+    """Return a cluster in which all nodes are free and usable. Every class of jobs may
+    use every node until its mask is changed."""
     size, wide = len(rows), max([1, *(row.gpus for row in rows)])
     if wide > 62:
         raise ValueError(
@@ -139,8 +140,8 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
 
 
 def _number_domains(rows: Sequence[NodeColumns]) -> list[int]:
-    """Return the domains by level and row; a domain lies in one domain of the next
-    level, whatever its number is."""
+    """Return the domain numbers by level and row. Each domain lies in one domain of the
+    next level, even if domain numbers are equal in different parents."""
     keys: list[list[tuple[object, ...]]] = [
         [
             (row.pod, row.rack, row_index if row.nvlink is None else (row.nvlink,))
@@ -169,8 +170,9 @@ def _int_column(values: Sequence[int]) -> Any:
 
 @compiled
 def bucket_of(cluster: ClusterArrays, node: int) -> int:
-    """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n:
-    n whole."""
+    """Return the bucket of a node. 0: it has no GPUs; 1: none is free; 2 to STEPS: only
+    parts of GPUs are free, by the size of the largest; STEPS + n: n whole GPUs are
+    free."""
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
     if cluster.free_whole[node]:
@@ -192,7 +194,7 @@ def step_of(millis: int) -> int:
 
 @compiled
 def refile(cluster: ClusterArrays, node: int) -> None:
-    """Put a node into the bucket that it now belongs to. Call it after a change of
+    """Move a node into the bucket to which it now belongs. Call it after a change of
     `usable`."""
     old_bucket, new_bucket = cluster.bucket[node], bucket_of(cluster, node)
     if old_bucket == new_bucket:
@@ -207,7 +209,8 @@ def refile(cluster: ClusterArrays, node: int) -> None:
 
 @compiled
 def prefer(cluster: ClusterArrays, group: int, node: int, likes: bool) -> None:
-    """The class would rather have this node (it has the job's data), or no longer."""
+    """Set whether the class prefers this node, for example because the node has the
+    job's data."""
     preference_index = group * cluster.nodes + node
     cluster.likes[group] += likes * 1 - cluster.preferred[preference_index] * 1
     cluster.preferred[preference_index] = likes
@@ -232,8 +235,8 @@ def take(
     memory: int,
     alone: bool,
 ) -> None:
-    """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for
-    anybody else."""
+    """Take `millis` of each GPU in `mask`. An exclusive request leaves nothing for any
+    other job."""
     lower(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
@@ -248,7 +251,7 @@ def give(
     memory: int,
     alone: bool,
 ) -> None:
-    """The inverse of `take`."""
+    """Return to the node what `take` took."""
     lift(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
@@ -263,8 +266,8 @@ def lower(
     memory: int,
     alone: bool,
 ) -> None:
-    """`take`, but for the buckets: for a look at what would be, undone before anybody
-    places."""
+    """Take resources like `take`, but without an update of the buckets. It serves to
+    try a placement, and must be undone before the next real placement."""
     _change_free_gpus(cluster, node, mask, -millis)
     cluster.free_cpu[node] -= cpu
     cluster.free_memory[node] -= memory
@@ -283,7 +286,7 @@ def lift(
     memory: int,
     alone: bool,
 ) -> None:
-    """The inverse of `lower`."""
+    """Undo `lower`."""
     _change_free_gpus(cluster, node, mask, millis)
     cluster.free_cpu[node] += cpu
     cluster.free_memory[node] += memory
@@ -309,11 +312,11 @@ def _change_free_gpus(
 
 @compiled
 def share_millis(asked: int, slices: int) -> int:
-    """Return what a share takes of a GPU cut into equal slices, in thousandths; 0: no
-    shares.
+    """Return what a share takes of a GPU that is cut into equal slices, in thousandths;
+    0 if the GPU allows no shares.
 
-    As many slices as hold it; half a thousandth of rounding by the asker is forgiven
-    (3/7 as 429).
+    The share takes as many slices as it needs. A rounding error of half a thousandth in
+    the request is accepted (3/7 as 429).
     """
     if slices <= 1:
         return 0

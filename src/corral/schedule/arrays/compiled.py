@@ -1,9 +1,9 @@
-"""One text, two speeds: compiled by numba where that is installed, plain Python where
-it is not.
+"""Compilation of functions by numba where it is installed; otherwise they run as plain
+Python.
 
 The core of the scheduler is written as scalar loops over columns. Both ways decide the
-same; a test compares them. With `sys.modules["numba"] = None` before the import it does
-without numba.
+same; a test compares them. With `sys.modules["numba"] = None` before the import, the
+core runs without numba.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,14 @@ IS_COMPILED: Final = find_spec("numba") is not None
 
 
 def compiled(function: F) -> F:
-    """The function, compiled at its first call and kept on disk; or as it is, without
-    numba.
+    """Return the function, compiled at its first call and cached on disk; without
+    numba, return it unchanged.
 
-    It allocates nothing: arrays are lent, not counted (`_nrt`), which is 30 to 100
-    times as fast where columns are handed from function to function. numba keeps code
-    by the text of one file; as functions of one file go into those of others, here it
-    is kept by the text of their whole rooms.
+    A compiled function must not allocate memory. Its arrays are passed without
+    reference counting (`_nrt`), which is 30 to 100 times as fast where columns are
+    passed from function to function. numba caches code by the text of one file. Because
+    functions of one file are compiled into those of others, the cache key here is the
+    text of their whole packages.
     """
     if not IS_COMPILED:
         return function
@@ -45,8 +46,9 @@ def compiled(function: F) -> F:
 
 
 def _read_cache_index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """Return the index of the cache; empty if an older version cached classes that have
-    moved or gone: numba reads those before it compares the versions."""
+    """Return the index of the cache. Return an empty one if an older version cached
+    classes that were moved or removed, because numba loads these classes before it
+    compares the versions."""
     try:
         return load()
     except (ImportError, AttributeError):
@@ -54,14 +56,14 @@ def _read_cache_index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
 
 
 def must_compile(function: Callable[..., Any]) -> bool:
-    """Whether its first call takes a compiler's time: none is kept on disk of this very
-    text."""
+    """Return whether the first call of the function must compile it, because the cache
+    on disk has no version of its exact text."""
     return IS_COMPILED and not cast(Any, function)._cache._cache_file._load_index()
 
 
 @cache
 def _text_of(package: str) -> str:
-    """A digest of all modules of a room and of the rooms in it."""
+    """Return a digest of the source of all modules in a package and its subpackages."""
     digest = sha256()
     room = find_spec(package) if package else None
     inside = (room and room.submodule_search_locations) or ()
@@ -72,8 +74,8 @@ def _text_of(package: str) -> str:
 
 
 def column(length: int, kind: Kind, fill: float = 0) -> Any:
-    """One number a row: a numpy array (int64, float64, bool) with numba, a list
-    without."""
+    """Return a column with one number for each row: a numpy array (int64, float64,
+    bool) with numba, a list without."""
     if IS_COMPILED:
         import numpy
 

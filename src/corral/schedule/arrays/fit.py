@@ -1,4 +1,5 @@
-"""One node: does an ask fit on it, on which of its GPUs, and what would that waste?"""
+"""Fit of a request on one node: whether it fits, on which GPUs, and how much capacity
+that would waste."""
 
 from typing import Final, NamedTuple
 
@@ -23,9 +24,9 @@ class ColumnRequest(NamedTuple):
     """Request of a gang: `nodes` seats, each with whole GPUs or one share in
     thousandths.
 
-    `group`: its class in the cluster's masks. `alone`: on exclusive nodes. `topology`:
-    PREFER the smallest domain, REQUIRE one of `level` (NVLINK, RACK, POD), SPREAD over
-    racks.
+    `group` is its class in the cluster's masks. `alone` requests exclusive nodes.
+    `topology` is PREFER for the smallest domain, REQUIRE for one domain of `level`
+    (NVLINK, RACK, POD), or SPREAD over racks.
     """
 
     nodes: int = 1
@@ -41,7 +42,8 @@ class ColumnRequest(NamedTuple):
 
 @compiled
 def first_bucket(ask: ColumnRequest) -> int:
-    """No node in a lower bucket can hold it."""
+    """Return the lowest bucket whose nodes can hold the request. No node in a lower
+    bucket can."""
     if ask.gpus:
         return STEPS + ask.gpus
     return max(2, step_of(ask.share - ROUNDING)) if ask.share else 0
@@ -49,8 +51,8 @@ def first_bucket(ask: ColumnRequest) -> int:
 
 @compiled
 def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
-    """Return whether a seat fits on a node of a bucket: usable, and not held
-    exclusively."""
+    """Return whether a seat fits on the node, which is in a bucket and therefore usable
+    and not held exclusively."""
     if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
         return False
     if ask.gpus > cluster.free_whole[node] or (ask.alone and cluster.seats[node]):
@@ -73,8 +75,8 @@ def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bo
 
 @compiled
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
-    """Return the GPU where the share wastes least, then the fullest, then the first;
-    -1: none holds it."""
+    """Return the GPU where the share wastes least; among equals the fullest, then the
+    first; -1 if no GPU can hold it."""
     best_gpu, least_waste, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         free_millis = cluster.free_gpu[start + index]
@@ -87,7 +89,8 @@ def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) ->
 
 @compiled
 def share_waste(demand: Demand, millis: int, free: int) -> float:
-    """GPUs of waste that taking `millis` of a GPU's `free` ones adds."""
+    """Return the waste, in GPUs, that is added by taking `millis` of a GPU of which
+    `free` thousandths are free."""
     waste_after = demand.part_waste[(free - millis) // LEVEL]
     return float(waste_after - demand.part_waste[free // LEVEL])
 
@@ -96,8 +99,8 @@ def share_waste(demand: Demand, millis: int, free: int) -> float:
 def cost(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
 ) -> float:
-    """GPUs of waste that the ask adds on a node where it fits; the least is the
-    best."""
+    """Return the waste, in GPUs, that the request adds on a node where it fits. The
+    node with the least waste is the best."""
     millis, waste = ask.gpus * WHOLE, 0.0
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
@@ -125,8 +128,8 @@ def cost(
 def mask_of(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
 ) -> int:
-    """The GPUs to take, as bits: a share's one, or whole ones of as few groups as can
-    be."""
+    """Return the GPUs to take, as bits: the one GPU of a share, or whole GPUs from as
+    few groups as possible."""
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
         return 1 << share_gpu(cluster, demand, millis, node)
@@ -144,7 +147,8 @@ def mask_of(
 
 @compiled
 def _group_for(cluster: ClusterArrays, node: int, mask: int, wanted: int) -> int:
-    """The group with the fewest free GPUs that are enough; else that with the most."""
+    """Return the group with the fewest free GPUs that are enough; if none has enough,
+    the group with the most."""
     best_group, best_free_count, start = -1, 0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         group, free_count = cluster.gpu_group[start + index], 0

@@ -1,17 +1,18 @@
-"""Fragmentation by a placement: free GPUs that none of the usual jobs can use
+"""Fragmentation caused by a placement: free GPUs that none of the usual jobs can use
 afterwards.
 
-FGD (Weng et al., ATC'23) asks of each usual job whether ONE more of it fits. Here two
-prices are learned from the jobs that have arrived, and a placement costs the rise of
-their sum, in GPUs:
+FGD (Weng et al., ATC'23) checks for each usual job whether ONE more of it fits. Here
+two prices are learned from the jobs that have arrived, and the cost of a placement is
+the rise of their sum, in GPUs:
 
-- a part of a GPU is worth the best set of usual shares that fits in it, at the dual prices of
-  packing all arrived shares on the fewest GPUs (cutting stock); the rest of it is
-  waste;
-- GPUs are stranded beyond what a node's free CPU and memory carry at the arrived mean per GPU.
+- A part of a GPU is worth the best set of usual shares that fits in it, at the dual
+prices of packing all arrived shares on the fewest GPUs (cutting stock); the rest of it
+is waste.
+- GPUs are stranded if they exceed what a node's free CPU and memory can support at the
+arrived mean per GPU.
 
-A third, for whole GPUs that jobs of several GPUs leave over, made both worse
-(benchmarks, B3).
+A third price, for whole GPUs that jobs of several GPUs leave over, made both results
+worse (benchmarks, B3).
 """
 
 from math import sqrt
@@ -32,9 +33,10 @@ GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
 class Demand(NamedTuple):
     """Arrivals to date, and the prices learned from them.
 
-    `sums`: by the names above, of jobs with GPUs (millis, millis, MiB, jobs). `shares`:
-    arrivals by size in LEVELs. `price`: a share's dual price in GPUs. `part_waste`:
-    GPUs wasted by a free part, by its size in LEVELs. The other fields are work space.
+    `sums`, indexed by the names above, holds the sums over jobs with GPUs (millis,
+    millis, MiB, jobs). `shares` counts arrivals by size in LEVELs. `price` is a share's
+    dual price in GPUs. `part_waste` is the waste in GPUs of a free part, by its size in
+    LEVELs. The other fields are work space.
     """
 
     sums: Any
@@ -50,7 +52,8 @@ class Demand(NamedTuple):
 
 
 def new_demand() -> Demand:
-    """Nothing has arrived yet: a part is wasted whole, nothing else costs anything."""
+    """Return the demand before any job has arrived. A free part of a GPU counts as
+    wasted completely, and nothing else has a cost."""
     demand = Demand(
         sums=column(7, "float"),
         shares=column(LEVELS + 1, "float"),
@@ -72,8 +75,8 @@ def new_demand() -> Demand:
 def arrive(
     demand: Demand, gpus: int, share: int, cpu: int, memory: int, nodes: int
 ) -> None:
-    """Learn from a job that was submitted, placed or not: its ask by node, and its
-    nodes."""
+    """Learn from a job that was submitted, whether it was placed or not: its request
+    per node, and its number of nodes."""
     millis = gpus * WHOLE + share
     if not millis:
         return
@@ -114,10 +117,9 @@ def _refit_demand(demand: Demand) -> None:
 
 @compiled
 def _gather_sizes(demand: Demand) -> tuple[int, float]:
-    """The sizes that have arrived, their part of all GPUs in shares, and a first guess
-    of prices.
-
-    Gives their number and how many GPUs one share takes on average."""
+    """Collect the sizes that have arrived, their part of all GPUs used by shares, and
+    initial prices. Return the number of sizes, and how many GPUs one share takes on
+    average."""
     kinds, arrived, levels = 0, 0.0, 0.0
     for level in range(1, LEVELS + 1):
         if demand.shares[level]:
@@ -137,10 +139,11 @@ def _gather_sizes(demand: Demand) -> tuple[int, float]:
 
 @compiled
 def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
-    """Subgradient steps on the dual of cutting stock, from the last prices; the best
-    are kept.
+    """Do subgradient steps on the dual problem of cutting stock, from the last prices,
+    and keep the best prices.
 
-    A price rises while the best fill of one GPU uses less of its size than arrives.
+    The price of a size rises while the best fill of one GPU uses less of that size than
+    arrives.
     """
     best_worth = -1.0
     for turn in range(ROUNDS):
@@ -169,8 +172,8 @@ def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
 
 @compiled
 def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
-    """`value`: what the best fill of each level is worth; `choice`: its last kind, or
-    -1."""
+    """Compute the best fill of each level. `value` is the worth of the fill, and
+    `choice` is the last size in it, or -1."""
     for level in range(LEVELS + 1):
         demand.value[level] = demand.value[level - 1] if level else 0.0
         demand.choice[level] = -1
@@ -199,8 +202,8 @@ def _count_fill(demand: Demand, kinds: int) -> None:
 
 @compiled
 def stranded(demand: Demand, millis: int, cpu: int, memory: int) -> float:
-    """GPU millis of `millis` free ones that this much free CPU and memory does not
-    carry."""
+    """Return how many of `millis` free GPU thousandths cannot be used, because there is
+    too little free CPU and memory for them."""
     worst = 0.0
     if demand.sums[CPU_PER_GPU] > 0:
         worst = max(worst, millis - cpu * WHOLE / demand.sums[CPU_PER_GPU])

@@ -1,8 +1,10 @@
-"""The chance to end soon, by attained service, and the rank that follows from it.
+"""The probability that a job ends soon, by its attained service, and the rank that
+follows from it.
 
 A level is a range of attained service. Of the jobs that reached a level, some ended in
-it: that share is the hazard. This is plain text: `history` compiles it for the columns
-of traces, and `learned` uses it as it is, since a live head waits for no compiler.
+it: that share is the hazard. The code is uncompiled: `history` compiles it for the
+columns of traces, and `learned` uses it directly, since a live head does not wait for a
+compiler.
 """
 
 from collections.abc import Iterator
@@ -42,10 +44,10 @@ def class_hazard(
     live: float,
     overall: float,
 ) -> float:
-    """The same in one class: the recent record leans on the long one, and that one on
-    all.
+    """Return the hazard in one class. The estimate from recent jobs is blended with the
+    long record of the class, which is blended with the hazard over all classes.
 
-    `live`: jobs that have passed the level and are not over.
+    `live` is the number of jobs that have passed the level and are not over.
     """
     long = (ended + LEAN_JOBS * overall) / (reached + live + LEAN_JOBS)
     return float(
@@ -54,10 +56,12 @@ def class_hazard(
 
 
 def gittins_rank(hazard: Any, edge: Any, level: int) -> float:
-    """The least expected seconds of service for each end, over all lengths of the next
-    stretch.
+    """Return the Gittins rank: the least expected seconds of service for each end, over
+    all lengths of the next stretch of service.
 
-    `hazard` by level; `edge` where the levels begin, and where the last one ends.
+    `hazard` is indexed by level. `edge` holds where the levels begin, and where the
+    last one ends.
+
     Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018
     (SOAP).
     """

@@ -1,1 +1,1 @@
-"""Future free capacity, and the starts that are promised meanwhile."""
+"""Future free capacity, and the starts that are promised on it."""

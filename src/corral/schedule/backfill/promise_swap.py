@@ -1,5 +1,5 @@
-"""Exchange of promises between equal requests: the earliest promise starts first
-(0050).
+"""Exchange of promises between equal requests: the gang that was promised a start first
+also starts first (0050).
 
 A start found for one request suits any equal request. Other jobs therefore see no
 difference, and no equal request starts later than promised.
@@ -12,8 +12,9 @@ from corral.schedule.waiting import Waiting
 
 
 def is_alike(one: Waiting, other: Waiting, shunned: Set[str]) -> bool:
-    """Whether each could take just what is promised to the other, for as long, and be
-    charged the same for it. `shunned`: names that some job wants to be apart from."""
+    """Return whether each gang could take exactly what is promised to the other, for as
+    long and at the same charge. `shunned` holds names that some job wants to be apart
+    from."""
     return _class_of(one, shunned) == _class_of(other, shunned)
 
 
@@ -36,10 +37,11 @@ def told_before(
     latest: float,
     shunned: Set[str],
 ) -> list[tuple[Waiting, Promise]]:
-    """Return the gangs to which a start moves on when the gang has found something from
-    `start` on: the first takes it, each other what the one before it had, and the gang,
-    which has a promise since then and by `latest`, what the last of them had. Each
-    would start later without the exchange."""
+    """Return the gangs along which a new start is passed on. The gang has found a start
+    at `start`. The first gang of the result takes it, each other takes the promise of
+    the one before it, and the gang itself, which was promised a start by `latest` at
+    the time `since`, takes the promise of the last. Each of them would start later
+    without the exchange."""
     told_promises = []
     for other_gang, promise in sorted(promises, key=lambda one: one[1].since):
         is_first = promise.since < since and other_gang.order < gang.order

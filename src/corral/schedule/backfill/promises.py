@@ -34,8 +34,8 @@ _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
 class Promising:
-    """Promises of one pass. It looks ahead only when a gang has a promise or is due to
-    get one.
+    """Promises of one pass. Future capacity is computed only if a gang has a promise or
+    is due to get one.
 
     `ask` returns the seats that end at a known time.
     """
@@ -90,7 +90,8 @@ class Promising:
     # -- updates from the pass
 
     def begin(self, gang: Waiting, seats: tuple[Seat, ...]) -> None:
-        """The gang has been placed."""
+        """Record that the gang has been placed on the seats, so that their end by its
+        time limit is known."""
         if gang.holds_seconds is None:
             return
         ending = SeatEnd(
@@ -106,7 +107,8 @@ class Promising:
             self._opened.ahead.ends(ending)
 
     def keep(self, nodes: Iterable[NodeId]) -> None:
-        """Reserve what comes free on these nodes."""
+        """Reserve all that comes free on these nodes, so that it is not promised to
+        other gangs."""
         self._never_free.update(nodes)
         if self._opened.ahead is not None:
             self._opened.ahead.never_free(self._never_free)
@@ -139,7 +141,7 @@ class Promising:
         return set(ahead.nodes()) if ahead is not None else set()
 
     def of_array(self, gang: Waiting) -> int:
-        """Return how many others of its array have a start."""
+        """Return how many other gangs of the same array have a promised start."""
         ahead = self._opened.ahead
         promises = ahead.promises if ahead is not None else []
         return sum(
@@ -175,8 +177,8 @@ class Promising:
         return ahead.firm() if ahead is not None else ()
 
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
-        """Return the promise for a gang without room, by the policy of its queue.
-        `before`: its earlier promise."""
+        """Return the promise for a gang without room, by the policy of its queue; None
+        for no promise. `before` is its earlier promise."""
         queue = self._policy_queue(gang)
         promise_limit = _MOST.get(queue.policy, 0)
         if not promise_limit:
@@ -200,8 +202,8 @@ class Promising:
     def _tell_in_order(
         self, gang: Waiting, promised: Promise, since: float, latest: float
     ) -> Promise:
-        """Pass what was found to the equal requests that have an earlier promise, in
-        order."""
+        """Pass the start that was found along the equal requests with earlier promises,
+        in order. Return the promise that remains for the gang."""
         for other_gang, promise in self._told_before(
             gang, since, promised.start, latest
         ):
@@ -216,9 +218,9 @@ class Promising:
     def pass_on(
         self, gang: Waiting, before: Promise | None, held: list[Unplaced]
     ) -> Waiting:
-        """Return the gang that begins where this one has found room: an equal request
-        with an earlier promise that was held in this pass. Its own promise moves on in
-        turn."""
+        """Return the gang that starts where this one has found room: an equal request
+        with an earlier promise that could not be placed in this pass. The promise of
+        that gang is passed on in turn."""
         likes = (
             self._told_before(gang, before.since, self._now, before.start)
             if before
@@ -243,7 +245,8 @@ class Promising:
         return other_gang
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
-        """Return the reason of a gang that has found room, if another begins there."""
+        """Return why a gang waits that has found room, if another gang starts there;
+        None otherwise."""
         return next(
             (
                 promised(promise)
@@ -267,7 +270,7 @@ class Promising:
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
         """Postpone a promise whose seats are held for longer than expected.
 
-        Gangs that got their promise later must not delay this one further. Their
+        Gangs that got their promise later must not delay this gang further. Their
         promises are withdrawn and then renewed.
         """
         ahead = self._look()
@@ -289,8 +292,8 @@ class Promising:
         return next_promise
 
     def _tell_anew(self, gang: Waiting, before: Promise) -> None:
-        """Renew the promise of a gang that stepped aside; one that could start now does
-        so in the next pass."""
+        """Renew the promise of a gang whose promise was withdrawn. If the gang could
+        start now, it does so in the next pass."""
         promise = self._look().again(gang, before)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=before.since))
@@ -298,8 +301,8 @@ class Promising:
             self._told.discard(gang.job)
 
     def _next_moment(self) -> float:
-        """Return the next time stamp. Promises of one pass are a microsecond apart,
-        which records their order."""
+        """Return the next time stamp for a promise. Promises of one pass are a
+        microsecond apart, which records their order."""
         self._moments += 1
         return self._now + 1e-6 * self._moments
 
@@ -308,8 +311,8 @@ class Promising:
         self._told.add(gang.job)
 
     def reserve(self, gang: Waiting) -> bool:
-        """Keep the seats that the gang can have first, for this pass; whether there are
-        any."""
+        """Reserve the first seats that the gang can get, for this pass. Return whether
+        there are any."""
         promise = self._earliest_promise(gang)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=self._next_moment()))
@@ -335,8 +338,8 @@ class Promising:
         return self._opened.ahead
 
     def _as_known(self, one: SeatEnd) -> SeatEnd:
-        """An end that is found a moment after a start that waits for it is that moment
-        still."""
+        """Return the end of the seats. If it is found just after a promised start that
+        waits for it, it is set to the moment of that start."""
         start_index = bisect_left(self._starts, one.until) - 1
         start = self._starts[start_index] if start_index >= 0 else self._now
         is_same = self._now < start and one.until - start < SAME_SECONDS
@@ -351,8 +354,8 @@ class Promising:
         )
 
     def _policy_queue(self, gang: Waiting) -> Queue:
-        """The queue whose line the gang is in: its own, or the first above that has a
-        policy."""
+        """Return the queue in whose line the gang waits: the topmost queue on its path
+        that has a policy, or its own queue if none has one."""
         path = self._standing.tree.path(gang.queue)
         return next(
             (queue for queue in path if queue.policy != Policy.DEFAULT), path[-1]

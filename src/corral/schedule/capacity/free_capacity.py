@@ -1,5 +1,5 @@
-"""The rooms of all nodes that take work, kept from pass to pass in the order of best
-fit."""
+"""Free capacity of all nodes that take work, kept from pass to pass in the order of
+best fit."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -14,7 +14,8 @@ _FEW = 8  # changes of up to 1 in N rooms are inserted in order; more cause a fu
 
 
 def fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
-    """Best fit takes the lowest first; no two are equal."""
+    """Return the sort key of best fit, which takes the lowest first. No two keys are
+    equal."""
     return room.fullness
 
 
@@ -24,9 +25,9 @@ def _shunned_names(room: NodeRoom) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """It never changes, nor do its rooms: a pass copies those that it changes. `kinds`
-    and `shunned` count on how many nodes there is a type of GPU, or one that must be
-    kept apart from a name."""
+    """Free capacity of all nodes. Neither it nor its rooms are ever changed: a pass
+    copies the rooms that it changes. `kinds` counts the nodes that have each GPU type,
+    and `shunned` the nodes with a job that must be kept apart from each name."""
 
     by_id: Mapping[NodeId, NodeRoom] = field(default_factory=dict)
     rooms: Sequence[NodeRoom] = ()
@@ -46,8 +47,8 @@ class Floor:
         )
 
     def changed(self, come: Iterable[NodeRoom], gone: Iterable[NodeId]) -> "Floor":
-        """The same with these rooms, in the place of those of the same nodes, and
-        without others that are gone."""
+        """Return a new floor. These rooms replace those of the same nodes, and the
+        rooms of the nodes in `gone` are left out."""
         by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
         new_rooms = {room.id: room for room in come}
         node_rooms = [by_id.pop(node) for node in {*gone, *new_rooms} if node in by_id]

@@ -19,8 +19,8 @@ Waste = Callable[[int, int], float]
 
 
 class ReservedCapacity(NamedTuple):
-    """Capacity of a node that is kept for a job that does not hold it yet. `gpus`:
-    (index, thousandths). `slices`: (index, name)."""
+    """Capacity of a node that is reserved for a job that does not hold it yet. `gpus`
+    are pairs (index, thousandths), and `slices` are pairs (index, name)."""
 
     gpus: tuple[tuple[int, int], ...]
     slices: tuple[tuple[int, str], ...]
@@ -32,13 +32,14 @@ class ReservedCapacity(NamedTuple):
 
 
 class NodeRoom:
-    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can
-    pretend.
+    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can also
+    be used to try placements.
 
-    `seats`: the number of seats given or kept; `alone`: the number of exclusive ones.
-    `guests`: jobs on the node, by the name that other jobs use. `shunned`: names that
-    jobs on it avoid; `shunners`: pairs (avoiding name, avoided name). `suspicion`: the
-    number of recent failures. `last`: GPUs that are given after all others.
+    `seats` is the number of seats assigned or reserved, and `alone` the number of
+    exclusive ones. `guests` counts the jobs on the node by the name that other jobs
+    use. `shunned` holds names that jobs on the node avoid; `shunners` holds pairs
+    (avoiding name, avoided name). `suspicion` is the number of recent failures. `last`
+    are GPUs that are assigned after all others.
     """
 
     __slots__ = (
@@ -99,10 +100,11 @@ class NodeRoom:
     def seat(
         self, asked: Resources, *, exclusive: bool = False, waste: Waste | None = None
     ) -> Seat | None:
-        """The best seat for these resources here, or None; nothing is taken yet.
+        """Return the best seat for these resources on this node, or None. Nothing is
+        taken yet.
 
-        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share:
-        the GPU where it wastes least, the fullest of equals.
+        Whole GPUs are the lowest free indices, if possible of one NUMA node. A share
+        goes to the GPU where it wastes least, among equals to the fullest.
         """
         if (
             asked.cpu_millis > self.free_cpu_millis
@@ -137,8 +139,8 @@ class NodeRoom:
     ) -> None:
         """Count the seat as taken. Indices that the node no longer has are left out.
 
-        `kin`: what others call the job whose seat it is; `apart_from`: what it wants to
-        be apart from.
+        `kin` is the name by which other jobs refer to the job that takes the seat.
+        `apart_from` holds the names that this job wants to be apart from.
         """
         gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
@@ -160,7 +162,7 @@ class NodeRoom:
         self._count()
 
     def lack(self) -> None:
-        """Have nothing to give of what others hold of the node now."""
+        """Subtract what other users of the node, outside Corral, take of it now."""
         inventory = self.node.inventory
         for index in inventory.taken:
             self.free_gpu_millis[index] = 0
@@ -192,7 +194,8 @@ class NodeRoom:
             self.shunners[kin, name] += sign
 
     def _give_slices(self, index: int, names: Iterable[str]) -> None:
-        """In their own order again."""
+        """Mark these slices of the GPU as free again. The free slices keep the order of
+        the inventory."""
         free_names = {*self.free_slices[index], *names}
         all_slices = self.node.inventory.gpus[index].slices
         self.free_slices[index] = tuple(
@@ -202,9 +205,8 @@ class NodeRoom:
     def keep(
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
     ) -> ReservedCapacity:
-        """Take the part of the seat that is free now, so that no other job gets it, and
-        return it.
-        """
+        """Reserve the part of the seat that is free now, so that no other job gets it.
+        Return that part."""
         gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         free_millis = self.free_gpu_millis
         free_indices = [index for index in seat.gpus if index < len(free_millis)]
@@ -236,7 +238,7 @@ class NodeRoom:
         return kept_capacity
 
     def let_go(self, kept: ReservedCapacity) -> None:
-        """Free again what was kept."""
+        """Free the reserved capacity again."""
         for index, name in kept.slices:
             self._give_slices(index, [name])
         self.alone -= kept.alone
@@ -253,7 +255,7 @@ class NodeRoom:
         self._count()
 
     def copy(self) -> NodeRoom:
-        """The same room, to pretend with."""
+        """Return a copy of the room, to try placements with."""
         room_copy = NodeRoom.__new__(NodeRoom)
         for name in NodeRoom.__slots__:
             setattr(room_copy, name, getattr(self, name))
@@ -270,7 +272,8 @@ class NodeRoom:
         return room_copy
 
     def narrow(self, other: NodeRoom) -> None:
-        """Only what is free of both: of the same node at two moments."""
+        """Reduce this room to what is also free in the other one, which describes the
+        same node at another moment."""
         millis_pairs = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
         self.free_gpu_millis = [max(0, min(two)) for two in millis_pairs]
         slices = zip(self.free_slices, other.free_slices, strict=True)
@@ -293,13 +296,13 @@ class NodeRoom:
 
     @property
     def free_millis(self) -> int:
-        """Return the free part of all its GPUs together, in thousandths."""
+        """Return the free part of all GPUs of the node together, in thousandths."""
         return self.fullness[1]
 
     def _count(self) -> None:
-        """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest
-        first, so the least suspected, then the fewest free GPUs, the least free CPU,
-        the lowest id."""
+        """Update `whole` and `fullness`. `whole` is the number of completely free GPUs.
+        `fullness` is the sort key of best fit, which takes the lowest first: the least
+        suspected, then the fewest free GPUs, the least free CPU, and the lowest id."""
         self.whole = self.free_gpu_millis.count(_WHOLE)
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
@@ -315,22 +318,23 @@ class NodeRoom:
         )
 
     def _is_whole(self, index: int) -> bool:
-        """A cut GPU is never given whole, free as it may be."""
+        """Return whether the GPU can be assigned as a whole. A GPU that is cut into
+        slices never can, even if all of it is free."""
         return self.free_gpu_millis[index] == _WHOLE and not self._gpus[index].slices
 
     def take_port(self) -> int | None:
         return self.free_ports.pop(0) if self.free_ports else None
 
     def give_port(self, port: int) -> None:
-        """Free again, in its own order."""
+        """Mark the port as free again. The free ports keep the order of the inventory."""
         free_ports = {*self.free_ports, port}
         self.free_ports = [
             port for port in self.node.inventory.ports if port in free_ports
         ]
 
     def mark_of(self, path: str) -> str | None:
-        """The mark under which this node sees the path; None when it is not declared
-        shared."""
+        """Return the mark that identifies the shared storage of the path on this node;
+        None if the path is not declared shared."""
         return mark_of(self.node, path)
 
     def _pick_whole_gpus(self, asked: Resources) -> tuple[int, ...] | None:
@@ -382,8 +386,8 @@ class NodeRoom:
         return 0 < millis <= self.free_gpu_millis[index] and holds
 
     def _taken_by(self, asked_millis: int, index: int) -> tuple[int, int]:
-        """Return what a share takes of this GPU, in thousandths, and how many of its
-        slices; 0: it does not fit here."""
+        """Return how many thousandths of this GPU a share takes, and how many of its
+        slices; 0 if the share does not fit on this GPU."""
         cut = len(self.node.inventory.gpus[index].slices)
         if cut:
             count = slices_for(asked_millis, cut)
@@ -392,12 +396,13 @@ class NodeRoom:
 
 
 def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
-    """So many of the free GPUs, of as few NUMA nodes as can be, in the order of their
-    indices.
+    """Return `wanted` of the free GPUs, on as few NUMA nodes as possible, in the order
+    of their indices.
 
-    The NUMA node with the fewest free that are enough, the first of equals; where none
-    has enough, all of the one with the most, and the rest likewise. Fewer where there
-    are fewer.
+    They are on the NUMA node with the fewest free GPUs that are enough, the first of
+    equals. If none has enough, all GPUs of the one with the most are taken, and the
+    rest is chosen in the same way. The result is shorter if there are too few free
+    GPUs.
     """
     groups: dict[int, list[int]] = {node: [] for node in numa}
     for index in free:
@@ -418,8 +423,8 @@ def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
 
 
 def slices_for(asked_millis: int, cut: int) -> int:
-    """Return how many of a GPU's `cut` equal slices hold a share. Half a thousandth of
-    rounding in the request is forgiven: 3/7 is written as 0.429."""
+    """Return how many of a GPU's `cut` equal slices a share needs. A rounding error of
+    half a thousandth in the request is accepted: 3/7 is written as 0.429."""
     return max(1, (asked_millis * cut + _WHOLE - 1 - cut // 2) // _WHOLE)
 
 
@@ -430,7 +435,7 @@ def mark_of(node: Node, path: str) -> str | None:
 
 
 def covering(shared: Iterable[str], path: str) -> str:
-    """The longest of the shared paths that holds `path`; "" where none does."""
+    """Return the longest of the shared paths that contains `path`; "" if none does."""
     holding = (
         shared_path
         for shared_path in shared

@@ -27,10 +27,10 @@ CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
 
 
 class Ageing(NamedTuple):
-    """`number`: GPU-seconds of credit, the share (0 to 1), when both were seen, the
-    next look.
+    """State of the ageing of jobs. `number` holds the credit in GPU-seconds, the share
+    (0 to 1), the time of their last update, and the time of the next check.
 
-    `elder`: the waiting job whose turn it is, or -1.
+    `elder` is the waiting job whose turn it is, or -1.
     """
 
     number: Any
@@ -38,7 +38,7 @@ class Ageing(NamedTuple):
 
 
 def ageing_of() -> Ageing:
-    """Nobody has waited yet."""
+    """Return the state of ageing before any job has waited."""
     return Ageing(number=column(4, "float"), elder=column(1, "int", NONE))
 
 
@@ -46,7 +46,7 @@ def ageing_of() -> Ageing:
 def look_for_elder(
     policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
 ) -> int:
-    """The waiting job whose turn it is, or -1."""
+    """Return the waiting job whose turn it is, or -1."""
     if policy.elder_scale_seconds <= 0:
         return NONE
     elder = ageing.elder[0]
@@ -74,8 +74,8 @@ def look_for_elder(
 def earn(
     policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
 ) -> None:
-    """Credit comes with the share, and goes with the GPUs of the protected. Call it
-    before ends."""
+    """Update the credit: it grows with the share, and shrinks with the GPUs of
+    protected jobs. Call it before ended jobs are removed."""
     if policy.elder_scale_seconds <= 0:
         return
     seconds, spent = now - ageing.number[SEEN], 0.0
@@ -107,8 +107,8 @@ def _oldest_waiting_job(policy: ColumnPolicy, jobs: JobColumns, now: float) -> i
 def protect(
     policy: ColumnPolicy, jobs: JobColumns, ageing: Ageing, job: int, now: float
 ) -> None:
-    """The oldest has started: its turn begins, and the next oldest is looked for at
-    once."""
+    """Protect the oldest job, which has started: its turn begins, and the next oldest
+    job is searched for at once."""
     jobs.elder_until[job] = now + policy.elder_turn_seconds
     ageing.elder[0] = NONE
     ageing.number[NEXT] = now

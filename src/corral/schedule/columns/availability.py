@@ -18,7 +18,8 @@ BROUGHT_FORWARD: Final = 100
 
 @compiled
 def forget_past(promises: Promises, now: float) -> None:
-    """The first step is the present one; steps alike become one."""
+    """Drop past steps of the profile, so that the first step is the present one.
+    Neighbouring steps with the same value are merged."""
     steps = promises.count[STEPS]
     first_step = 0
     while first_step + 1 < steps and promises.at[first_step + 1] <= now:
@@ -36,8 +37,8 @@ def forget_past(promises: Promises, now: float) -> None:
 
 @compiled
 def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
-    """So many more GPUs are free from `start` until `stop`, or fewer where it is below
-    zero."""
+    """Add `gpus` to the free GPUs from `start` until `stop`; a negative number
+    subtracts them."""
     if start >= stop:
         return
     first_step, end_step = _step_from(promises, start), _step_from(promises, stop)
@@ -47,9 +48,8 @@ def add_free(promises: Promises, start: float, stop: float, gpus: int) -> None:
 
 @compiled
 def _step_from(promises: Promises, at: float) -> int:
-    """Return the step that begins at `at`, and create it if needed. Not before the
-    first step.
-    """
+    """Return the step that begins at `at`, and create it if needed. `at` must not be
+    before the first step."""
     step = promises.count[STEPS]
     while promises.at[step - 1] > at:
         step -= 1
@@ -66,8 +66,8 @@ def _step_from(promises: Promises, at: float) -> int:
 
 @compiled
 def earliest(promises: Promises, gpus: int, seconds: float) -> float:
-    """Return from when on this many GPUs are free for this long. All GPUs are free in
-    the last step."""
+    """Return the earliest time from which on this many GPUs are free for this many
+    seconds. In the last step, all GPUs are free."""
     start, step = 0, 0
     while step < promises.count[STEPS]:
         if step > start and promises.at[step] >= promises.at[start] + seconds:
@@ -80,7 +80,7 @@ def earliest(promises: Promises, gpus: int, seconds: float) -> float:
 
 @compiled
 def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
-    """The earliest start that breaks no other promise."""
+    """Promise the job the earliest start that breaks no other promise."""
     start_time = earliest(promises, jobs.gpus[job], jobs.limit[job])
     promises.starts_at[job] = start_time
     add_free(promises, start_time, start_time + jobs.limit[job], -jobs.gpus[job])
@@ -88,8 +88,8 @@ def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
 
 @compiled
 def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
-    """Offer the capacity from an early end to waiting jobs in order; no start moves
-    later."""
+    """Offer the capacity of a job that ended early to the waiting jobs in order. No
+    start moves later."""
     if promises.count[HAS_SLACK] == 0:
         return
     promises.count[HAS_SLACK] = 0
@@ -102,7 +102,7 @@ def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
 
 @compiled
 def take_back(promises: Promises, jobs: JobColumns, job: int, now: float) -> None:
-    """The job keeps no GPUs for later."""
+    """Withdraw the promise of the job, so that no GPUs are reserved for it."""
     promised_start = promises.starts_at[job]
     add_free(
         promises,

@@ -1,10 +1,10 @@
-"""Backfill: who has room now may go before those who have not, if no promise is broken
-by it.
+"""Backfill: a job that has room now may start before jobs that have none, if this
+breaks no promise.
 
-EASY promises a start to one job, the first in the line without room, and keeps it free
-node by node. Conservative promises one to every job, in GPUs: on nodes of several GPUs
-fragments may delay a start, on nodes of one GPU nothing does. A promise is kept unless
-a running job outlasts its limit.
+EASY promises a start to one job, the first in the line without room, and keeps its
+seats free node by node. Conservative backfill promises one to every job, counted in
+GPUs: on nodes of several GPUs fragmentation may delay a start, on nodes of one GPU
+nothing does. A promise is kept unless a running job exceeds its limit.
 
 Source: Lifka 1995; Mu'alem and Feitelson 2001.
 """
@@ -38,7 +38,8 @@ from corral.schedule.columns.state import PROMISED, PassState, begin, tell
 
 @compiled
 def wait_in_line(state: PassState, job: int) -> None:
-    """A job, its turn known, waits until it has room; nothing is promised to it yet."""
+    """Add a job, whose turn is known, to the line of waiting jobs. No start is promised
+    to it yet."""
     state.jobs.state[job] = WAITING
     state.promises.starts_at[job] = NONE
     join_line(state.jobs, job)
@@ -63,8 +64,8 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
 
 @compiled
 def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
-    """Start from the head of the line; the first without room is reserved for. -1: none
-    is left."""
+    """Start jobs from the head of the line. Reserve for the first job without room, and
+    return it; -1 if no job is left."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
         first_job = reserved[RESERVED]
@@ -81,8 +82,8 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
 
 @compiled
 def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
-    """Whose turn it is: the first in the line, or the oldest where the line goes by
-    length."""
+    """Return the job whose turn it is: the first in the line or, if the line is ordered
+    by length, the oldest."""
     first_job = jobs.waiting[0]
     if policy.rule == EASY_SHORTEST:
         for waiting_index in range(jobs.count[AT_WAITING]):
@@ -94,7 +95,8 @@ def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
 def _backfill_jobs(
     policy: ColumnPolicy, state: PassState, first: int, at: float, now: float
 ) -> None:
-    """Start those who end before `at`, or leave the reserved job its place then."""
+    """Start jobs that end before `at`, or that leave enough room for the reserved job
+    at that time."""
     jobs, pool, overlap_pool = state.jobs, state.pool, state.promises.both
     too_big, too_big_later, waiting_index = pool.gpus + 1, pool.gpus + 1, 0
     while waiting_index < jobs.count[AT_WAITING] and pool.total[USED] < pool.gpus:
@@ -133,7 +135,7 @@ def _start_job(
 def leave_promises(
     policy: ColumnPolicy, state: PassState, job: int, now: float
 ) -> None:
-    """A running job has ended, at its limit or before."""
+    """Update the promises after a running job has ended, at its limit or before."""
     leave_ending(state.promises, job)
     if policy.rule == CONSERVATIVE and now < state.jobs.ends[job]:
         add_free(state.promises, now, state.jobs.ends[job], state.jobs.gpus[job])
@@ -144,7 +146,7 @@ def leave_promises(
 def _keep_promises(
     policy: ColumnPolicy, state: PassState, is_late: bool, now: float
 ) -> None:
-    """Promise a start to whoever is new, and start those whose time has come."""
+    """Promise a start to each new job, and start the jobs whose promised time has come."""
     jobs, promises, row = state.jobs, state.promises, 0
     forget_past(promises, now)
     if is_late or promises.next[0] < now:

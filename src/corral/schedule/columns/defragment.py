@@ -1,10 +1,10 @@
-"""Running gangs to relocate within a budget, so that a waiting one fits that does not
-now.
+"""Choice of running gangs to relocate within a budget, so that a waiting gang fits that
+does not fit now.
 
-A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds
-that its caller measured: work since the checkpoint, and the restart. To free whole
-nodes or a rack, ask for them. The cluster is changed while relocations are tried, and
-is as it was at the end.
+A relocation is a stop at a checkpoint and a start elsewhere. Its cost in GPU-seconds,
+which the caller supplies, is the work since the checkpoint plus the restart. To free
+whole nodes or a rack, request them as `wanted`. The cluster is changed while
+relocations are tried, and restored at the end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,8 @@ Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovableGangs:
-    """A gang that may be relocated whole, where it is, and what that costs."""
+    """A gang that may be relocated as a whole, its present seats, and the cost of the
+    relocation."""
 
     job: int
     ask: ColumnRequest
@@ -42,7 +43,7 @@ class RelocationColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Clearing:
-    """The gangs that leave a domain so that enough of its nodes hold a seat."""
+    """The gangs that must leave a domain so that enough of its nodes can hold a seat."""
 
     leaving: tuple[int, ...]
     cost_gpu_seconds: float
@@ -56,11 +57,11 @@ def defragment(
     *,
     budget_gpu_seconds: float,
 ) -> tuple[RelocationColumns, ...]:
-    """The relocations of the cheapest way that was found; none when it fits already, or
-    no way was.
+    """Return the relocations of the cheapest solution that was found; none if `wanted`
+    fits already, or no solution was found.
 
-    Each domain that may hold `wanted` is cleared by its cheapest nodes, the cheapest
-    domain first; that may miss a way, but what it gives fits, all of it.
+    Each domain that may hold `wanted` is cleared at its cheapest nodes, the cheapest
+    domain first. This may miss a solution, but all relocations that are returned fit.
     """
     if place(cluster, demand, wanted):
         return ()
@@ -86,7 +87,8 @@ def defragment(
 def _nodes_by_domain(
     cluster: ClusterArrays, wanted: ColumnRequest
 ) -> Iterable[list[int]]:
-    """The nodes that `wanted` may use, by the domain that it may not leave."""
+    """Return the nodes that `wanted` may use, grouped by the domain that it may not
+    leave."""
     domains: dict[int, list[int]] = {}
     for node in range(cluster.nodes):
         able = (
@@ -170,7 +172,8 @@ def _without_the_vain(
     node: int,
     leaving: list[MovableGangs],
 ) -> list[MovableGangs]:
-    """Leave out, the dearest first, whoever can stay."""
+    """Return the gangs that must really leave. Gangs that can stay are left out, the
+    most expensive first."""
     for gang in reversed(leaving[:-1]):
         other_gangs = [
             leaving_gang for leaving_gang in leaving if leaving_gang is not gang
@@ -190,8 +193,8 @@ def _place_relocated(
     wanted: ColumnRequest,
     leaving: Sequence[MovableGangs],
 ) -> tuple[RelocationColumns, ...] | None:
-    """Return where relocated gangs go once `wanted` has its seats, the largest first;
-    None: no room."""
+    """Return where the relocated gangs go once `wanted` has its seats, the largest gang
+    first; None if there is no room."""
     for gang in leaving:
         _toggle_gang_seats(cluster, gang, take_seats=False)
     put: list[tuple[ColumnRequest, Seats]] = []
@@ -222,7 +225,7 @@ def _place_relocated(
 
 
 def _place_request(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
-    """The seats found, taken."""
+    """Place the request. Return its seats, which are then taken."""
     placed_at = place(cluster, demand, ask)
     seats = tuple(
         (int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(placed_at)
@@ -246,7 +249,7 @@ def _toggle_gang_seats(
 def _turn_seats(
     cluster: ClusterArrays, ask: ColumnRequest, seats: Seats, *, take_seats: bool
 ) -> None:
-    """Take or give the seats of an ask."""
+    """Take the seats of a request, or give them back."""
     for node, mask in seats:
         millis = (
             WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))

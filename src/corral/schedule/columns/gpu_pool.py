@@ -1,8 +1,8 @@
-"""Whole GPUs on nodes, and who holds them: the small form of the cluster that queueing
-needs.
+"""Whole GPUs on nodes, and the jobs that hold them: the reduced form of the cluster
+that queueing needs.
 
 A gang of more GPUs than a node has takes whole nodes and, for the rest, a part of one
-more.
+more node.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ SPARE, USED = 0, 1
 
 
 class Pool(NamedTuple):
-    """Columns of nodes, of seats (one for each node that a job holds GPUs of) and of
+    """Columns of nodes, of seats (one for each node on which a job holds GPUs) and of
     jobs.
 
-    `held`: node * wide + place -> seat. `with_free`: GPUs free -> how many nodes have
-    just that. `total`: at SPARE the number of unused seats, at USED the GPUs that are
-    held.
+    `held` maps node * wide + place to a seat. `with_free` maps a number of free GPUs to
+    the number of nodes that have exactly that number. `total` holds the number of
+    unused seats at SPARE, and the number of held GPUs at USED.
     """
 
     nodes: int
@@ -44,8 +44,8 @@ class Pool(NamedTuple):
 
 
 def pool_of(sizes: Sequence[int], jobs: int) -> Pool:
-    """All GPUs free. `sizes` are the GPUs of each node, `jobs` how many rows of jobs
-    there are."""
+    """Return a pool in which all GPUs are free. `sizes` holds the number of GPUs of
+    each node, and `jobs` is the number of job rows."""
     nodes, wide, gpus = len(sizes), max([1, *sizes]), sum(sizes)
     pool = Pool(
         nodes=nodes,
@@ -85,14 +85,14 @@ def parts_of(pool: Pool, gpus: int) -> int:
 
 @compiled
 def part_gpus(pool: Pool, gpus: int, part: int) -> int:
-    """The GPUs of a gang's part: whole nodes first, the rest last."""
+    """Return the GPUs of one part of a gang. Whole nodes come first, the rest last."""
     return min(pool.wide, gpus - part * pool.wide)
 
 
 @compiled
 def best_fit(pool: Pool, need: int) -> int:
-    """The untaken node with the fewest free GPUs that are enough, the first of equals;
-    or -1."""
+    """Return the untaken node with the fewest free GPUs that are enough, the first of
+    equals; or -1."""
     best_node, least_free = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
         free_gpus = pool.free[node]
@@ -105,8 +105,8 @@ def best_fit(pool: Pool, need: int) -> int:
 
 @compiled
 def find(pool: Pool, gpus: int) -> int:
-    """Free places of the whole gang into `out_node` and `out_gpus`; how many, 0 for no
-    room."""
+    """Write free seats for the whole gang into `out_node` and `out_gpus`. Return the
+    number of seats; 0 if there is no room."""
     seat_count = parts_of(pool, gpus)
     if seat_count > 1 and pool.with_free[pool.wide] < gpus // pool.wide:
         return 0
@@ -129,7 +129,7 @@ def find(pool: Pool, gpus: int) -> int:
 
 @compiled
 def hold(pool: Pool, job: int, parts: int) -> None:
-    """Give the job the places that were found."""
+    """Assign the seats that `find` has found to the job."""
     for seat_index in range(parts):
         node, gpus = pool.out_node[seat_index], pool.out_gpus[seat_index]
         pool.total[SPARE] -= 1
@@ -146,7 +146,7 @@ def hold(pool: Pool, job: int, parts: int) -> None:
 
 @compiled
 def release(pool: Pool, job: int) -> None:
-    """Take back all that the job holds."""
+    """Free all seats that the job holds."""
     seat = pool.first_seat[job]
     while seat != NOBODY:
         node = pool.seat_node[seat]

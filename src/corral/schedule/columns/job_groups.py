@@ -1,10 +1,10 @@
-"""Jobs as columns, and those that wait in groups of which only the first need be looked
-at.
+"""Jobs as columns. Waiting jobs are in groups, of which only the first job must be
+examined.
 
-The jobs of a group are alike: one class (queue, size) and, where service counts, one
-level. In each group they lie in a skew heap by `turn`, so a pass looks at one job a
-group however many wait. Under backfill there are no groups: `waiting` is one line in
-the order of turns.
+The jobs of a group are alike: they have one class (queue, size) and, where service
+counts, one level. In each group they are in a skew heap by `turn`, so a pass examines
+one job per group, however many wait. Under backfill there are no groups: `waiting` is
+one line in the order of turns.
 """
 
 from typing import Any, Final, NamedTuple
@@ -16,18 +16,19 @@ NONE: Final = -1
 
 
 class JobColumns(NamedTuple):
-    """Columns of jobs in the order of submission; the last four blocks are of other
+    """Columns of jobs in the order of submission; the last four blocks have other
     lengths.
 
-    Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of
-    service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown)
-    and `weight` (the size as the order weighs it). `turn`: order in the group or line.
-    `attained`: seconds of service before the present start. `overhead`: seconds of this
-    start that restore earlier work. `ends`: the latest end of a running job. `key`: the
-    value of keeping a running job; smaller is better.
-    `elder_until`: the time until which age protects it. `running`, `waiting`: rows in
-    no order; `place` is a job's row in either. `class_gpus`, `class_weight`: by class.
-    `root`, `is_active`, `rank`: by group.
+    Known at submission are `submitted` (seconds), `gpus`, `klass`, `expected` (seconds
+    of service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown)
+    and `weight` (the size as the order weighs it). `turn` is the order in the group or
+    line. `attained` is the seconds of service before the present start. `overhead` is
+    the seconds of this start that restore earlier work. `ends` is the latest end of a
+    running job. `key` is the value of keeping a running job; smaller is better.
+
+    `elder_until` is the time until which age protects it. `running` and `waiting` hold
+    rows in no order; `place` is a job's row in either. `class_gpus` and `class_weight`
+    are indexed by class. `root`, `is_active` and `rank` are indexed by group.
     """
 
     submitted: Any
@@ -92,7 +93,7 @@ def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
 
 @compiled
 def push(jobs: JobColumns, job: int, group: int) -> None:
-    """The job waits in the group from now on."""
+    """Add the job to the waiting jobs of the group."""
     jobs.state[job] = WAITING
     jobs.group[job] = group
     jobs.left[job] = NONE
@@ -109,7 +110,7 @@ def push(jobs: JobColumns, job: int, group: int) -> None:
 
 @compiled
 def drop(jobs: JobColumns, job: int) -> None:
-    """The job waits no longer, wherever in its group it was."""
+    """Remove the job from the waiting jobs, wherever it was in its group."""
     group = jobs.group[job]
     passed = NONE
     while jobs.root[group] != job:
@@ -138,7 +139,7 @@ def _pop_group_head(jobs: JobColumns, group: int, first: int) -> None:
 
 @compiled
 def merge(jobs: JobColumns, first: int, other: int) -> int:
-    """Two skew heaps become one; gives its root. Equal turns go by row."""
+    """Merge two skew heaps and return the root. Equal turns are ordered by row."""
     root, above = NONE, NONE
     while first != NONE and other != NONE:
         if (jobs.turn[other], other) < (jobs.turn[first], first):
@@ -160,7 +161,7 @@ def merge(jobs: JobColumns, first: int, other: int) -> int:
 
 @compiled
 def begin_running(jobs: JobColumns, job: int) -> None:
-    """Into the list of running jobs."""
+    """Add the job to the list of running jobs."""
     jobs.state[job] = RUNNING
     jobs.place[job] = jobs.count[AT_RUNNING]
     jobs.running[jobs.count[AT_RUNNING]] = job
@@ -169,7 +170,7 @@ def begin_running(jobs: JobColumns, job: int) -> None:
 
 @compiled
 def end_running(jobs: JobColumns, job: int) -> None:
-    """Out of the list of running jobs."""
+    """Remove the job from the list of running jobs."""
     jobs.count[AT_RUNNING] -= 1
     last_job = jobs.running[jobs.count[AT_RUNNING]]
     jobs.running[jobs.place[job]] = last_job
@@ -178,7 +179,8 @@ def end_running(jobs: JobColumns, job: int) -> None:
 
 @compiled
 def served(jobs: JobColumns, job: int, now: float) -> float:
-    """Seconds of service of a running job, without what its restarts took."""
+    """Return the seconds of service of a running job, without the time that its
+    restarts took."""
     return float(
         jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job])
     )
@@ -186,5 +188,5 @@ def served(jobs: JobColumns, job: int, now: float) -> float:
 
 @compiled
 def waited(jobs: JobColumns, job: int, now: float) -> float:
-    """Seconds since submission in which a waiting job was not served."""
+    """Return the seconds since its submission in which a waiting job was not served."""
     return float(now - jobs.submitted[job] - jobs.attained[job])

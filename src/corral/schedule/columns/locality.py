@@ -1,8 +1,8 @@
-"""Locality delay: how long a gang waits for close nodes before it takes any.
+"""Locality delay: how long a gang waits for close nodes before it accepts any nodes.
 
 Delay scheduling (Zaharia et al., EuroSys 2010) by the levels of the network: at first
-only a rack that holds the gang will do, then a pod, then anything. A domain that could
-not hold it even when idle is not waited for, so the wait for nearness is at most
+the gang accepts only one rack, then one pod, then any nodes. A gang does not wait for a
+domain that could not hold it even when idle. The wait for close nodes is at most
 `pod_seconds`.
 """
 
@@ -18,7 +18,8 @@ HOUR: Final = 3600.0
 
 
 class LocalityDelay(NamedTuple):
-    """Seconds of waiting within which only a rack, and then only a pod, will do."""
+    """The seconds of waiting within which a gang accepts only one rack, and then only
+    one pod."""
 
     rack_seconds: float = HOUR
     pod_seconds: float = 2 * HOUR
@@ -26,8 +27,8 @@ class LocalityDelay(NamedTuple):
 
 @compiled
 def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
-    """The lowest level (RACK, POD, ANYWHERE) of which one domain, all idle, would hold
-    the gang."""
+    """Return the lowest level (RACK, POD, ANYWHERE) at which one domain, if all idle,
+    would hold the gang."""
     for level in (RACK, POD):
         start = level * cluster.nodes
         for node in range(cluster.nodes):
@@ -46,7 +47,7 @@ def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
 
 @compiled
 def level_for(nearest_level: int, waited_seconds: float, delay: LocalityDelay) -> int:
-    """The widest domain that will do now; ANYWHERE: any nodes."""
+    """Return the widest domain that the gang accepts now; ANYWHERE means any nodes."""
     if nearest_level <= RACK and waited_seconds < delay.rack_seconds:
         return RACK
     if nearest_level <= POD and waited_seconds < delay.pod_seconds:
@@ -58,8 +59,8 @@ def level_for(nearest_level: int, waited_seconds: float, delay: LocalityDelay) -
 def place_near(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, level: int
 ) -> int:
-    """`place`, but a gang without demands of its own on the network stays inside one
-    `level`."""
+    """Place like `place`, but keep a gang without network requirements of its own
+    inside one domain of `level`."""
     if ask.nodes == 1 or ask.topology != PREFER or level == ANYWHERE:
         return place(cluster, demand, ask)
     near = ColumnRequest(

@@ -1,4 +1,5 @@
-"""One pass over the queue: the jobs to start and to preempt. Columns change in place.
+"""One scheduling pass over the queue, which chooses the jobs to start and to preempt.
+Columns are changed in place.
 
 The same pass serves every event of virtual time.
 """
@@ -39,8 +40,8 @@ UNKNOWN_SECONDS: Final = 86_400.0
 
 @compiled
 def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit`
-    are known, the last two as far as anybody says."""
+    """Submit the job, which waits from now on. Its `gpus`, `klass` and `weight` are
+    known; `expected` and `limit` only if they were given."""
     jobs = state.jobs
     jobs.submitted[job] = now
     jobs.queued[job] = now
@@ -59,8 +60,7 @@ def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None
 
 @compiled
 def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """A running job has ended: its GPUs are free, and its service is known to
-    history."""
+    """End a running job: free its GPUs, and learn from its service."""
     jobs = state.jobs
     jobs.attained[job] = served(jobs, job, now)
     end_running(jobs, job)
@@ -76,8 +76,8 @@ def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> No
 
 @compiled
 def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start the preferred jobs that have room or can preempt; `moves` records each
-    action."""
+    """Start the preferred jobs that have room or can preempt. Each action is recorded
+    in `moves`."""
     jobs = state.jobs
     if not has_waiting(jobs):
         return
@@ -138,7 +138,7 @@ def _try_start_job(
 
 @compiled
 def _preempt_job(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """The job waits again with the service that it has had."""
+    """Preempt the job. It waits again, and keeps the service that it has received."""
     jobs = state.jobs
     unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
     tell(state.moves, PREEMPTED, job, unspent)
@@ -149,8 +149,8 @@ def _preempt_job(policy: ColumnPolicy, state: PassState, job: int, now: float) -
 def put_back(
     policy: ColumnPolicy, state: PassState, job: int, attained: float, now: float
 ) -> None:
-    """A running job waits again, in its old turn, with as much service as is not
-    lost."""
+    """Make a running job wait again, in its old turn. `attained` is the service that is
+    not lost."""
     jobs = state.jobs
     jobs.attained[job] = attained
     jobs.preempted[job] += 1

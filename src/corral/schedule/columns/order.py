@@ -1,4 +1,4 @@
-"""Order of jobs: named rules, each a key of a group or of a running job; the smallest
+"""Order of jobs. Each named rule gives a key for a group or a running job; the smallest
 goes first."""
 
 from dataclasses import dataclass
@@ -117,9 +117,8 @@ def group_of(policy: ColumnPolicy, klass: int, level: int) -> int:
 
 @compiled
 def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
-    """Return the order within a group or line: the remaining work if known, else
-    submission.
-    """
+    """Return the order within a group or line: by the remaining work if it is known,
+    else by submission."""
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
     if policy.rule == EASY_SHORTEST:
@@ -132,7 +131,7 @@ def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
 
 @compiled
 def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
-    """The key of a group's first job."""
+    """Return the key of a group's first job."""
     return float(
         jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]]
     )
@@ -140,8 +139,8 @@ def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
 
 @compiled
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
-    """The group whose first job goes first, of those that ask for fewer GPUs; -1: none
-    is left."""
+    """Return the group whose first job is next, among those that request fewer than
+    `smaller_than` GPUs; -1 if none is left."""
     best_group, least_key, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:
@@ -168,7 +167,7 @@ def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> in
 def rank_groups(
     policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
 ) -> None:
-    """Bring the groups' ranks up to date, where they come from service."""
+    """Update the ranks of the groups, if they depend on service."""
     if not counts_service(policy):
         return
     if policy.rule == LEARNED and is_due(history):
@@ -203,8 +202,8 @@ def _count_live(jobs: JobColumns, history: History, now: float) -> None:
 def key_running(
     policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
 ) -> float:
-    """Give each running job its key; the worst of them less what its own restart
-    costs."""
+    """Set the key of each running job. Return the worst of the keys, each reduced by
+    the cost of that job's restart."""
     worst = KEPT
     for running_index in range(jobs.count[AT_RUNNING]):
         job = jobs.running[running_index]

@@ -1,6 +1,8 @@
-"""An ask and the cluster -> its seats, all of them or none. Nothing is taken yet.
+"""Placement of a request in the cluster: all of its seats or none. Nothing is taken
+yet.
 
-The seats lie in `out_node` and `out_mask` of the cluster; `take_all` takes them.
+The seats are written into `out_node` and `out_mask` of the cluster; `take_all` takes
+them.
 """
 
 from typing import Final
@@ -23,8 +25,8 @@ ENOUGH: Final = 256
 
 @compiled
 def place(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """The number of seats found: that of the ask's nodes, or 0 when there is no place
-    for it."""
+    """Find seats for the request. Return their number: the number of requested nodes,
+    or 0 if there is no room."""
     if ask.nodes == 1:
         node = _find_best_node(cluster, demand, ask)
         if node < 0:
@@ -56,7 +58,8 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
 
 @compiled
 def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """The node where it wastes least, the first of equals; -1: it fits nowhere."""
+    """Return the node where the request wastes least, the first of equals; -1 if it
+    fits nowhere."""
     best_node, least_waste, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
     for bucket in range(first_bucket(ask), cluster.buckets):
@@ -93,11 +96,9 @@ def _place_gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
 
 @compiled
 def _find_fitting_nodes(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
-    """Rows that fit into `found`: preferred ones, others, then suspected; the fullest
-    first.
-
-    Gives how many are not suspected, and how many there are.
-    """
+    """Write the rows of nodes where the request fits into `found`: preferred ones, then
+    others, then suspected ones; the fullest first. Return how many are not suspected,
+    and how many there are."""
     found_count, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         if not cluster.count[bucket * width + cluster.blocks]:

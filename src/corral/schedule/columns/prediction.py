@@ -15,8 +15,8 @@ _mean_after = compiled(formulas.mean_after)
 
 
 class KinMeans(NamedTuple):
-    """`group`: job * CIRCLES + circle -> a row of `mean` (seconds) and `ended` (jobs),
-    or -1."""
+    """Means of run times by group of similar jobs. `group` maps job * CIRCLES + circle
+    to a row of `mean` (seconds) and `ended` (jobs), or to -1."""
 
     group: Any
     mean: Any
@@ -33,7 +33,7 @@ def kin_of(jobs: int, groups: int) -> KinMeans:
 
 
 def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
-    """Tell each job's groups, from the nearest circle to the widest."""
+    """Record each job's groups, from the nearest circle of similar jobs to the widest."""
     for job, circles in enumerate(groups):
         for circle, group in enumerate(circles):
             kin.group[job * CIRCLES + circle] = group
@@ -41,8 +41,8 @@ def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
 
 @compiled
 def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
-    """Return the run time of the most similar jobs, at most the limit; the limit (0 for
-    none) if none has ended."""
+    """Return the mean run time of the most similar ended jobs, at most the limit. If
+    none has ended, return the limit (0 for none)."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0 and kin.ended[group] > 0:

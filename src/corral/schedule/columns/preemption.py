@@ -1,9 +1,10 @@
-"""Preemption: the cheapest running jobs of worse keys, if the gang then has a place.
+"""Preemption of the cheapest running jobs with worse keys, if the gang then has a
+place.
 
-A preemptor buys its place. It must be better by the margin and by what the victim's
-restart costs (two jobs in either order: going first pays only then), and it must have
-waited as long as all the restarts cost, shared out over its own GPUs (rent before you
-buy): many gangs find room by then.
+A preemptor pays for its place. Its key must be better by the margin and by the cost of
+the victim's restart (of two jobs, going first pays only then). It must also have waited
+as long as all the restarts cost, divided by its own number of GPUs (rent before you
+buy), because many gangs find room by then.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,10 +18,11 @@ NEVER: Final = 1e300
 
 
 class VictimColumns(NamedTuple):
-    """`job`: the victims of the gang so far. `chosen`: marks of jobs. `picked`: those
-    of a node.
+    """Columns for the choice of victims. `job` holds the victims of the gang so far.
+    `chosen` marks these jobs. `picked` holds the victims on one node.
 
-    `count`: at 0 how many `job` has, at 1 how many `picked`. `cost`: of the picked.
+    `count` holds the length of `job` at 0, and that of `picked` at 1. `cost` is the
+    cost of the picked victims.
     """
 
     job: Any
@@ -32,7 +34,7 @@ class VictimColumns(NamedTuple):
 
 
 def victims_of(pool: Pool, jobs: int) -> VictimColumns:
-    """Room for as many victims as there are GPUs."""
+    """Return empty columns with room for as many victims as there are GPUs."""
     return VictimColumns(
         job=column(pool.gpus, "int"),
         chosen=column(jobs, "bool", False),
@@ -53,11 +55,12 @@ def find_victims(
     key: float,
     now: float,
 ) -> int:
-    """Return the number of places that the gang gets if the victims stop, or 0 for
+    """Return the number of seats that the gang gets if the victims stop; 0 if it gets
     none.
 
-    The places are stored as `find` stores them. `key` is the gang's own, with its
-    restart cost. A key below zero, for the oldest job, needs no price.
+    The seats are stored as `find` stores them. `key` is the gang's own key, with its
+    restart cost. For a key below zero, which the oldest job has, the preemption has no
+    price.
     """
     gpus = jobs.gpus[job]
     seat_count, victim_count = parts_of(pool, gpus), 0
@@ -97,8 +100,8 @@ def _cheapest_node(
     need: int,
     key: float,
 ) -> int:
-    """The node where `need` GPUs cost least; its victims are in `best`, count[2] of
-    them."""
+    """Return the node where `need` GPUs cost least. Its victims are in `best`; count[2]
+    is their number."""
     chosen, least_cost, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):
         if pool.taken[node] or pool.size[node] < need:
@@ -119,7 +122,8 @@ def _cheapest_node(
 
 @compiled
 def _will_be_free(pool: Pool, victims: VictimColumns, node: int) -> int:
-    """Free GPUs of the node once the victims chosen so far are gone."""
+    """Return the number of free GPUs of the node once the victims chosen so far have
+    ended."""
     free_gpus = pool.free[node]
     for held_index in range(node * pool.wide, node * pool.wide + pool.holders[node]):
         seat = pool.held[held_index]
@@ -139,10 +143,10 @@ def _pick_victims(
     key: float,
     below: float,
 ) -> bool:
-    """Victims on the node that hold `need` GPUs, the worst first, into `picked`.
+    """Write victims on the node that hold `need` GPUs into `picked`, the worst first.
 
-    The cost of a victim is its GPUs over its key: the service that it was about to get
-    done.
+    The cost of a victim is its GPUs divided by its key, which measures the service that
+    it was about to complete.
     """
     victims.count[1] = 0
     victims.cost[0] = 0.0

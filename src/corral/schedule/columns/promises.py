@@ -1,8 +1,9 @@
-"""Future free GPUs and their reservations: columns kept in step with each change.
+"""Future free GPUs and their reservations, as columns that are updated with each
+change.
 
-Two forms: the ends of running jobs in order, from which the place of one waiting job is
-found node by node (EASY); and the GPUs free from each moment on, for a place of every
-waiting job (conservative).
+There are two forms. In EASY, the ends of running jobs are kept in order, and the place
+of one waiting job is found node by node. In conservative backfill, the number of GPUs
+free from each moment on is kept, for the places of all waiting jobs.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,7 @@ ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
 
 
 class Shadow(NamedTuple):
-    """Free part of a pool at another moment; `find` reads it like a pool."""
+    """The free part of a pool at another moment. `find` reads it like a pool."""
 
     nodes: int
     wide: int
@@ -34,13 +35,14 @@ class Shadow(NamedTuple):
 class Promises(NamedTuple):
     """Future free GPUs and promised starts.
 
-    `ending`: running jobs by their latest end. `later`: the pool at the start of the
-    reserved job, without that job; `both`: the part that is free now and then.
+    `ending` holds running jobs by their latest end. `later` is the pool at the start of
+    the reserved job, without that job; `both` is the part that is free both now and
+    then.
 
-    `at`, `free`: times, and the number of GPUs neither held nor promised from each on.
-    `starts_at`: by job, its promised start, or -1. `next`: the first of these starts.
-    `count`: rows in `ending` and in `at`, the reserved job, and whether a job ended
-    early.
+    `at` and `free` hold times, and the number of GPUs neither held nor promised from
+    each time on. `starts_at` holds each job's promised start, or -1. `next` is the
+    first of these starts. `count` holds the number of rows in `ending` and in `at`, the
+    reserved job, and whether a job ended early.
     """
 
     ending: Any
@@ -54,7 +56,7 @@ class Promises(NamedTuple):
 
 
 def promises_of(pool: Pool, jobs: int) -> Promises:
-    """Nothing runs, nothing is promised."""
+    """Return the promises of an empty pool: no job runs, and nothing is promised."""
     steps = 2 * (pool.gpus + jobs) + 8 if jobs else 1
     promises = Promises(
         ending=column(pool.gpus + 1, "int"),
@@ -88,7 +90,7 @@ def _shadow_of(pool: Pool) -> Shadow:
 
 @compiled
 def join_ending(promises: Promises, jobs: JobColumns, job: int) -> None:
-    """The job runs until its limit at the latest."""
+    """Add the job to the running jobs that end at their limit at the latest."""
     ending_index = promises.count[ENDING]
     while (
         ending_index > 0
@@ -112,7 +114,8 @@ def leave_ending(promises: Promises, job: int) -> None:
 
 @compiled
 def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
-    """Jobs beyond their limits end a little later than now; whether there were any."""
+    """Postpone the expected end of jobs that have exceeded their limits to a little
+    later than now. Return whether there were any."""
     was_any = False
     while promises.count[ENDING] > 0 and jobs.ends[promises.ending[0]] <= now:
         job, extra_seconds = promises.ending[0], OVERTIME_SECONDS
@@ -128,8 +131,8 @@ def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
 
 @compiled
 def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> float:
-    """Return when the job will have room at the latest; `later` and `both` keep it
-    free."""
+    """Return when the job will have room at the latest. `later` and `both` are set so
+    that this room stays free."""
     later = promises.later
     _copy_pool(pool, later)
     available_at = FOREVER
@@ -155,7 +158,7 @@ def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> fl
 
 @compiled
 def keep_later(promises: Promises, parts: int) -> None:
-    """The places that were found are not free later either."""
+    """Mark the seats that were found as taken at the later time, too."""
     later = promises.later
     for seat_index in range(parts):
         shift(later, later.out_node[seat_index], -later.out_gpus[seat_index])
@@ -180,7 +183,7 @@ def _copy_pool(pool: Pool, other: Shadow) -> None:
 
 @compiled
 def blend(promises: Promises, pool: Pool) -> None:
-    """Recompute `both`."""
+    """Recompute `both`, the part of the pool that is free now and later."""
     later, overlap_pool = promises.later, promises.both
     for free_gpus in range(pool.wide + 1):
         overlap_pool.with_free[free_gpus] = 0
@@ -195,7 +198,8 @@ def blend(promises: Promises, pool: Pool) -> None:
 
 @compiled
 def join_line(jobs: JobColumns, job: int) -> None:
-    """The job waits in the one line, in the order of turns; equal turns go by row."""
+    """Add the job to the line of waiting jobs, in the order of turns. Equal turns are
+    ordered by row."""
     line_index = jobs.count[AT_WAITING]
     while line_index > 0 and (
         jobs.turn[jobs.waiting[line_index - 1]],

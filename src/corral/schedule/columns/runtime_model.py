@@ -1,10 +1,10 @@
-"""Hazard of running jobs from ended ones: the probability to end soon, by class and
-attained service.
+"""Hazard of running jobs, learned from ended ones: the probability to end soon, by
+class and attained service.
 
 A level is a range of attained service. Of the jobs that reached a level, some ended in
-it: that share is the hazard. A class with few jobs leans on the long record of its own,
-that one on the record of all, and that one on a guess; jobs that still run count as
-having reached their level.
+it: that share is the hazard. The estimate for a class with few jobs is blended with the
+class's own long record, that record with the record of all classes, and that one with a
+guess. Jobs that still run count as having reached their level.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,12 +23,13 @@ _gittins_rank = compiled(hazard.gittins_rank)
 
 
 class History(NamedTuple):
-    """Columns at class * LEVELS + level, but for `edge` `hazard`, `overall` and
+    """Columns indexed by class * LEVELS + level, except `edge`, `hazard`, `overall` and
     `count`.
 
-    `paused`: preempted jobs that reached the level and wait now. `live`: those and the
-    running. `rank` is the Gittins rank in seconds: the least expected service for each
-    end, over all lengths of the next stretch; small is soon.
+    `paused` counts preempted jobs that reached the level and wait now. `live` counts
+    these and the running jobs. `rank` is the Gittins rank in seconds: the least
+    expected service for each end, over all lengths of the next stretch of service. A
+    small rank means a soon expected end.
     """
 
     classes: int
@@ -46,7 +47,7 @@ class History(NamedTuple):
 
 
 def history_of(classes: int) -> History:
-    """Nothing has ended yet."""
+    """Return the history before any job has ended."""
     rows = classes * LEVELS
     history = History(
         classes=classes,
@@ -70,7 +71,7 @@ def history_of(classes: int) -> History:
 
 @compiled
 def level_after(history: History, level: int, attained: float) -> int:
-    """The level of an attained service that began at `level` or below it."""
+    """Return the level of an attained service that was at `level` or below it before."""
     while level < LEVELS - 1 and attained >= history.edge[level + 1]:
         level += 1
     return level
@@ -78,7 +79,7 @@ def level_after(history: History, level: int, attained: float) -> int:
 
 @compiled
 def learn_end(history: History, klass: int, level: int) -> None:
-    """A job of the class ended in the level."""
+    """Record that a job of the class ended in the level."""
     start, keep = klass * LEVELS, 1 - 1 / RECENT_JOBS
     for row in range(start, start + LEVELS):
         history.recent_ended[row] *= keep
@@ -94,7 +95,8 @@ def learn_end(history: History, klass: int, level: int) -> None:
 
 @compiled
 def pause(history: History, klass: int, level: int, jobs: int) -> None:
-    """So many jobs of the class (1, or -1 for one that goes on) wait at the level."""
+    """Record that jobs of the class wait at the level: 1 for a job that was preempted,
+    -1 for a job that continues."""
     for row in range(klass * LEVELS, klass * LEVELS + level):
         history.paused[row] += jobs
 
@@ -107,7 +109,7 @@ def is_due(history: History) -> bool:
 
 @compiled
 def relearn(history: History) -> None:
-    """Recompute the ranks. The caller has filled `live`."""
+    """Recompute the ranks. The caller must have filled `live`."""
     history.count[1] = 0
     _update_overall_hazard(history)
     for klass in range(history.classes):
@@ -122,7 +124,8 @@ def relearn(history: History) -> None:
 
 @compiled
 def hazard_of(history: History, klass: int, level: int) -> float:
-    """The chance that a job of the class which has reached the level ends in it."""
+    """Return the probability that a job of the class which has reached the level ends
+    in it."""
     row = klass * LEVELS + level
     return float(
         _class_hazard(

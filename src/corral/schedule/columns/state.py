@@ -1,5 +1,5 @@
-"""All that the passes over the queue read and change, and the two things that all of
-them do."""
+"""The state that passes over the queue read and change, and the two operations that all
+of them share."""
 
 from typing import Any, Final, NamedTuple
 
@@ -19,10 +19,11 @@ HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the m
 
 
 class PassMoves(NamedTuple):
-    """Moves of the passes, in order; the reader empties it by setting `count` to 0.
+    """Actions of the passes, in order. The reader empties the list by setting `count`
+    to 0.
 
-    `seconds`: of a preempted job, the restoring that it was still to do; of a promise,
-    when the job starts at the latest, if no running job outlasts its limit.
+    `seconds` is, for a preempted job, the time of restoring that it had still to do;
+    for a promise, the latest start of the job if no running job exceeds its limit.
     """
 
     kind: Any
@@ -32,7 +33,7 @@ class PassMoves(NamedTuple):
 
 
 class PassState(NamedTuple):
-    """All that a pass reads and changes."""
+    """The complete state that a pass reads and changes."""
 
     jobs: JobColumns
     pool: Pool
@@ -84,8 +85,8 @@ def state_of(
 def begin(
     policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
 ) -> None:
-    """The job, no longer among those that wait, starts on the places that were
-    found."""
+    """Start the job on the seats that were found. It must no longer be among the
+    waiting jobs."""
     jobs = state.jobs
     hold(state.pool, job, parts)
     begin_running(jobs, job)

@@ -1,10 +1,10 @@
-"""Rows that fit -> those that a gang takes: near to each other, or spread, or all or
-nothing.
+"""Choice of the nodes that a gang takes among those that fit: close to each other,
+spread out, or within one domain.
 
-PREFER and REQUIRE take the smallest domain that holds the gang whole: an NVLink domain,
-a rack, a pod; among equal ones that with the least left over, so that larger gangs find
-room. A gang that spans domains uses as few of them as can be, at each level. Nodes of
-one GPU type go first.
+PREFER and REQUIRE take the smallest domain that holds the whole gang: an NVLink domain,
+a rack, a pod; among equal ones the domain with the fewest nodes left over, so that
+larger gangs find room. A gang that spans domains uses as few of them as possible, at
+each level. Nodes of one GPU type are preferred.
 """
 
 from corral.schedule.arrays.cluster import ANYWHERE, NVLINK, RACK, ClusterArrays
@@ -14,8 +14,8 @@ from corral.schedule.arrays.fit import REQUIRE, SPREAD, ColumnRequest
 
 @compiled
 def choose(cluster: ClusterArrays, ask: ColumnRequest, found: int) -> bool:
-    """Put the gang's rows into `out_node`, from the first `found` of the rows that
-    fit."""
+    """Write the gang's nodes into `out_node`, chosen from the first `found` rows that
+    fit. Return whether the gang could be placed."""
     best_type, best_level, best_place, least_left_over = -1, ANYWHERE + 1, -1, 0
     for kind in range(
         -1 if cluster.types == 1 else 0, cluster.types if cluster.types > 1 else 0
@@ -62,8 +62,8 @@ def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
 def _lowest_level_domain(
     cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
 ) -> tuple[int, int, int]:
-    """The lowest level with a domain that holds the gang, that domain, and what it
-    leaves over."""
+    """Return the lowest level with a domain that holds the gang, that domain, and how
+    many fitting nodes it leaves over."""
     last_level = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
         for level in range(min(ANYWHERE, last_level + 1)):
@@ -79,7 +79,7 @@ def _lowest_level_domain(
 def _tightest_domain(
     cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
 ) -> int:
-    """The domain of the level with the fewest rows that are enough, the first of
+    """Return the domain of the level with the fewest rows that are enough, the first of
     equals; or -1."""
     for found_index in range(found):
         cluster.tally[
@@ -102,8 +102,8 @@ def _tightest_domain(
 def _filter_nodes(
     cluster: ClusterArrays, found: int, kind: int, level: int, place: int
 ) -> int:
-    """Drop what is not of the type or not in the domain; the number of rows kept, in
-    order."""
+    """Drop the rows that are not of the type or not in the domain. Return the number of
+    rows kept, which stay in order."""
     kept_count = 0
     for found_index in range(found):
         node = cluster.found[found_index]
@@ -120,8 +120,8 @@ def _filter_nodes(
 def _pack_gang(
     cluster: ClusterArrays, wanted: int, kept_count: int, level: int
 ) -> None:
-    """Whole domains, the largest first, until the rest fits into one; then the same
-    inside that."""
+    """Assign whole domains, the largest first, until the rest of the gang fits into one
+    domain; then do the same inside that domain at the next lower level."""
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
         domain = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
@@ -136,8 +136,8 @@ def _pack_gang(
 
 @compiled
 def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
-    """The domain with the most rows, the first of equals; `tally` is as `_tightest_domain`
-    left it."""
+    """Return the domain with the most rows, the first of equals. `tally` must be as
+    `_tightest_domain` left it."""
     best_domain = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for found_index in range(kept):
         domain = cluster.domain[level * cluster.nodes + cluster.found[found_index]]
@@ -150,8 +150,8 @@ def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
 def _take_domain(
     cluster: ClusterArrays, seats: int, kept: int, level: int, place: int
 ) -> tuple[int, int]:
-    """All rows of the domain get seats; gives the number of seats so far and of rows
-    left."""
+    """Assign seats on all rows of the domain. Return the number of seats so far, and
+    the number of rows left."""
     left_over = 0
     for found_index in range(kept):
         node = cluster.found[found_index]
@@ -166,7 +166,7 @@ def _take_domain(
 
 @compiled
 def _spread_over_racks(cluster: ClusterArrays, wanted: int, kept: int) -> None:
-    """Each seat into the rack with the fewest of them so far, the first of equals."""
+    """Assign each seat to the rack with the fewest seats so far, the first of equals."""
     for found_index in range(kept):
         cluster.tally[
             cluster.domain[RACK * cluster.nodes + cluster.found[found_index]]

@@ -1,13 +1,14 @@
-"""Protection from starvation behind gangs with better keys: the elder of a line.
+"""Protection of a line's oldest gang from starvation behind gangs with better keys.
+That gang is called the elder of the line.
 
-Some gangs of a line have waited for more than a day, all their waits together. The one
-that has waited longest goes before all others of its priority. Once it runs, no gang
-buys its place for a turn.
+If the waits of a gang add up to more than a day, it is old. The old gang that has
+waited longest goes before all others of its priority in the line. Once it runs, no gang
+may preempt it for one turn.
 
 Old gangs are not all promoted, because a long line would become first come, first
-served (0014). Age is therefore lent a part of the cluster that grows with the wait. A
-line has no elder while the gangs in their turn, and longer-waiting elders of other
-lines, take more than that part.
+served (0014). Instead, old gangs may use a part of the cluster that grows with the
+wait. A line has no elder while the gangs in their turn, and longer-waiting elders of
+other lines, use more than that part.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Sort key of gangs of one priority in one line, by the policy of its queue."""
+"""Sort key of gangs of one priority in one line, by the policy of the line's queue."""
 
 from typing import Final
 
@@ -16,8 +16,8 @@ UNKNOWN_SECONDS: Final = 86_400.0
 
 
 def weight_of(gpu_millis: int) -> float:
-    """The size of a gang as the order weighs it. One without GPUs takes next to
-    nothing."""
+    """Return the size of a gang as the order weighs it. A gang without GPUs has nearly
+    no weight."""
     return float((max(1, gpu_millis) / MILLIS_PER_GPU) ** SIZE_POWER)
 
 
@@ -27,8 +27,8 @@ def class_of(gang: Waiting) -> Class:
 
 
 class PriorityKeys:
-    """Small goes first. `learned` None: nothing is known of anybody, and age alone
-    counts."""
+    """Sort keys of gangs; the smallest goes first. If `learned` is None, no run times
+    are known, and only age counts."""
 
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
         self._tree = tree
@@ -43,8 +43,8 @@ class PriorityKeys:
         return self._tree.policy_of(queue)
 
     def of_waiting(self, gang: Waiting) -> float:
-        """Return the key of a waiting gang in one line: the same for all gangs of a
-        group."""
+        """Return the key of a waiting gang within one line. It is the same for all
+        gangs of a group."""
         if gang.job not in self._of_waiting:
             self._of_waiting[gang.job] = self._of(gang)
         return self._of_waiting[gang.job]
@@ -62,7 +62,8 @@ class PriorityKeys:
         return self.of_service(job_class, gang.served_seconds)
 
     def of_service(self, asked: Class, served_seconds: float) -> float:
-        """The rank of a class at so much attained service, as its size weighs."""
+        """Return the rank of a class at this attained service, multiplied by the weight
+        of its size."""
         if self._learned is None:
             return 0.0
         return self._learned.rank_seconds(asked, served_seconds) * weight_of(

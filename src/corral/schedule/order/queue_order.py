@@ -1,5 +1,5 @@
-"""Order of attempts in a pass: each queue and user has a line, and the lines take
-turns."""
+"""Order in which a pass tries the gangs. Each queue and user has a line, and the lines
+take turns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -24,10 +24,10 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Part of a group that this pass has not reached yet. `rank`: its key by the
+    """The part of a group that this pass has not reached yet. `rank` is its key by the
     queue's policy.
 
-    `has_elder`: the first of it is the elder of the line.
+    `has_elder` means that its first gang is the elder of the line.
     """
 
     gangs: Sequence[Waiting]
@@ -49,11 +49,12 @@ class _Run:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A queue, or a line of groups: one of a user, or of a queue that has one for all.
+    """A queue, or a line of groups: the line of one user, or of a queue that has one
+    line for all users.
 
-    `heap` holds those below it that still have gangs, the one whose turn it is first;
-    `runs` the groups of a line in the same way. `by_service`: it stands below a queue
-    that goes so.
+    `heap` holds the child nodes that still have gangs; the one whose turn it is comes
+    first. `runs` holds the groups of a line in the same way. `by_service` means that
+    the node is below a queue that is ordered by service.
     """
 
     depth: int
@@ -65,19 +66,20 @@ class _Node:
 
 
 def in_order(line: "QueueLine") -> Iterator[Waiting]:
-    """All of them, as they would be tried if none found a place."""
+    """Yield all gangs, in the order in which they would be tried if none found a place."""
     while (gang := line.next()) is not None:
         yield gang
 
 
 class QueueLine:
-    """Waiting gangs in the order of: queues with GPUs of their own left, then priority,
-    then fair share, then the key of the queue's policy, then age. Preemptible ones come
-    after all others. Below a queue that goes by service keys stand in the place of
+    """Waiting gangs, ordered by: queues that have GPUs of their own left, then
+    priority, then fair share, then the key of the queue's policy, then age. Preemptible
+    gangs come after all others. Below a queue that is ordered by service, keys replace
     shares.
 
-    What a gang takes changes the shares of its own queue and of those above it, and of
-    no other. So after each gang only its own way up the tree is put in order again.
+    The seats that a gang takes change the shares of its own queue and of the queues
+    above it, and of no other queue. So after each gang, only its own path up the tree
+    is reordered.
     """
 
     def __init__(
@@ -88,11 +90,11 @@ class QueueLine:
         now: float = 0.0,
         lent: Callable[[], float] = float,
     ) -> None:
-        """`groups`: each has gangs of one user, queue, priority and key, in the order
-        of age.
+        """Create the line. Each of the `groups` has gangs of one user, queue, priority
+        and key, in the order of age.
 
-        `now`: wall clock. `lent`: GPUs that elders hold in their turn; called only when
-        an old gang waits.
+        `now` is the wall clock. `lent` returns the GPUs that elders hold during their
+        turn; it is called only if an old gang waits.
         """
         self.elders: set[JobId] = set()
         self._now = now
@@ -106,7 +108,7 @@ class QueueLine:
         self._heapify_subtree(self._top)
 
     def next(self) -> Waiting | None:
-        """The next gang, once; None after the last."""
+        """Return the next gang, each only once; None after the last."""
         self._put_right()
         node = self._top
         self._way = [node]
@@ -120,15 +122,14 @@ class QueueLine:
         return run.gangs[run.at - 1]
 
     def close(self) -> Sequence[Waiting]:
-        """The rest of the group that the last gang was of; none of it is next any
-        more."""
+        """Remove the rest of the last gang's group from the line, and return it."""
         run = self._way[-1].runs[0][1]
         rest, run.at = run.gangs[run.at :], len(run.gangs)
         return rest
 
     def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
-        """Return the gangs behind the last gang in its own line, none of which is next
-        any more; spared ones stay, each as a group of its own."""
+        """Remove the gangs behind the last gang in its own line, and return them.
+        Spared gangs stay, each as a group of its own."""
         node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
         for key, run in node.runs:
             if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
@@ -171,9 +172,10 @@ class QueueLine:
             heapify(node.runs)
 
     def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
-        """Find the protected gang: of the first of each group of a line, the one that
-        has waited longest, if that is long, as far as something is lent to it. The one
-        with the longest wait of all comes first."""
+        """Find the protected gang of each line: of the first gangs of its groups, the
+        one that has waited longest, if it is old and the part of the cluster lent to
+        old gangs allows it. The gang with the longest wait of all lines is considered
+        first."""
         old_runs = [
             (waited, node, run)
             for node in lines
@@ -194,13 +196,13 @@ class QueueLine:
                 node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
 
     def _oldest(self, line: _Node) -> tuple[float, _Run]:
-        """Return how long the gang has waited, and its group."""
+        """Return how long the oldest gang of the line has waited, and its group."""
         ages = ((run.gangs[0].waited_by(self._now), run) for _, run in line.runs)
         return max(ages, key=lambda one: one[0])
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
-        """The line of the gang's user in its queue; or of the first queue with one for
-        all."""
+        """Return the line in which the gang waits: that of its user in its queue, or
+        that of the topmost queue on its path that has one line for all users."""
         node = self._top
         for queue in self._standing.tree.path(gang.queue):
             node = self._get_child_node(node, queue.name, nodes, queue=queue.name)
@@ -235,8 +237,8 @@ class QueueLine:
         heapify(node.heap)
 
     def _node_key(self, node: _Node, number: int) -> Key:
-        """Return the position of the node among its siblings, by the best gang in
-        it."""
+        """Return the position of the node among its siblings, determined by the best
+        gang in it."""
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare

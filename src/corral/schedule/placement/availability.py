@@ -1,8 +1,9 @@
-"""Future availability: present rooms, jobs that end at their limits, and promises.
+"""Future availability: current free capacity, jobs that end at their limits, and
+promises.
 
-A promise is seats and the latest start of a waiting gang. All that is asked of the time
-before it is whether it is kept: a gang may use what is free for as long as it may run,
-promises counted in.
+A promise consists of seats and the latest start of a waiting gang. Until that start,
+the only question is whether the promise can be kept: another gang may use what is free
+for as long as it may run, after all promises are subtracted.
 
 Source: Lifka 1995 (EASY); Mu'alem and Feitelson 2001 (conservative), here node by node.
 """
@@ -31,7 +32,7 @@ OVERTIME_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatEnd:
-    """Job with seats, and when it ends at the latest (wall clock)."""
+    """A job with its seats, and the latest time at which it ends (wall clock)."""
 
     job: JobId
     seats: tuple[Seat, ...]
@@ -45,8 +46,8 @@ class SeatEnd:
 class Promise:
     """A guaranteed latest start of the gang on these seats, at `start` (wall clock).
 
-    The gang may also start before, on any seats. `after`: the jobs whose ends it waits
-    for. `since`: the time of its notification (wall clock).
+    The gang may also start before, on any seats. `after` holds the jobs whose ends it
+    waits for. `since` is the time at which the promise was made (wall clock).
     """
 
     job: JobId
@@ -59,7 +60,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """Seats that will be held from some time on; `stop` is inf if unknown."""
+    """A promise's seats, held from its start on until `stop`; `stop` is inf if unknown."""
 
     gang: Waiting
     promise: Promise
@@ -71,10 +72,10 @@ class _Stay:
 
 
 class Availability:
-    """One pass's look ahead. `rooms` are the pass's own: what it takes is taken here,
-    too.
+    """Future capacity as one pass computes it. `rooms` belong to the pass, so what the
+    pass takes is also taken here.
 
-    `holding`: what seats of a gang hold of its queue.
+    `holding` returns what seats of a gang use of its queue's quota.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Availability:
             self.ends(ending)
 
     def ends(self, one: SeatEnd) -> None:
-        """These seats come free by then."""
+        """Record that these seats come free at their known end."""
         if one.until == inf:
             return
         end_time = _latest_end(one.until, self.now)
@@ -118,7 +119,7 @@ class Availability:
             self._on.pop(node, None)
 
     def shut(self, nodes: Iterable[NodeId]) -> None:
-        """Nothing may be promised there any more."""
+        """Exclude these nodes from all further promises."""
         self._shut.update(nodes)
 
     # -- promises --------------------------------------------------------------------------------
@@ -192,8 +193,8 @@ class Availability:
         return room
 
     def lets(self, gang: Waiting, shape: Shape, start: float, stop: float) -> bool:
-        """Whether its queue may hold so much then, and all those promised a start
-        meanwhile."""
+        """Return whether the gang's queue may hold this shape from `start` to `stop`,
+        together with all gangs that are promised a start in that time."""
         if not self._standing.has_bounds:
             return True
         asked_millis = self._standing.asked_by(gang, shape, self._kinds)
@@ -215,7 +216,7 @@ class Availability:
 
     @contextmanager
     def _as_of(self, at: float) -> Iterator[None]:
-        """Pretend that queues hold what they will hold then."""
+        """Run the body as if queues held what they will hold at that time."""
         ended_seats = [
             ending
             for ending in self._endings
@@ -237,8 +238,9 @@ class Availability:
     # -- the earliest start ----------------------------------------------------------------------
 
     def earliest(self, gang: Waiting) -> Promise | None:
-        """The first moment from which on some form of the gang has room for all of its
-        time, all promises kept; None: unknown."""
+        """Return a promise for the earliest moment from which on some form of the gang
+        has room for its whole run time, with all promises kept; None if no moment is
+        known."""
         promis = (
             self._earliest_promise(gang, form)
             for shape in gang.shapes
@@ -251,8 +253,8 @@ class Availability:
         )
 
     def again(self, gang: Waiting, before: Promise) -> Promise | None:
-        """The same, on the nodes that it was promised before where these are as good:
-        so a plan that is put off by a moment stays the same plan."""
+        """Return the earliest promise, on the nodes of the promise before if they are
+        as good. A plan that is postponed by a moment thus stays the same plan."""
         promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
         similar_promise = (
@@ -305,8 +307,8 @@ class Availability:
         return None
 
     def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
-        """Nodes that may have room now; of most that are full nothing needs to be
-        asked."""
+        """Yield the nodes that may have room. Most full nodes are skipped without a
+        closer check."""
         resources = shape.resources
         min_whole_gpus = 0 if resources.is_share else resources.gpus
         for node, room in self._rooms.items():
@@ -318,16 +320,17 @@ class Availability:
                 yield node
 
     def _begin_on(self, start: float, stop: float) -> set[NodeId]:
-        """Nodes of which less is free from some moment between on."""
+        """Return the nodes on which a promised start in this time reduces the free
+        capacity."""
         stays = (
             stay for stay in self._stays.values() if start <= stay.promise.start < stop
         )
         return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
-        """Return when something comes free, and on which nodes; or a part of what
-        queues may hold alone, since a job that leaves reserved nodes returns what its
-        queue held."""
+        """Return the times at which capacity comes free, and on which nodes. At some
+        times only quota comes free, since a job that leaves reserved nodes still
+        returns what its queue held."""
         changes_at: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
             changes_at |= {
@@ -374,8 +377,9 @@ class Availability:
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
-        """Whose ends the seats wait for: who is on these GPUs, else on these nodes,
-        else who gives back just then what its queue may hold."""
+        """Return the jobs for whose ends the seats wait: the jobs on these GPUs, else
+        those on these nodes, else those whose end frees quota of the queue at that
+        moment."""
         later_jobs = dict[JobId, bool]()
         for own_seat in seats:
             for end_time, seat_end, seat in self._on.get(own_seat.node, ()):
@@ -398,8 +402,8 @@ def _end_time(start: float, seconds: float | None) -> float:
 
 
 def _latest_end(until: float, now: float) -> float:
-    """Return when a job ends at the latest; one that should have ended ends a little
-    later than now."""
+    """Return when a job ends at the latest. A job that should have ended already is
+    expected to end a little later than now."""
     extra_seconds = 0.0
     while until + extra_seconds <= now:
         extra_seconds = max(OVERTIME_SECONDS, 2 * extra_seconds)

@@ -1,4 +1,5 @@
-"""A gang and the rooms -> its seats, all of them or none. Nothing is taken yet."""
+"""Placement of a gang on the free capacity: all of its seats or none. Nothing is taken
+yet."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +18,8 @@ from corral.schedule.waiting import Waiting
 def find_seats(
     rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
 ) -> tuple[Seat, ...]:
-    """Seats for the whole gang in this shape, or none. `rooms` come in the order of
-    best fit."""
+    """Return seats for the whole gang in this shape, or none. `rooms` are in the order
+    of best fit."""
     resources = shape.resources
     min_whole_gpus = 0 if resources.is_share else resources.gpus
     if shape.nodes == 1 and gang.takes_any:
@@ -53,8 +54,8 @@ def find_seats(
 def _first_seat(
     rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
 ) -> tuple[Seat, ...]:
-    """The same for a gang of one node that may be any: the first that has room,
-    suspected ones come last in the order of best fit."""
+    """Return the seat of a gang of one node without placement rules: on the first node
+    that has room. In the order of best fit, suspected nodes come last."""
     resources, exclusive = shape.resources, gang.place.exclusive
     min_whole_gpus = 0 if resources.is_share else resources.gpus
     for room in rooms:
@@ -66,7 +67,8 @@ def _first_seat(
 
 
 def may_use(room: NodeRoom, gang: Waiting) -> bool:
-    """Whether the gang's rules let it onto the node now, be there room or not."""
+    """Return whether the gang's rules allow it on the node now, regardless of free
+    room."""
     rule = gang.place
     return (
         gang.pinned_to in (None, room.id)
@@ -86,10 +88,9 @@ def is_apart(room: NodeRoom, gang: Waiting) -> bool:
 def _gather_seats(
     way: Iterable[NodeRoom], gang: Waiting, shape: Shape
 ) -> tuple[Seat, ...]:
-    """The first seats that make the gang whole. Its first node holds its rendezvous,
-    and so must have a free port: when none of them has, a later node that has one takes
-    the last one's place.
-    """
+    """Return the first seats that complete the gang. The gang's first node holds its
+    rendezvous and must have a free port. If no node so far has one, the last seat goes
+    to a later node with a free port."""
     seats: list[Seat] = []
     leads: Seat | None = None
     for room in way:
@@ -109,7 +110,8 @@ def _gather_seats(
 def _of_one_mark(
     able: list[NodeRoom], gang: Waiting, shape: Shape
 ) -> Iterator[list[NodeRoom]]:
-    """Nodes that see the gang's shared path alike; all, when it needs none shared."""
+    """Yield sets of nodes that see the gang's shared path as the same storage; all
+    nodes if the gang needs no shared path."""
     path = gang.shared_path
     if path is None or (shape.nodes == 1 and gang.mark is None):
         yield able
@@ -122,8 +124,9 @@ def _of_one_mark(
 def groups(
     rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
 ) -> Iterator[list[NodeRoom]]:
-    """Sets of nodes that the gang could be within, be there room now or not: of one
-    mark, of one domain where it must be, and best of one type of GPU."""
+    """Yield sets of nodes within which the gang could be placed, regardless of free
+    room: nodes of one shared storage, of one domain if the gang requires one, and
+    preferably of one GPU type."""
     able = [
         room
         for room in rooms
@@ -140,8 +143,8 @@ def groups(
 def nearest_to_free(
     rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: NodeTypes
 ) -> frozenset[NodeId]:
-    """The nodes that the gang is nearest to getting when others end; none: it can never
-    be."""
+    """Return the nodes where the gang is closest to getting its seats when other jobs
+    end; an empty set if it can never be placed."""
     could = (
         room
         for room in _emptiest_first(rooms)
@@ -167,8 +170,8 @@ def nearest_to_free(
 
 
 def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
-    """Yield rooms from the emptiest; of equals the lowest id. Most are full, and it
-    rarely goes far."""
+    """Yield rooms, the emptiest first; among equals by the lowest id. Sorting is lazy,
+    because most nodes are full and the search rarely goes far."""
     by_free: dict[int, list[NodeRoom]] = defaultdict(list)
     for room in rooms:
         by_free[room.free_millis].append(room)

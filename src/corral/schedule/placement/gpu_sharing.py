@@ -1,6 +1,6 @@
-"""Placement of GPU shares: on the node where it wastes least for the usual requests.
+"""Placement of GPU shares on the node where they waste least for the usual requests.
 
-The waste of a node is that of `seat.cost` over the columns. It counts a part of a GPU
+The waste of a node is that of `seat.cost` over the columns. It counts the part of a GPU
 that no usual share fits, and GPUs that the node's CPU and memory can no longer support.
 Without requests for shares, nodes are chosen by best fit alone.
 """
@@ -23,7 +23,7 @@ MIB: Final = 1 << 20
 
 
 class Shares:
-    """Requests so far, from the first share on."""
+    """Requests of submitted jobs, counted from the first request for a share on."""
 
     def __init__(self) -> None:
         self._demand: Demand = new_demand()
@@ -48,8 +48,8 @@ class Shares:
     def best(
         self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
     ) -> tuple[Seat, ...]:
-        """The seat of a gang of one node, or none. `rooms` come in the order of best
-        fit."""
+        """Return the seat of a gang of one node, or none. `rooms` are in the order of
+        best fit."""
         min_whole_gpus = 0 if shape.resources.is_share else shape.resources.gpus
         rooms = [room for room in rooms if room.whole >= min_whole_gpus]
         able = (room for room in rooms if may_use(room, gang))
@@ -71,8 +71,8 @@ class Shares:
         return float(share_waste(self._demand, taken, free))
 
     def _seat_waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
-        """GPUs that the seat spoils beyond those that it takes; suspected nodes come
-        last."""
+        """Return the GPUs that the seat wastes beyond those that it takes. Suspected
+        nodes are placed last."""
         free_millis, cpu, memory = (
             sum(room.free_gpu_millis),
             room.free_cpu_millis,

@@ -1,8 +1,8 @@
-"""Distance that the nodes of a gang may have while it waits for close ones.
+"""How close the nodes of a gang must be while it waits for close ones.
 
-The rule of `locality` for live gangs: at first only a rack that holds the gang will do,
-then a pod, then anything; a domain that could not hold it even when idle is not waited
-for.
+The rule is that of `columns.locality`, for live gangs: at first the gang accepts only
+one rack, then one pod, then any nodes. It does not wait for a domain that could not
+hold it even when idle.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,8 +22,8 @@ from corral.schedule.waiting import Reason, Waiting
 
 
 def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
-    """So long after it began to wait, nodes will do for the gang that would not
-    before."""
+    """Return after how many seconds of waiting the gang accepts wider sets of nodes
+    than before."""
     if max(shape.nodes for shape in gang.shapes) == 1:
         return []
     return [
@@ -38,7 +38,8 @@ def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
 
 @dataclass(slots=True)
 class Nearness:
-    """Locality in one pass, at `now` (wall clock). `rooms`: nodes that take work."""
+    """Locality rules of one pass, at `now` (wall clock). `rooms` are the nodes that
+    take work."""
 
     rooms: Collection[NodeRoom]
     fleet: NodeTypes
@@ -49,8 +50,8 @@ class Nearness:
     def levels(
         self, gang: Waiting, shapes: Sequence[Shape]
     ) -> tuple[Level | None, ...]:
-        """Return for each shape the domain that it may not leave now; None: any nodes
-        will do."""
+        """Return for each shape the level of the domain that the gang may not leave
+        now; None if any nodes are accepted."""
         return (
             tuple(self._required_level(gang, shape) for shape in shapes)
             if self._is_on()
@@ -58,7 +59,8 @@ class Nearness:
         )
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:
-        """The gang, kept together for as long as its locality delay lasts."""
+        """Return the gang with the requirement to stay within one domain, as long as
+        its locality delay lasts."""
         level = self._required_level(gang, shape) if self._is_on() else None
         if level is None:
             return gang
@@ -72,8 +74,8 @@ class Nearness:
         opened: PassView,
         lets: Callable[[Waiting, Shape], bool],
     ) -> Reason | None:
-        """It fits, but not near enough; None: it does not fit. `lets`: whether its
-        queue may hold the shape."""
+        """Return the reason if the gang fits, but its nodes are not close enough; None
+        if it does not fit. `lets` returns whether its queue may hold the shape."""
         for shape in shapes:
             level = self._required_level(gang, shape)
             seats = find_seats(opened.rooms, gang, shape) if level is not None else ()
@@ -121,8 +123,8 @@ class Nearness:
         return None
 
     def _nearest_of(self, gang: Waiting, shape: Shape) -> Level | None:
-        """The lowest level of which one domain, all idle, would hold the gang; None:
-        none would."""
+        """Return the lowest level at which one domain, if all idle, would hold the
+        gang; None if none would."""
         key = (shape, gang.place, gang.pinned_to)
         if key not in self._nearest:
             able = {

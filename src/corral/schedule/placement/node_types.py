@@ -1,5 +1,5 @@
-"""All known nodes by their capacity, which separate "not now" from "never" in one
-lookup."""
+"""All known nodes grouped by their capacity, so that one lookup separates "no room now"
+from "no room ever"."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,8 +24,7 @@ V = TypeVar("V")
 
 
 class NodeTypes:
-    """Nodes that offer the same are counted together: a thousand nodes are a handful of
-    kinds."""
+    """Nodes grouped by what they offer: a thousand nodes are only a few kinds."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -71,8 +70,8 @@ class NodeTypes:
         return _cached_answer(self._holding, asked, find)
 
     def nearest(self, shape: Shape) -> Shape | None:
-        """Return the closest shape that nodes could give: as much of it as the largest
-        nodes have. None if they have no GPU of the requested type."""
+        """Return the largest shape, at most the requested one, that the nodes could
+        give. None if they have no GPU of the requested type."""
         like = [
             _at_most(room.node.inventory, shape.resources) for room, _ in self._kinds
         ]
@@ -99,8 +98,9 @@ class NodeTypes:
         )
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
-        """Return how many nodes could give a part of the gang at once if nothing else
-        ran; if it must lie in one domain, in the domain with the most of them."""
+        """Return how many nodes could each hold a part of the gang at the same time if
+        nothing else ran. If the gang must lie in one domain, return the number in the
+        domain with the most such nodes."""
         if rule.topology.mode != Mode.REQUIRE or shape.nodes == 1:
             return (
                 self.holding(shape.resources)
@@ -118,7 +118,8 @@ class NodeTypes:
         return _cached_answer(self._together, (shape.resources, rule), find)
 
     def _capable_nodes(self, asked: Resources, rule: PlaceRule) -> list[Node]:
-        """A look at every node, once for each kind of ask."""
+        """Return the nodes that the rule admits and that could hold these resources.
+        All nodes are examined, once for each kind of request."""
 
         def find() -> list[Node]:
             admitted = (node for node in self._nodes if rule.admits(node.labels))
@@ -138,8 +139,8 @@ class NodeTypes:
 
     @cached_property
     def types(self) -> dict[NodeId, tuple[str, ...]]:
-        """Return the types of each node's GPUs by index, also of one that takes no work
-        now."""
+        """Return the types of each node's GPUs by index, including nodes that take no
+        work now."""
         return {node.id: node.inventory.types for node in self._nodes}
 
     @property
@@ -158,7 +159,7 @@ class NodeTypes:
 
     @property
     def most_gpus(self) -> int:
-        """GPUs of the largest node."""
+        """Return the number of GPUs of the largest node."""
         return max((len(room.types) for room, _ in self._kinds), default=0)
 
     @property
@@ -167,7 +168,8 @@ class NodeTypes:
 
     @property
     def most_parts(self) -> int:
-        """Parts of the most finely cut GPU, where no GPU is whole; else 0."""
+        """Return the number of parts of the GPU that is divided into the most parts, if
+        every GPU is divided; 0 if a GPU is whole."""
         cuts = [
             slice_count
             for room, _ in self._kinds
@@ -181,9 +183,9 @@ class NodeTypes:
 
 
 def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
-    """The part of this that such a node has, in GPUs of the type that it has the most
-    of where it has none of that which is asked for; None where GPUs are asked for and
-    it has none."""
+    """Return the part of the requested resources that such a node has. If the node
+    lacks the requested GPU type, the type of most of its GPUs is used. None if GPUs are
+    requested and the node has none."""
     kind = asked.gpu_type
     if kind is not None and kind not in offer.types:
         kind = max(sorted(offer.gpu_types), key=offer.types.count, default=None)

@@ -1,5 +1,5 @@
-"""The rooms of one pass in the order of best fit, as the gang that is tried next may
-use them."""
+"""The nodes' free capacity in one scheduling pass, in the order of best fit, as the
+gang that is tried next may use it."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence, Set
@@ -22,8 +22,8 @@ class PassView:
     """
 
     def __init__(self, floor: Floor, *, copies: bool = False) -> None:
-        """`copies`: rooms are copied before they are changed; else they change
-        themselves."""
+        """Build the view of a pass. `copies`: rooms are copied before they are changed;
+        otherwise the rooms of `floor` themselves change."""
         self.by_id = dict(floor.by_id)
         self.rooms = list(floor.rooms)
         self._lent = set(floor.by_id) if copies else set[NodeId]()  # not yet copied
@@ -36,14 +36,15 @@ class PassView:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Return the version of what is open, visible and promised; free capacity
-        changes with what queues hold."""
+        """Return the version of the open, visible and promised capacity. Free capacity
+        changes together with the holdings of queues."""
         promised = self.ahead.version if self.ahead is not None else -1
         return (len(self.is_shut), promised, *self.view)
 
     @contextmanager
     def change(self, node: NodeId) -> Iterator[NodeRoom]:
-        """The node is taken out of the order while what is free on it changes."""
+        """Take the node out of the order while its free capacity changes, and put it
+        back afterwards."""
         was_open = self._remove_room(node)
         if node in self._lent:
             self._lent.remove(node)
@@ -55,13 +56,13 @@ class PassView:
             self._insert_room(node)
 
     def take(self, gang: Waiting, seats: Sequence[Seat]) -> None:
-        """These are the gang's from now on."""
+        """Assign these seats to the gang from now on."""
         for seat in seats:
             with self.change(seat.node) as room:
                 room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def see(self, stop: float) -> None:
-        """Select the view of a gang that is gone by `stop`."""
+        """Select the view for a gang that will have ended by `stop`."""
         if self.ahead is None:
             return
         starts = self.ahead.starts()
@@ -82,8 +83,8 @@ class PassView:
                 self._insert_room(node)
 
     def with_free(self, gpu_millis: int) -> Sequence[NodeRoom]:
-        """In the same order, without those that have less free of all their GPUs
-        together."""
+        """Return the rooms in the same order, without those that have less free GPU
+        capacity than this, summed over all their GPUs."""
         if not gpu_millis:
             return self.rooms
         node_rooms: list[NodeRoom] = []
@@ -97,13 +98,13 @@ class PassView:
         return node_rooms
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
-        """Return where nodes with this much free capacity, or with more suspicion,
-        begin."""
+        """Return the first index, from `start` on, of the nodes with this much free
+        capacity, or with more suspicion."""
         lowest = (suspicion, gpu_millis, -1, NodeId(""))
         return bisect_left(self.rooms, lowest, lo=start, key=fullness)
 
     def shut(self, nodes: Set[NodeId]) -> None:
-        """Nobody may use them any more in this pass."""
+        """Exclude these nodes from further use in this pass."""
         self.is_shut |= nodes
         self.rooms = [room for room in self.rooms if room.id not in nodes]
         if self.ahead is not None:

@@ -1,11 +1,11 @@
-"""Nodes that fit -> in which order a gang should take them: near to each other, or
+"""The order in which a gang should take the nodes that fit: near to each other, or
 spread.
 
-The same choice as `topology` makes over columns. PREFER and REQUIRE take the smallest
-domain that holds the gang whole: an NVLink domain, a rack, a pod; among equal ones that
-with the least left over. A gang that spans domains uses as few of them as can be. Nodes
-of one GPU type go first, and suspected nodes or those that the gang avoids only where
-it must be.
+The choice is the same as the one that `topology` makes over columns. PREFER and REQUIRE
+take the smallest domain that holds the whole gang: an NVLink domain, a rack, a pod;
+among equal domains the one with the least left over. A gang that spans several domains
+uses as few of them as possible. Nodes of one GPU type come first; suspected nodes, and
+nodes that the gang avoids, are used only if necessary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ Domain = tuple[str, ...]
 
 
 def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
-    """Return the domain of a node at this level. A node without the label is alone in
-    its domain.
+    """Return the domain of a node at this level. A node without the label forms a
+    domain of its own.
 
-    A rack is one of its pod and an NVLink domain one of its rack: names may come again
-    elsewhere.
+    The domain includes the names of the levels above, because a rack name may occur
+    again in another pod, and an NVLink domain's name in another rack.
     """
     level_index = LEVELS.index(level)
     if level not in labels:
@@ -45,11 +45,11 @@ def in_order(
     """Yield ways to place a gang of `nodes` nodes, the best first: rooms in the order
     of use.
 
-    `able`: nodes with room for a part of it, in the order of best fit. `likes`:
-    preferred among equally near nodes. `avoid`: nodes where it failed, the newest last.
-    Of nodes that are not clean, those without a failure of the gang come first, and
-    then those with the oldest failure. `of_one_type`: it has GPUs, and mixed types are
-    less preferred.
+    `able`: nodes with room for a part of the gang, in the order of best fit. `likes`:
+    nodes preferred among equally near ones. `avoid`: nodes on which the gang failed,
+    the newest last. Clean nodes come first; of the others, those without a failure of
+    the gang come first, and then those with the oldest failure. `of_one_type`: the gang
+    has GPUs, and mixed types are less preferred.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)
@@ -91,8 +91,8 @@ def _by_type(
 def _candidate_domains(
     able: Sequence[NodeRoom], nodes: int, topology: Topology
 ) -> Iterator[tuple[int, int, list[NodeRoom]]]:
-    """(level, left over, rooms) of each domain that holds the gang whole, the smallest
-    first."""
+    """Yield (level, number of nodes left over, rooms) for each domain that holds the
+    whole gang, the smallest domain first."""
     if len(able) < nodes:
         return
     if topology.mode == Mode.SPREAD:
@@ -127,8 +127,8 @@ def _rooms_by_domain(
 
 
 def _pack_rooms(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
-    """Whole domains, the largest first, until the rest fits into one; then the same
-    inside that."""
+    """Fill whole domains, the largest first, until the rest of the gang fits into one
+    domain; then repeat this on the levels inside that domain."""
     first_rooms: list[NodeRoom] = []
     node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
@@ -146,7 +146,8 @@ def _pack_rooms(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRo
 
 
 def _spread_over_racks(able: Sequence[NodeRoom]) -> list[NodeRoom]:
-    """One node of each rack, then another of each."""
+    """Return the rooms in rounds: one node of each rack, then a second node of each
+    rack, and so on."""
     racks = list(_rooms_by_domain(able, Level.RACK).values())
     return [
         rack[turn]
@@ -157,8 +158,8 @@ def _spread_over_racks(able: Sequence[NodeRoom]) -> list[NodeRoom]:
 
 
 def largest_domain(nodes: Mapping[NodeId, Labels], level: Level) -> int:
-    """So many of these nodes lie in one domain of the level at most; 0: none says where
-    it is."""
+    """Return the highest number of these nodes that lie in one domain of the level; 0
+    if no node has the level's label."""
     count: dict[Domain, int] = {}
     for id, labels in nodes.items():
         if level in labels:

@@ -1,11 +1,12 @@
-"""Statistics that a live head learns from ended jobs.
+"""Statistics that a running head learns from ended jobs.
 
-They give the probability of an end by the attained service, and the run times of
+They give the probability that a job ends, by its attained service, and the run times of
 similar jobs.
 
-The formulas are those of the traces' columns (`hazard`, `kin`). A table is made from a
-bounded record of ended jobs and never changes. A new head makes the same table from the
-record that it loads. Values are computed on request, so an unused table costs nothing.
+The formulas are those of the traces' columns (`hazard`, `kin`). A table is built from a
+bounded record of ended jobs and never changes. A new head builds the same table from
+the record that it loads. Values are computed on request, so an unused table costs
+nothing.
 """
 
 from bisect import bisect_right
@@ -41,7 +42,7 @@ CIRCLE_WORDS: Final = (  # of _similarity_groups
 
 
 class Class(NamedTuple):
-    """Jobs of one queue that ask for as much, in thousandths of a GPU."""
+    """Class of jobs: the queue, and the requested GPUs in thousandths."""
 
     queue: QueueName
     gpu_millis: int
@@ -49,8 +50,7 @@ class Class(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A job that is over, with the seconds of service that it had. `stem`: its name,
-    numberless."""
+    """An ended job. `seconds`: its service. `stem`: its name without numbers."""
 
     job_class: Class
     user: UserName
@@ -59,8 +59,8 @@ class Ended:
 
 
 class Nearest(NamedTuple):
-    """The nearest kin: what they took, how many have ended, and of what they are
-    alike."""
+    """Result of the search for similar jobs: their mean run time, the number of ended
+    jobs, and the properties that they share."""
 
     mean_seconds: float
     ended: int
@@ -71,7 +71,8 @@ Live = Callable[[], Iterable[tuple[Class, float]]]
 
 
 class _Record(NamedTuple):
-    """Counts of the jobs of one class by level: see `hazard.class_hazard`."""
+    """Counts of the jobs of one class by level of attained service: see
+    `hazard.class_hazard`."""
 
     ended: list[float]
     reached: list[float]
@@ -81,13 +82,14 @@ class _Record(NamedTuple):
 
 
 def level_of(seconds: float) -> int:
-    """The level of so much attained service."""
+    """Return the level of an attained service in seconds."""
     return min(LEVELS, bisect_right(EDGES, max(0.0, seconds))) - 1
 
 
 class Learned:
-    """The table of one moment. `ended`: the oldest first. `live`: the service of those
-    that are not over and have had some."""
+    """Statistics table that was built at one time. `ended`: ended jobs, the oldest
+    first. `live`: class and service of jobs that are not over and have had some
+    service."""
 
     def __init__(
         self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()
@@ -98,8 +100,8 @@ class Learned:
         self._ranks: dict[tuple[Class, int], float] = {}
 
     def rank_seconds(self, job_class: Class, attained_seconds: float) -> float:
-        """The least expected service for each end of a job of the class with so much:
-        small is soon."""
+        """Return the lowest expected service for each job end, for jobs of the class
+        with this attained service: a small value means an early end."""
         level = level_of(attained_seconds)
         if (job_class, level) not in self._ranks:
             hazard = self._hazard_by_level(job_class)
@@ -119,9 +121,8 @@ class Learned:
     def nearest_kin(
         self, user: UserName, stem: str, job_class: Class
     ) -> "Nearest | None":
-        """Return the smallest circle of similar jobs with an ended job; None: no job
-        has ended.
-        """
+        """Return the statistics of the smallest group of similar jobs that has an ended
+        job; None if no job has ended."""
         for circle_index, circle in enumerate(
             _similarity_groups(user, stem, job_class)
         ):
@@ -154,7 +155,7 @@ class Learned:
 
     @cached_property
     def _running_levels(self) -> dict[Class, list[int]]:
-        """The level of each that is not over."""
+        """Return the service levels of the jobs that are not over, by class."""
         lives: dict[Class, list[int]] = defaultdict(list)
         for job_class, seconds in self._live:
             lives[job_class].append(level_of(seconds))
@@ -179,7 +180,7 @@ class Learned:
 
     @cached_property
     def _mean_run_times(self) -> dict[tuple[object, ...], tuple[float, int]]:
-        """(mean seconds, ended jobs) of each circle of kin."""
+        """Return (mean seconds, number of ended jobs) for each group of similar jobs."""
         means: dict[tuple[object, ...], tuple[float, int]] = {}
         for ended_job in self._ended:
             for circle_index, circle in enumerate(
@@ -194,9 +195,10 @@ class Learned:
 
 
 class Lessons:
-    """The record of the newest ended jobs, and its table, rebuilt as more jobs end.
+    """The record of the newest ended jobs, and the statistics table, which is rebuilt
+    as more jobs end.
 
-    `live` is as for Learned; it is called only when there is a table to make.
+    `live` is as for Learned; it is called only when a table is built.
     """
 
     def __init__(self, ended: Iterable[Ended] = (), live: Live = tuple) -> None:
@@ -207,13 +209,14 @@ class Lessons:
 
     @property
     def due_at(self) -> float:
-        """Return when the table is renewed if no more jobs end; `inf`: not by those
-        that have."""
+        """Return when the table is rebuilt if no more jobs end; `inf` if too few jobs
+        have ended since the last build."""
         has_more = self._new > RELEARN * len(self._ended)
         return self._made_at + RELEARN_SECONDS if has_more else float("inf")
 
     def learn(self, ended: Iterable[Ended], now: float, live: Live) -> None:
-        """These have ended by now, in seconds of a clock that does not go back."""
+        """Record these ended jobs, and rebuild the table if it is due. `now`: seconds
+        of a monotonic clock."""
         for ended_job in ended:
             self._ended.append(ended_job)
             self._new += 1
@@ -241,7 +244,7 @@ def _build_record(ends: Sequence[int], lives: Sequence[int]) -> _Record:
 
 
 def _sums_from(column: Sequence[float]) -> list[float]:
-    """At each level the sum of it and of all above."""
+    """Return for each level the sum of its value and the values of all higher levels."""
     total, sums = 0.0, [0.0] * len(column)
     for level in range(len(column) - 1, -1, -1):
         total += column[level]

@@ -1,8 +1,8 @@
-"""The mean run time of a group of kin, which forgets: plain text, for columns and for a
-live table.
+"""The mean run time of a group of similar jobs, in which older jobs lose weight.
+Columns and the head's live table both use it.
 
-Of one user's jobs about the last two count (Tsafrir, Etsion and Feitelson 2007), of one
-queue's and of all the last fifty.
+Of one user's jobs about the last two count (Tsafrir, Etsion and Feitelson 2007); of one
+queue's jobs, and of all jobs, the last fifty.
 """
 
 from typing import Final
@@ -13,9 +13,10 @@ NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)
 
 
 def mean_after(mean: float, ended: int, circle: int, seconds: float) -> float:
-    """Return the mean of a group in the circle after its newest, `ended`th end.
+    """Return the mean of a group after its newest job end, which is its `ended`th.
 
-    `seconds`: the run time of that job.
+    `circle`: how wide the group is, which sets the weight of a new job. `seconds`: the
+    run time of the newest job.
     """
     weight = max(NEW_WEIGHT[circle], 1.0 / ended)
     return mean + weight * (seconds - mean)

@@ -1,13 +1,14 @@
 """Preemption by attained service.
 
 A gang may take the place of a running gang of its queue and priority. The victim may
-also be of another queue that borrows or owes, if both queues go by service together.
+also be of another queue that borrows or owes, if both queues are ordered by service
+together.
 
-The rule of `preempt` for live gangs. The gang must be better by the margin and by the
-cost of the victim's restart. It must also have waited as long as all the restarts take,
-divided over its own GPUs. The GPU time lost is therefore never more than preemptors
-have waited for. No gang preempts a user with less service, where shares count, or a job
-within its minimum run time.
+The rule is that of `preempt`, for live gangs. The gang must be better by the margin and
+by the cost of the victim's restart. It must also have waited as long as all the
+restarts take, divided over its own GPUs. The GPU time lost is therefore never more than
+the time that preemptors have waited. If shares count, no gang preempts a user with less
+service. No gang preempts a job within its minimum run time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +51,8 @@ class Buying:
         return self._buyers[queue]
 
     def may_take(self, gang: Waiting, victim: RunningGang) -> bool:
-        """Whether the gang's key is better by enough; not yet whether it has paid."""
+        """Return whether the gang's key is better than the victim's by enough; whether
+        the gang has waited long enough is a separate check."""
         if victim.priority != gang.priority or not self.is_for_sale(victim):
             return False
         is_better = self.offer(gang) * MARGIN < self.worth(victim)
@@ -58,7 +60,7 @@ class Buying:
         return may_deal and self.deals(gang.queue, victim.queue)
 
     def is_for_sale(self, victim: RunningGang) -> bool:
-        """Whether anybody may buy its place now."""
+        """Return whether any gang may preempt this victim by service now."""
         if victim.preemptible or not victim.min_runtime_over:
             return False
         if not (victim.can_save or self._rule(victim.queue) == Preempt.ANY):
@@ -66,25 +68,30 @@ class Buying:
         return victim.protected_until is None or self.now >= victim.protected_until
 
     def has_paid(self, gang: Waiting, shape: Shape, price_gpu_seconds: float) -> bool:
-        """Whether it has waited as long as those at this price need to get back to
-        where they are."""
+        """Return whether the gang has waited long enough: its waiting time, times its
+        GPUs, must reach the GPU-seconds that the victims need to restore their state.
+        """
         gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
         return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
 
     def sellers(self, queue: QueueName) -> Sequence[QueueName]:
-        """The queues in which a gang of this one may find a place to buy."""
+        """Return the queues from which a gang of this queue may preempt by service."""
         return self.standing.tree.sharing_service(queue)
 
     def delay(self, victim: RunningGang) -> float:
-        """Return the cost of stopping a gang where service orders: the more, the more
-        likely each of its GPU-seconds ends it."""
+        """Return the cost of stopping a gang, in order by service. It is higher, the
+        more likely each of the gang's GPU-seconds ends it."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
         return gpus / max(1.0, self.worth(victim))
 
     def deals(self, queue: QueueName, other: QueueName) -> bool:
-        """Whether places are sold from the other queue to this one. What is another's
-        own is not: only what it borrows, where the ways to both up the tree part, or
-        anything while it owes."""
+        """Return whether gangs of this queue may preempt gangs of the other queue by
+        service.
+
+        A queue's own quota is protected. Only what the other queue borrows may be
+        taken, measured where the paths of both queues up the tree separate, or anything
+        while that queue owes.
+        """
         if other == queue:
             return True
         if (queue, other) not in self._parted:
@@ -97,8 +104,9 @@ class Buying:
         )
 
     def _part(self, queue: QueueName, other: QueueName) -> QueueName | None:
-        """The first queue on the way to the other that is not on the way to this
-        one."""
+        """Return the first queue on the path to the other queue that is not on the path
+        to this one; None if the other queue does not share this queue's order by
+        service."""
         if other not in self.sellers(queue):
             return None
         queue_names = {ancestor.name for ancestor in self.standing.tree.path(queue)}
@@ -106,14 +114,14 @@ class Buying:
         return next((name for name in their_path if name not in queue_names), None)
 
     def offer(self, gang: Waiting) -> float:
-        """Its key, with what it takes to get it back to where it was."""
+        """Return the gang's key, plus the cost of restoring its earlier state."""
         if gang.job not in self._offers:
             restart_cost = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
             self._offers[gang.job] = self.keys.of_waiting(gang) + restart_cost
         return self._offers[gang.job]
 
     def worth(self, victim: RunningGang) -> float:
-        """Its key, less what it takes to get it back to where it is."""
+        """Return the victim's key, minus the cost of restoring its present state."""
         if victim.job not in self._worths:
             millis = victim.gpu_millis
             victim_class, weight = Class(victim.queue, millis), weight_of(millis)
@@ -130,8 +138,8 @@ class Buying:
         return self.standing.tree.queue(queue).preempt
 
     def has_had_less(self, gang: Waiting, victim: RunningGang) -> bool:
-        """In the line the gang's user would come before the victim's, or he is the
-        same."""
+        """Return whether the gang's user comes before the victim's user in the order,
+        or is the same user."""
         by_service = self.keys.policy(gang.queue) == Policy.SERVICE
         if by_service or gang.user == victim.user:
             return True
@@ -140,5 +148,6 @@ class Buying:
 
 
 def price_of(victims: Iterable[RunningGang]) -> float:
-    """Return what all of them need to return to their present state, in GPU-seconds."""
+    """Return the GPU-seconds that all victims together need to return to their present
+    state."""
     return sum(victim.price_gpu_seconds for victim in victims)

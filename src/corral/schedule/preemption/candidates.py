@@ -1,5 +1,5 @@
-"""Preemption candidates by the right to stop them: each is examined only in its turn,
-since most passes stop none."""
+"""Candidates for preemption, grouped by the right to stop them. Each gang is examined
+only when needed, because most passes stop none."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preempti
 
 
 class Listed(NamedTuple):
-    """`order`: of submission, so that of two that cost the same any head stops the same
-    one."""
+    """A candidate in its group. `order`: order of submission, so that any head stops
+    the same one of two that cost the same."""
 
     order: tuple[int, int]
     job: JobId
@@ -23,10 +23,10 @@ class Listed(NamedTuple):
 class Roster:
     """Candidates for preemption.
 
-    `groups`: gangs that another gang might have a right to stop, each group in order.
-    The same gangs have that right for all of one group. `leaving`: gangs that are about
-    to end, in a group or not. `look` returns the current state of a gang of either, and
-    None for any other.
+    `groups`: gangs that another gang might have a right to stop, each group in order. A
+    right to stop one gang of a group applies to all of the group. `leaving`: gangs that
+    are about to end, in a group or not. `look` returns the current state of a gang of
+    `groups` or `leaving`, and None for any other.
     """
 
     def __init__(
@@ -72,11 +72,12 @@ class Roster:
         ]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:
-        """Return a candidate that shows the right to all of its group."""
+        """Return the first candidate of a group: a right to stop it applies to the
+        whole group."""
         running_gang = self.get(group[0].job)
         assert running_gang is not None
         return running_gang
 
     def in_order(self, groups: Iterable[Sequence[Listed]]) -> list[RunningGang]:
-        """All of these groups, in the order of submission."""
+        """Return all candidates of these groups, in the order of submission."""
         return self.some(listed.job for listed in sorted(chain.from_iterable(groups)))

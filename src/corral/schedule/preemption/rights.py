@@ -1,5 +1,5 @@
-"""Right by which a gang takes from a running one: its own back, a lower priority, a
-preemptible."""
+"""Rights by which a gang takes GPUs from a running gang: to reclaim its queue's own
+quota, because of lower priority, or because the running job is preemptible."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Gpus = tuple[tuple[str, int], ...]
 
 
 class PreemptionRights:
-    """Rights in one pass, in its present state."""
+    """Preemption rights in one pass, for its current state."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -24,8 +24,8 @@ class PreemptionRights:
     def right(
         self, gang: Waiting, asked: Gpus, victim: RunningGang
     ) -> PreemptWhy | None:
-        """Return the right by which the gang may take from this one, and from all of
-        its queue, priority and kind; None: none."""
+        """Return the right by which the gang may take from the victim, and from all
+        gangs of the victim's queue, priority and kind; None if it has no right."""
         if victim.preemptible:
             return PreemptWhy.PREEMPTIBLE
         if victim.queue == gang.queue:
@@ -41,17 +41,17 @@ class PreemptionRights:
         )
 
     def could_ever(self, gang: Waiting, victim: RunningGang) -> bool:
-        """Whether there could be a right however much queues hold, and whatever it asks
-        for."""
+        """Return whether the gang could ever have a right to stop the victim, whatever
+        queues hold and whatever the gang asks for."""
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 
     def _can_reclaim_cached(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Return the result of `_can_reclaim`, cached for as long as nothing is taken or
-        given."""
+        """Return the result of `_can_reclaim`, cached until holdings change."""
         return self._cached_result("borrows", gang, asked, queue, self._can_reclaim)
 
     def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
-        """Return whether the level is within its own, cached in the same way."""
+        """Return whether the queue `level` stays within its own quota, cached until
+        holdings change."""
         return self._cached_result("within", gang, asked, level, self._is_within_level)
 
     def _is_within_level(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
@@ -71,9 +71,10 @@ class PreemptionRights:
         return self._known[key]
 
     def _can_reclaim(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Whether what the queue holds is the gang's to take back: where their ways up
-        the tree part, the gang's side is within its own and owes nothing, and the other
-        one is beyond its own, or owes."""
+        """Return whether the gang may reclaim what the queue holds. This is decided
+        where the paths of both queues up the tree separate: the gang's side must be
+        within its own quota and owe nothing, and the other side must be beyond its own
+        quota, or owe."""
         standing = self._standing
         own_path, their_path = self._path(gang.queue), self._path(queue)
         shared_depth = 0

@@ -1,4 +1,5 @@
-"""Whose places are for sale in one pass: those of the worst keys first."""
+"""Running gangs that may be preempted by service in one pass, those with the worst keys
+first."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -15,8 +16,8 @@ Buyer = tuple[QueueName, UserName, int]  # its queue, its user and its priority
 
 
 class _Lot(NamedTuple):
-    """A place for sale, so that the worst key is the least. `at`: which of those that
-    run holds it; `queue`: whose it is."""
+    """A running gang that may be preempted by service; the one with the worst key sorts
+    first. `at`: its index among the running gangs; `queue`: its queue."""
 
     minus_worth: float
     at: int
@@ -24,8 +25,9 @@ class _Lot(NamedTuple):
 
 
 class _Shelf(NamedTuple):
-    """Offers to one buyer in the present state, if its key is better. `least`: the
-    price of the cheapest up to each lot, in GPU-seconds."""
+    """Gangs that one preemptor may stop in the current state, if its key is better.
+    `least`: for each entry the lowest price, in GPU-seconds, of the entries up to it.
+    """
 
     minus_worths: Sequence[float]
     ats: Sequence[int]
@@ -33,10 +35,10 @@ class _Shelf(NamedTuple):
 
 
 class ServiceOffer(NamedTuple):
-    """Places that one gang may buy.
+    """Running gangs that one gang may preempt by service.
 
-    `at`: the indices of the running gangs that hold them, the worst first. `cheapest`:
-    GPU-seconds; None for no places.
+    `at`: the indices of the running gangs, the worst key first. `cheapest`: the lowest
+    price in GPU-seconds; None if there are no such gangs.
     """
 
     at: Sequence[int]
@@ -44,8 +46,8 @@ class ServiceOffer(NamedTuple):
 
 
 class Sales:
-    """Offers by line and priority, so that a gang examines only those that it may
-    take."""
+    """Gangs that may be preempted, grouped by queues that share an order and by
+    priority, so that a gang examines only those that it may take."""
 
     def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying
@@ -67,8 +69,9 @@ class Sales:
         version: tuple[int, ...],
         stays: Callable[[RunningGang], bool],
     ) -> ServiceOffer:
-        """Return what the gang may take of those that stay. `version`: as long as it is
-        the same, so are all holdings and those that stay."""
+        """Return what the gang may take from the running gangs that stay. `version`:
+        while it is unchanged, all holdings and the gangs that stay are unchanged too.
+        """
         if self._version != version:
             self._version, self._shelves = version, {}
         buyer = (gang.queue, gang.user, gang.priority)
@@ -104,5 +107,6 @@ class Sales:
         )
 
     def _line_key(self, queue: QueueName) -> QueueName:
-        """One queue stands for all that sell to one another."""
+        """Return the key of the group: one queue represents all queues that share its
+        order by service."""
         return next(iter(self._buying.sellers(queue)))

@@ -1,5 +1,5 @@
-"""The search for victims: on each node the least that makes room, then the cheapest
-nodes."""
+"""The search for victims: on each node the smallest set that makes room, then the
+cheapest nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,9 +20,12 @@ from corral.schedule.waiting import Waiting
 
 
 class Cost(NamedTuple):
-    """Cost of stopping a gang; the least goes first. `usual`: 1 for one that is not
-    preemptible; `work`: GPU-seconds. Then the priority, how far its queue is beyond its
-    own (less costs more), and its start (earlier costs more)."""
+    """Cost of stopping a gang; the gang with the lowest cost is stopped first. `usual`:
+    1 for a gang that is not preemptible; `work`: GPU-seconds.
+
+    The further fields are the priority, how far the gang's queue is beyond its own
+    quota (less costs more), and the gang's start (earlier costs more).
+    """
 
     usual: int
     work: float
@@ -46,7 +49,8 @@ class VictimCandidate:
     def of(
         cls, running: RunningGang, types: Mapping[NodeId, Sequence[str]], cost: Cost
     ) -> "VictimCandidate":
-        """`types`: of each node's GPUs by index."""
+        """Return the candidate for a running gang. `types`: types of each node's GPUs
+        by index."""
         running_gang = running
         holding = holding_of(
             running_gang.queue,
@@ -70,7 +74,7 @@ def on_nodes(
 
 
 def cost_of(some: Iterable[VictimCandidate]) -> Cost:
-    """Return the cost of all of them together."""
+    """Return the total cost of all candidates."""
     total = NOTHING
     for victim_candidate in some:
         cost = victim_candidate.cost
@@ -91,11 +95,11 @@ class VictimSet(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One gang in one shape. `right`: by what right it may take from one as things
-    stand.
+    """Search of victims for one gang in one shape. `right`: the right by which the gang
+    may take from a candidate in the current state.
 
-    The standing is changed while it searches, since who has given way borrows no more;
-    in the end it is as it was.
+    The search changes the standing temporarily, because a queue borrows less once its
+    victims have ended; afterwards the standing is as before.
     """
 
     standing: Standing
@@ -133,8 +137,9 @@ class Search:
         return None
 
     def _can_free_gpus(self, room: NodeRoom) -> bool:
-        """Whether the node would have as many whole GPUs as are asked for if everybody
-        there who may yield; a share does not record it."""
+        """Return whether the node would have as many whole GPUs as requested if all
+        gangs on it that may be stopped ended. For a share of a GPU, this is not
+        checked."""
         resources = self.shape.resources
         return (
             resources.is_share
@@ -161,7 +166,8 @@ class Search:
         return seats
 
     def _nodes(self, group: Sequence[NodeRoom]) -> list[NodeRoom]:
-        """The cheapest nodes; who is chosen on one may make room on another, too."""
+        """Return the cheapest nodes. A victim chosen on one node may make room on
+        another node too."""
         heap: list[tuple[Cost, int]] = []
         for room_index, room in enumerate(group):
             need = self._needed_victims(room)
@@ -185,8 +191,8 @@ class Search:
     def _with_freed(
         self, nodes: list[NodeRoom], group: Sequence[NodeRoom]
     ) -> list[NodeRoom]:
-        """And those that others leave besides: there the gang may need fewer to
-        yield."""
+        """Return the nodes, extended by other nodes that the chosen victims leave: on
+        these, fewer further victims may be needed."""
         node_ids = {room.id for room in nodes}
         freed = {
             seat.node
@@ -198,8 +204,8 @@ class Search:
         )
 
     def _needed_victims(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Return which further candidates have to leave this node for a seat; None: all
-        would be too few."""
+        """Return the further candidates that must leave this node for a seat; None if
+        even all of them are not enough."""
         if not self._can_free_gpus(room):
             return None
         pretended = self._room_without_chosen(room)
@@ -253,7 +259,7 @@ class Search:
         return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
 
     def _is_enough(self, room: NodeRoom, one: VictimCandidate) -> bool:
-        """Whether this one alone makes room."""
+        """Return whether stopping this candidate alone makes enough room on the node."""
         resources = self.shape.resources
         freed_gpus = sum(
             len(seat.gpus) for seat in one.running.seats if seat.node == room.id
@@ -265,7 +271,8 @@ class Search:
         return self._seat_in_room(pretended) is not None
 
     def _room_without_chosen(self, room: NodeRoom) -> NodeRoom:
-        """The node without those chosen; the room itself, where none of them is."""
+        """Return the node's room without the chosen victims; the room itself, if none
+        of them is on the node."""
         leaving_victims = [
             candidate
             for candidate, _ in self.chosen.values()

@@ -1,10 +1,11 @@
-"""Victims of a preemption: only if the waiting gang then starts, and the least loss
-first.
+"""Victims of a preemption: gangs are stopped only if the waiting gang then starts, and
+those with the least loss first.
 
-A gang takes from those who borrow while it is within its own, from those who may be
-preempted by anybody, and, where its queue lets it, from those of its queue with a lower
-priority; after all that, from those of its own priority by service (`buying`). Where
-service orders, whoever is about to get least done goes first.
+While its queue is within its own quota, a gang takes from queues that borrow. It also
+takes from preemptible jobs and, if its queue permits it, from jobs of its queue with a
+lower priority. After all these, it takes from gangs of its own priority by service
+(`buying`). In order by service, the gang that is about to get the least work done is
+stopped first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -38,16 +39,19 @@ Right = Callable[[Waiting, Gpus, RunningGang], PreemptWhy | None]
 
 
 class Ground(NamedTuple):
-    """Place in which a gang is admitted. `rooms`: with what is kept for others taken,
-    and what others still hold not returned; they are not changed. `version`: as long as
-    it is the same, so is all that is held and kept."""
+    """State in which a gang is admitted.
+
+    `rooms`: free capacity, without what is reserved for others and without what
+    stopping gangs still hold; the rooms are not changed. `version`: while it is
+    unchanged, all holdings and reservations are unchanged too.
+    """
 
     version: tuple[int, ...]
     rooms: Rooms
 
 
 class _Told(NamedTuple):
-    """All that run, and what each of their queues borrows when it is asked."""
+    """All running gangs, and how much each of their queues borrowed when this was read."""
 
     roster: Roster
     over_millis: Mapping[QueueName, int]
@@ -61,7 +65,7 @@ _SETTLED: Final = (
 
 
 class Victims:
-    """The choice of one pass. Who was chosen once is not chosen again."""
+    """Choice of victims in one pass. A chosen victim is not chosen again."""
 
     def __init__(
         self,
@@ -103,8 +107,8 @@ class Victims:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
     ) -> Admission | None:
-        """Return the victims that give the gang one of these shapes; None: there are
-        not enough."""
+        """Return the victims whose end gives the gang one of these shapes; None if
+        there are not enough."""
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
@@ -124,8 +128,8 @@ class Victims:
         return admission
 
     def _can_have_victims(self, gang: Waiting) -> bool:
-        """Whether anybody leaves, or is such that a gang of its queue and priority
-        could ever have a right to stop him."""
+        """Return whether a running gang is about to end, or is one that a gang of this
+        queue and priority could ever have a right to stop."""
         key, roster = (gang.queue, gang.priority), self._all().roster
         if key not in self._ever:
             sample_gangs = map(roster.first, roster.groups)
@@ -184,7 +188,8 @@ class Victims:
         )
 
     def _weigh_by_work(self, one: VictimCandidate) -> VictimCandidate:
-        """The same by what it is about to get done."""
+        """Return the candidate with its cost measured by the work that it is about to
+        get done."""
         assert self._buying is not None
         job = one.running.job
         if job not in self._by_work:
@@ -244,8 +249,8 @@ class Victims:
         """Return whether the gang can start once all victims and stopping jobs have
         ended.
 
-        Some of them still hold a part of its seats, and its queue then permits the
-        gang.
+        Some of these jobs still hold a part of the gang's seats, and the gang's queue
+        then permits the gang.
         """
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
@@ -316,7 +321,7 @@ class Victims:
 
     @contextmanager
     def _given(self, leaving: Sequence[VictimCandidate]) -> Iterator[None]:
-        """Pretend that these have gone."""
+        """Treat these gangs as ended within the context."""
         with self._standing.pretending():
             for victim_candidate in leaving:
                 self._standing.give(victim_candidate.holding)
@@ -329,8 +334,8 @@ class Victims:
     def _with_a_right(
         self, gang: Waiting, shapes: Sequence[Shape]
     ) -> list[VictimCandidate]:
-        """Return the gangs from which at least one of the shapes may take now, of all
-        that stay."""
+        """Return the running gangs that stay and from which at least one of the shapes
+        may take now."""
         gpu_requests = [
             self._standing.asked_by(gang, shape, self._kinds) for shape in shapes
         ]
@@ -376,7 +381,7 @@ class Victims:
     def _rooms_without(
         self, leaving: Sequence[VictimCandidate], ground: Ground
     ) -> dict[NodeId, NodeRoom]:
-        """The rooms once these have gone."""
+        """Return the rooms as they will be once these gangs have ended."""
         if self._without is None or self._without[0] != ground.version:
             pretended = {room.id: room for room in ground.rooms()}
             for node in {

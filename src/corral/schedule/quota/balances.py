@@ -1,4 +1,4 @@
-"""Balance of each queue and user during a pass: it is updated and queried."""
+"""Balance of each queue and user during a pass, which is updated and queried."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -34,8 +34,8 @@ Leaf = tuple[QueueName, UserName]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaHolding:
-    """Holding of a user's job in a queue: thousandths of GPUs by type, and amounts of
-    all."""
+    """What a user's job holds in a queue: thousandths of GPUs by type, and total
+    amounts of resources."""
 
     queue: QueueName
     user: UserName
@@ -46,8 +46,8 @@ class QuotaHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRefusal:
-    """Limit that refuses more to a job: of a queue, of the cluster (no queue), or of
-    its user."""
+    """Limit that refuses further resources to a job: the limit of a queue, of the
+    cluster (no queue), or of the job's user."""
 
     queue: QueueName | None
     user: UserName | None = None
@@ -122,8 +122,8 @@ class Standing:
     def with_past(
         self, past: Mapping[Leaf, ResourceAmounts], owing: Set[QueueName]
     ) -> "Standing":
-        """One of its own that begins as this one is, with this past and these who owe
-        instead."""
+        """Return an independent copy of this standing, with this past use and these
+        owing queues instead of its own."""
         standing_copy = copy(self)
         standing_copy.owing = owing
         held_columns, inner = list(self.columns.held), list(self.columns.inner)
@@ -140,19 +140,19 @@ class Standing:
     # -- what changes ----------------------------------------------------------------------------
 
     def take(self, one: QuotaHolding) -> int:
-        """Count it as held. Answers how much of it its queue borrows."""
+        """Count the holding as held. Returns: how much of it the queue borrows."""
         borrowed_before = self.borrowed_millis(one.queue)
         self._apply_holding(one, 1)
         return self.borrowed_millis(one.queue) - borrowed_before
 
     def give(self, one: QuotaHolding) -> None:
-        """Count it as given back."""
+        """Count the holding as returned."""
         self._apply_holding(one, -1)
 
     @contextmanager
     def pretending(self) -> Iterator[None]:
-        """Whoever takes and gives meanwhile undoes all of it: things stand as
-        before."""
+        """Restore the version at the end of the context. The caller must undo all takes
+        and gives within it, so that everything is as before."""
         version = self.version
         try:
             yield
@@ -207,8 +207,8 @@ class Standing:
 
     @property
     def past(self) -> dict[Leaf, ResourceAmounts]:
-        """Return what each user of a queue has had by now, as input for another
-        balance."""
+        """Return the past use of each user of a queue up to now, as input for another
+        standing."""
         return {
             leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)
         }
@@ -220,20 +220,23 @@ class Standing:
         return self.lasting_millis(queue) + self._lent[queue]
 
     def lasting_millis(self, queue: QueueName) -> int:
-        """The same without its preemptible jobs."""
+        """Return what the queue holds, in thousandths of a GPU, without its preemptible
+        jobs."""
         first_column = self.row(queue) * self.columns.kinds
         return sum(self.columns.held[first_column : first_column + self.columns.kinds])
 
     def own_millis(self, queue: QueueName) -> int:
-        """Return what the queue owns; nothing if its budget is spent."""
+        """Return the queue's own quota, in thousandths of a GPU; 0 if its budget is
+        spent."""
         return self.columns.total[self.row(queue)]
 
     def borrowed_millis(self, queue: QueueName) -> int:
-        """Return what the queue holds beyond its own."""
+        """Return what the queue holds beyond its own quota, in thousandths of a GPU."""
         return self.over_millis(queue) + self._lent[queue]
 
     def over_millis(self, queue: QueueName) -> int:
-        """The same without its preemptible jobs."""
+        """Return what the queue holds beyond its own quota without its preemptible
+        jobs, in thousandths of a GPU."""
         return borrowed(self.columns, self.row(queue), self._none, 0)
 
     def of_user_millis(self, queue: QueueName, user: UserName) -> int:
@@ -247,8 +250,8 @@ class Standing:
     def is_within(
         self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]], level: QueueName
     ) -> bool:
-        """Whether `level`, the queue or one above it, has so much more without
-        borrowing."""
+        """Return whether `level`, the queue or a queue above it, can hold this much
+        more without borrowing."""
         return is_within(
             self.columns, self.row(queue), self._gpu_column(gpu_millis), self.row(level)
         )
@@ -287,8 +290,8 @@ class Standing:
         return LimitRefusal(queue=None if row == CLUSTER else self.rows.names[row])
 
     def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
-        """Whether with what its preemptible jobs hold the queue would borrow more than
-        it may."""
+        """Return whether the queue, including its preemptible jobs, would borrow more
+        than its limit."""
         row, lent = self.row(queue.name), self._lent[queue.name]
         if preemptible:
             borrows = self.over_millis(queue.name) + sum(asked)
@@ -297,8 +300,8 @@ class Standing:
         return borrows > 0 and borrows + lent > self.columns.borrow_limit[row]
 
     def _nothing_left(self, millis: int) -> bool:
-        """Whether others keep what a preemptible job would take. A full cluster is no
-        refusal."""
+        """Return whether the capacity that a preemptible job would take is kept by
+        other queues. A full cluster does not count as refusal."""
         columns = self.columns
         held_millis = sum(columns.held[: columns.kinds])
         total = columns.total[CLUSTER]
@@ -307,9 +310,9 @@ class Standing:
     def allowed(
         self, gang: Waiting, shape: Shape, kinds: Sequence[str]
     ) -> Iterator[Shape]:
-        """The forms of a shape that its queue may hold now: itself, or by type where
-        queues have GPUs of types and the shape takes any; those of its own types come
-        first."""
+        """Yield the forms of a shape that the gang's queue may hold now: the shape
+        itself, or the shape once for each GPU type, if queues have typed GPUs and the
+        shape takes any type. Types that the queue owns come first."""
         typed = self.forms(shape, kinds)
         if len(typed) > 1:
             is_own_shape = {
@@ -323,8 +326,8 @@ class Standing:
             yield shape
 
     def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
-        """The shape; where queues have GPUs of types and it takes any, once for each
-        type."""
+        """Return the shape; if queues have typed GPUs and the shape takes any type,
+        return it once for each type."""
         resources = shape.resources
         if resources.gpu_type is not None or not self._has_types or len(kinds) < 2:
             return (shape,)
@@ -347,16 +350,19 @@ class Standing:
     def millis_of(
         self, shape: Shape, kinds: Sequence[str]
     ) -> tuple[tuple[str, int], ...]:
-        """GPUs of a shape by type. One that takes any is counted as the first of the
-        types."""
+        """Return the GPUs of a shape by type, in thousandths. A shape that takes any
+        type counts as the first of `kinds`."""
         kind = shape.resources.gpu_type or (kinds[0] if kinds else ANY_TYPE)
         return ((kind, shape.gpu_millis),) if shape.gpu_millis else ()
 
     def asked_by(
         self, gang: Waiting, shape: Shape, kinds: Sequence[str]
     ) -> tuple[tuple[str, int], ...]:
-        """The same of a gang, which is charged all GPUs of nodes that are to be
-        exclusively its: of as many as the smallest ones have that would do."""
+        """Return the GPUs of a gang's shape by type, in thousandths.
+
+        A gang on exclusive nodes is charged all GPUs of the nodes, as many as the
+        smallest sufficient nodes have.
+        """
         asked_millis = self.millis_of(shape, kinds)
         whole_millis = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
         if whole_millis <= shape.gpu_millis:
@@ -365,11 +371,12 @@ class Standing:
         return ((kind, whole_millis),)
 
     def share(self, queue: QueueName) -> float:
-        """The queue's dominant share, past and present, over its weight."""
+        """Return the queue's dominant share of past and present use, divided by its
+        weight."""
         return dominant(self._used(queue), self.capacity, self.tree.queue(queue).weight)
 
     def user_share(self, leaf: Leaf) -> float:
-        """The same of one user in the queue."""
+        """Return the dominant share of past and present use of one user in the queue."""
         return dominant(self._used(leaf), self.capacity, 1.0)
 
     def _used(self, name: QueueName | Leaf) -> ResourceAmounts:
@@ -378,11 +385,11 @@ class Standing:
         )
 
     def gives_back(self, queue: QueueName) -> bool:
-        """Whether others may take back of what it holds."""
+        """Return whether other queues may reclaim a part of what the queue holds."""
         return queue in self.owing or self.over_millis(queue) > 0
 
     def is_beyond(self, queue: QueueName) -> bool:
-        """Whether the queue has none of its own GPUs left, or owes them."""
+        """Return whether the queue uses all of its own GPUs, or owes them."""
         row = self.row(queue)
         return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
 

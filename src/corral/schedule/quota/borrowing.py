@@ -1,9 +1,9 @@
-"""Repayment of borrowed GPU time by queues that share one line by service (decision
+"""Repayment of borrowed GPU time by queues that share one order by service (decision
 0047).
 
-A queue is due what it holds and asks for, at most its own. While it has held more than
-that, as the half-life weighs, it owes: it is due all of its own, and what it leaves of
-that pays back.
+A queue is due what it holds and asks for, at most its own quota. A queue that has held
+more than its due, weighted by the half-life, owes. While it owes, it is due all of its
+own quota, and the part that it does not use pays back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,20 +24,21 @@ LEAST: Final = 0.01  # GPUs that count as owed: sums are rounded
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of a queue: what it owns, holds, and waits for, with all below it, in
-    thousandths of GPUs. Preemptible jobs are left out."""
+    """Claim of a queue, including all queues below it: what it owns, holds and waits
+    for, in thousandths of GPUs. Preemptible jobs are left out."""
 
     own: int
     held: int = 0
     asked: int = 0
 
     def granted(self, millis: int) -> "Claim":
-        """So much of what it asked for it holds from now on."""
+        """Return the claim after this much of the requested amount was granted."""
         return replace(self, held=self.held + millis, asked=self.asked - millis)
 
 
 def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
-    """GPUs that are owed at that moment (wall clock), if it goes on as it does."""
+    """Return the GPUs that are owed at that time (wall clock), if the rate of borrowing
+    does not change."""
     decay_fraction = accrued_seconds(
         at - debt.at, half_life_seconds
     ) / constant_seconds(half_life_seconds)
@@ -47,7 +48,7 @@ def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
 def owing(
     debts: Mapping[QueueName, Debt], tree: QueueTree, at: float
 ) -> frozenset[QueueName]:
-    """The queues that owe at that moment (wall clock)."""
+    """Return the queues that owe at that time (wall clock)."""
     return frozenset(
         debt.queue
         for debt in debts.values()
@@ -57,8 +58,8 @@ def owing(
 
 
 def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
-    """Return when, after that moment, another queue starts to owe (wall clock, in whole
-    seconds, as a head polls), if nothing changes; inf: never."""
+    """Return when, after that time, the next queue starts or stops owing, if nothing
+    changes (wall clock, in whole seconds, because a head polls); inf: never."""
     below = (debt for debt in debts if debt.queue in tree.below_service)
     return min(
         (
@@ -97,8 +98,8 @@ def counted(
     at: float,
     half_life_seconds: float,
 ) -> list[Debt]:
-    """The debts that do not go on as they did, as they go on from that moment (wall
-    clock)."""
+    """Return the debts whose rate of borrowing has changed, with the new rate from that
+    time on (wall clock)."""
     counted_shares = []
     for name in sorted({*claims, *debts}):
         empty_debt = Debt(queue=name, at=at)
@@ -123,8 +124,8 @@ def counted(
 
 
 def _borrowing_rate(claim: Claim, *, owes: bool) -> float:
-    """Return the rate of borrowing. A queue without GPUs of its own cannot repay: its
-    due is what it holds."""
+    """Return the rate of borrowing in GPUs. A queue without GPUs of its own cannot
+    repay, so its rate is 0."""
     if not claim.own:
         return 0.0
     due = claim.own if owes else min(claim.own, claim.held + claim.asked)
@@ -132,7 +133,8 @@ def _borrowing_rate(claim: Claim, *, owes: bool) -> float:
 
 
 def _changes_at(debt: Debt, tree: QueueTree) -> float:
-    """It nears its rate, and half of what is left is gone after each half-life."""
+    """Return when the debt crosses the threshold for owing; inf if never. The debt
+    approaches its rate, and half of the difference is gone after each half-life."""
     above, goal = debt.gpus - LEAST, debt.rate - LEAST
     if not goal or (above > 0) == (goal > 0):
         return inf

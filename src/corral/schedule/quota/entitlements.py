@@ -1,9 +1,10 @@
-"""Entitlement of each queue: its own, what it borrows, and what it keeps from others.
+"""Entitlement of each queue: its own quota, what it borrows, and what it keeps from
+other queues.
 
-Columns over queue rows; row 0 is the cluster, a parent has a lower row than its
-children. Amounts are thousandths of a GPU. A queue borrows what it holds beyond its
-own, type by type; its own of any type covers whatever is left. What it never lends
-counts at its parent as held.
+Columns over queue rows; row 0 is the cluster, and a parent has a lower row than its
+children. Amounts are thousandths of a GPU. A queue borrows what it holds beyond its own
+quota, type by type; its own quota of any type covers what is left. The part that a
+queue never lends counts at its parent as held.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +22,8 @@ Column = list[int]
 
 
 class QueueColumns(NamedTuple):
-    """`own` and `held` are flat: row * kinds + kind. `inner`: what a row's queues hold
-    or keep."""
+    """Quota columns of all queues. `own` and `held` are flat, with index row * kinds +
+    kind. `inner`: what the queues of a row hold or keep."""
 
     kinds: int
     parent: Column
@@ -36,8 +37,8 @@ class QueueColumns(NamedTuple):
 
 
 def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
-    """Return what the row would borrow if it also held `asked`, with `more` counted at
-    it."""
+    """Return what the row would borrow if it also held `asked` of each kind; `more` is
+    the amount added at the row."""
     borrowed_millis = -queues.own_any[row]
     for kind in range(queues.kinds):
         column_index = row * queues.kinds + kind
@@ -49,10 +50,12 @@ def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
 
 
 def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
-    """The lowest row that does not let the queue hold so much more; FREE when all do.
+    """Return the lowest row that does not let the queue hold this much more; FREE if
+    all rows do.
 
-    The cluster refuses only what would be borrowed from it and is kept by others: a
-    queue's own is never denied, and what is not there is for placing to say.
+    The cluster refuses only what would be borrowed from it and is kept by other queues:
+    a queue's own quota is never denied. Whether the capacity exists at all is decided
+    by placement.
     """
     added_millis = sum(asked)
     if not added_millis:
@@ -73,8 +76,8 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
 
 
 def is_within(queues: QueueColumns, row: int, asked: Column, level: int) -> bool:
-    """Whether the queue `level`, that of the row or one above it, has all of it without
-    borrowing when the row also holds `asked`."""
+    """Return whether the queue of row `level`, which is `row` itself or above it, can
+    cover everything without borrowing if `row` also holds `asked`."""
     added_millis = sum(asked)
     while row != level:
         added_millis = _seen_above(queues, row, added_millis)
@@ -96,14 +99,14 @@ def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
 
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
-    """Return how much of a change at a row its parent sees: what is kept counts there
-    already."""
+    """Return how much of a change at a row its parent sees: what the row keeps counts
+    at the parent already."""
     inner, kept_millis = queues.inner[row], queues.kept[row]
     return max(inner + more, kept_millis) - max(inner, kept_millis)
 
 
 class EntitlementRows(NamedTuple):
-    """Names of rows and kinds, for those outside of the columns."""
+    """Names of the rows and kinds, for code outside the columns."""
 
     row_of: Mapping[QueueName, int]
     names: tuple[QueueName, ...]  # by row; that of the cluster is empty
@@ -118,10 +121,10 @@ def columns_of(
     stripped: frozenset[QueueName] = frozenset(),
     others: Iterable[QueueName] = (),
 ) -> tuple[QueueColumns, EntitlementRows]:
-    """The tree as columns, with nothing held.
+    """Return the queue tree as columns, with nothing held.
 
-    `stripped` have spent their budget: nothing is their own, all they hold is borrowed.
-    `others` are queues that jobs name and that are gone.
+    `stripped`: queues that have spent their budget; they own nothing, so all they hold
+    is borrowed. `others`: queues that jobs name and that no longer exist.
     """
     queues = [queue for _, queue in tree.walk()]
     queues += [Queue(name=name) for name in sorted(set(others) - tree.by_name.keys())]

@@ -1,10 +1,10 @@
-"""Fair share: what a queue or a user holds and has held, by the resource it takes most
-of.
+"""Fair share: present and past use of a queue or a user, measured by the resource of
+which it takes the largest share.
 
 Past use decays: after a half-life it counts half. Divided by the half-life's time
-constant it is in the unit of what is held now (GPUs, cores, GiB), and the two are
-added: so of two queues that begin at once neither takes all, and one that has waited
-long comes first.
+constant, it has the unit of present holdings (GPUs, cores, GiB), and both are added. So
+of two queues that begin at the same time neither takes everything, and a queue that has
+waited long comes first.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,16 @@ RESOURCES: Final = 3  # GPUs, cores, GiB of memory: the places of an Amounts
 
 
 class ResourceAmounts(NamedTuple):
-    """GPUs, cores and GiB; or seconds of them."""
+    """Amounts of GPUs, cores and GiB, or of seconds of them."""
 
     gpus: float = 0.0
     cpus: float = 0.0
     gib: float = 0.0
 
     def in_steps(self) -> "ResourceAmounts":
-        """Rounded to the 2^20th part of one: sums of such are exact, so that they are
-        the same in whatever order things are taken and given back."""
+        """Return the amounts rounded to multiples of 2^-20. Sums of such amounts are
+        exact, so they do not depend on the order in which resources are taken and
+        returned."""
         return ResourceAmounts(*(round(amount * _STEPS) / _STEPS for amount in self))
 
     def plus(self, other: "ResourceAmounts", times: float = 1.0) -> "ResourceAmounts":
@@ -56,7 +57,7 @@ def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
 
 
 def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) -> float:
-    """The largest part that is used of any one resource, over the weight.
+    """Return the largest used share of any one resource, divided by the weight.
 
     Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with
     weights.
@@ -74,10 +75,11 @@ def dominant(used: ResourceAmounts, capacity: ResourceAmounts, weight: float) ->
 def targets(
     weights: Mapping[str, float], parents: Mapping[str, str | None]
 ) -> dict[str, float]:
-    """The part of the cluster that each is due by weight when all want as much as they
-    can get.
+    """Return the share of the cluster that each queue is due by weight if all queues
+    want as much as they can get.
 
-    The parts of the children of one sum to its own, and those at the top to 1.
+    The shares of a queue's children sum to its own share, and those of the top queues
+    to 1.
     """
     of_level: dict[str | None, float] = {}
     for name, parent in parents.items():

@@ -1,5 +1,5 @@
-"""Forms of a gang that its queue may hold now; and why it may hold none, with the
-numbers."""
+"""The forms of a gang that its queue may hold now, or the reason, with numbers, why it
+may hold none."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class QueueLimits:
-    """The bounds of one pass. What is refused stays refused, until something is given
-    back."""
+    """Limits of queues in one pass. A refused request stays refused until resources are
+    returned."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
         self._standing = standing
@@ -29,8 +29,8 @@ class QueueLimits:
         self._reasons: dict[Alike, Reason] = {}
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
-        """The forms that its queue may hold now, the preferred one first; none: see
-        `reason`."""
+        """Return the forms that the gang's queue may hold now, the preferred one first;
+        empty if it may hold none, see `reason`."""
         alike = _limit_key(gang)
         version, shapes = self._allowed.get(alike, (-1, gang.shapes))
         if shapes and version != self._standing.version:
@@ -48,16 +48,15 @@ class QueueLimits:
         self._reasons.clear()
 
     def reason(self, gang: Waiting) -> Reason:
-        """Return why its queue may hold none of its forms."""
+        """Return the reason why the gang's queue may hold none of its forms."""
         alike = _limit_key(gang)
         if alike not in self._reasons:
             self._reasons[alike] = self._limit_reason(gang)
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
-        """Return the reason of a gang that fits its limit now, but not with promised
-        starts.
-        """
+        """Return the reason for a gang that fits the limit of its queue now, but not
+        together with the promised starts of other gangs."""
         request_text = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
             code=ReasonCode.QUEUE_LIMIT,
@@ -134,9 +133,10 @@ def holding_of(
     *,
     preemptible: bool = False,
 ) -> QuotaHolding:
-    """Return what the seats hold; of an exclusive node all GPUs, used or not.
+    """Return what the seats hold; a seat on an exclusive node holds all GPUs of the
+    node, used or not.
 
-    `types`: of each node's GPUs by index; unknown ones have no type.
+    `types`: types of each node's GPUs by index; an unknown GPU has no type.
     """
     millis: Counter[str] = Counter()
     cpus = gib = 0.0

@@ -1,1 +1,1 @@
-"""Independent checks of what the head decides in a simulated world."""
+"""Independent checks of the head's decisions in a simulated world."""

@@ -1,5 +1,5 @@
-"""Allocations: held and released once, given up for silence alone, no GPU promised
-twice."""
+"""Checks of allocations: each is held and released once and given up only for silence,
+and no GPU is promised twice."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.ids import NodeId
@@ -15,14 +15,15 @@ BOUND_SECONDS = 9.0  # no shorter silence may cost a node its work
 
 
 class Seating:
-    """I3, I7 and I8. The books have the commit's jobs already, and not yet its
-    attempts."""
+    """Checks of I3, I7 and I8. The books already have the jobs of the commit, but not
+    yet its attempts."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
 
     def check(self, allocation: Allocation, job_before: Job | None) -> None:
-        """I8: HELD once, RELEASED once, and only when nothing of it lives there."""
+        """Check I8: an allocation is HELD once and RELEASED once, and released only
+        when no rank of it is alive on the node."""
         previous_state = self._books.take_allocation(allocation)
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
         if previous_state == SeatState.RELEASED:
@@ -45,7 +46,7 @@ class Seating:
             self._whole_gang_silent(key, node, job_before)
 
     def _given_up(self, key: AttemptKey, node: NodeId) -> None:
-        """I7: after long silence, of this node alone."""
+        """Check I7: an allocation is given up only after a long silence of this node."""
         spec, silent = self._books.jobs[key[0]].spec, self._books.silent_seconds(node)
         if silent < _bound_seconds(spec):
             text = f"{(*key, node)} is given up after {silent:.1f} s of silence"
@@ -56,8 +57,8 @@ class Seating:
         self._not_all_at_once(node, silent)
 
     def _not_all_at_once(self, node: NodeId, silent: float) -> None:
-        """I7: many nodes that went silent in one moment are no proof against any of
-        them."""
+        """Check I7: if many nodes became silent at the same time, their silence is no
+        proof against any of them."""
         silences = [
             self._books.silent_seconds(other_node)
             for other_node in self._books.nodes
@@ -75,7 +76,7 @@ class Seating:
     def _whole_gang_silent(
         self, key: AttemptKey, node: NodeId, before: Job | None
     ) -> None:
-        """I7: a gang that reports steps is alive, also where one of its nodes is
+        """Check I7: a gang that reports steps is alive, even if one of its nodes is
         silent."""
         is_node_lost = self._books.jobs[key[0]].reason_code == ReasonCode.NODE_LOST
         if not is_node_lost or before is None or before.state != JobState.RUNNING:
@@ -86,7 +87,8 @@ class Seating:
             )
 
     def check_capacity(self, changes: Changes) -> None:
-        """I3 as recorded: no GPU is promised twice. The books have the whole commit."""
+        """Check I3 in the records: no GPU is promised twice. The books already have the
+        whole commit."""
         for node in {
             allocation.seat.node
             for allocation in changes.allocations

@@ -1,5 +1,5 @@
-"""Start of an attempt: whole, from the newest save, and after all that came before
-it."""
+"""Checks of the start of an attempt: with all its ranks, from the newest save, and
+after the end of all earlier attempts."""
 
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.desired_state import Launch
@@ -11,8 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class Starting:
-    """I2, I3, I7, I8, I9 and I12: when it is placed, and when its ranks come to
-    life."""
+    """Checks of I2, I3, I7, I8, I9 and I12 when an attempt is placed, and when its
+    ranks start."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -20,7 +20,8 @@ class Starting:
     # -- each placing ----------------------------------------------------------------------------
 
     def check(self, attempt: Attempt, changes: Changes) -> None:
-        """The books have the commit's jobs, allocations and saves already."""
+        """Check each new attempt of a commit. The books already have the jobs,
+        allocations and saves of the commit."""
         if not self._books.take_attempt(attempt):
             return
         key = (attempt.job, attempt.number)
@@ -45,8 +46,8 @@ class Starting:
             self._restarted(job, attempt)
 
     def _restarted(self, job: Job, attempt: Attempt) -> None:
-        """I7: what is still alive of the older attempts must have been given up
-        rightly."""
+        """Check I7: ranks of older attempts that are still alive must have been given
+        up rightly."""
         for (number, node), alive in self._books.evidence.alive[job.id].items():
             older = number < attempt.number
             if older and not self._books.may_overlap(job.spec, alive.key, node):
@@ -56,7 +57,7 @@ class Starting:
     # -- each start ------------------------------------------------------------------------------
 
     def ranks_start(self, launch: Launch, node: NodeId, ranks: set[int]) -> None:
-        """I2, I3, I8 and I12, at the moment when ranks come to life."""
+        """Check I2, I3, I8 and I12 at the time when ranks start."""
         evidence, key = self._books.evidence, launch.key
         self._books.stage.tell(
             f"{node}: {key[0]}.{key[1]} starts ranks {sorted(ranks)}"

@@ -1,4 +1,5 @@
-"""Oracle of charged causes: compared with what truly befell the attempt."""
+"""Checks of the recorded causes of failures, compared with what really happened to the
+attempt."""
 
 from corral.domain.cause import Cause
 from corral.domain.job import Job
@@ -10,8 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class FailureBlameOracle:
-    """I5, I7 and I17: no end without a cause, the true exit code, and the right
-    budget."""
+    """Checks of I5, I7 and I17: each failed end has a cause, the true exit code, and is
+    charged to the right budget."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -63,8 +64,8 @@ class FailureBlameOracle:
             self._crash_loop(job, self._books.attempts[key].last_step or -1)
 
     def _crash_loop(self, job: Job, reached: int) -> None:
-        """I17: the third failure in a row that came no further than before is the
-        last."""
+        """Check I17: the third failure in a row without more progress than before is
+        the last."""
         further = reached > self._furthest.get(job.id, -1)
         self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
         self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
@@ -74,8 +75,8 @@ class FailureBlameOracle:
             )
 
     def _explained(self, key: AttemptKey) -> None:
-        """I14: a failed attempt has a cause, a culprit and evidence; the culprit did
-        it."""
+        """Check I14: a failed attempt has a cause, a culprit and evidence, and the
+        culprit really caused the failure."""
         attempt = self._books.attempts[key]
         own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:

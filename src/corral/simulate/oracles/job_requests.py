@@ -1,4 +1,4 @@
-"""Oracle of placement constraints: compared with where and when the jobs ran."""
+"""Checks of placement constraints, compared with where and when the jobs ran."""
 
 from collections import defaultdict
 
@@ -17,15 +17,16 @@ WAITING = (*HELD_BACK, JobState.QUEUED)
 
 
 class JobRequestsOracle:
-    """Called before the books take the commit in; keeps its own book of who is
-    where."""
+    """Checks of placement constraints. It is called before the books record the commit,
+    and keeps its own record of the jobs on each node."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._on_node: dict[NodeId, dict[AllocationKey, JobId]] = defaultdict(dict)
 
     def check(self, changes: Changes, decided_wall: float) -> None:
-        """`decided_wall`: the wall clock of the head when it decided this."""
+        """Check a commit. `decided_wall`: the wall clock of the head at the time of the
+        decision."""
         previous_jobs = self._books.jobs
         jobs = previous_jobs | {job.id: job for job in changes.jobs}
         for allocation in changes.allocations:
@@ -56,8 +57,8 @@ class JobRequestsOracle:
             jobs_on_node[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
-        """Nobody shares an exclusive node; who wants to be apart is, by either's request,
-        from jobs that are not over."""
+        """Check that no job shares an exclusive node, and that jobs stay apart if
+        either of them requests it, unless one is over."""
         node, key = allocation.seat.node, allocation.key
         job_spec = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
@@ -93,8 +94,8 @@ class JobRequestsOracle:
     def _check_begin_time(
         self, job: Job, before: Job | None, decided_wall: float
     ) -> None:
-        """Not before its begin, by the clock of the head that lets it go on: another
-        may be set."""
+        """Check that a job does not start before its begin time, by the clock of the
+        head that releases it; the clock of another head may differ."""
         was_held = before is None or before.state in HELD_BACK
         if (
             was_held
@@ -108,7 +109,7 @@ class JobRequestsOracle:
                 )
 
     def _warned(self, job: Job, before: Job | None, attempt: Attempt | None) -> None:
-        """Nobody's time is up without a word before."""
+        """Check that no job is stopped at its time limit without a warning before."""
         is_up = job.state == JobState.STOPPING and job.why == StopWhy.TIME
         if not is_up or (before is not None and before.why == StopWhy.TIME):
             return
@@ -119,8 +120,8 @@ class JobRequestsOracle:
             )
 
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
-        """Check that a job which ends by its start_by had one, never ran, and leaves a
-        receipt."""
+        """Check that a job which ends because of its start_by had one, never ran, and
+        leaves a receipt."""
         if job.reason_code != ReasonCode.DEADLINE or (
             before is not None and before == job
         ):
@@ -136,7 +137,7 @@ class JobRequestsOracle:
             )
 
     def _check_start_deadline(self, job: Job, decided_wall: float) -> None:
-        """No commit leaves a job waiting whose start_by has come."""
+        """Check that no commit leaves a job waiting after its start_by."""
         never_ran = job.state.is_waiting and job.started_at is None
         if (
             never_ran

@@ -1,4 +1,4 @@
-"""Oracle of the ledger: the auditor's own sum, compared with each commit."""
+"""Checks of the ledger: the auditor's own sum, compared with each commit."""
 
 from collections import defaultdict
 
@@ -12,15 +12,16 @@ NEAR_SECONDS = 1e-3  # GPU-seconds that are none: sums of floats
 
 
 class LedgerCheck:
-    """GPU-seconds of each allocation from its placement until it is released or out of
-    reach, by the times in its rows."""
+    """GPU-seconds of each allocation from its placement until it is released or
+    unreachable, by the times in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._open: dict[AllocationKey, Allocation] = {}
 
     def check(self, changes: Changes) -> None:
-        """Each commit brings to the ledger just what it lets go."""
+        """Check that each commit adds exactly the GPU-seconds of the allocations that
+        it ends to the ledger."""
         held_seconds: dict[AttemptKey, float] = defaultdict(float)
         for row in changes.allocations:
             if not row.charged:

@@ -1,4 +1,4 @@
-"""Oracle of automatic health actions: compared with their bound and with the true
+"""Checks of automatic health actions, compared with their limit and with the real
 faults."""
 
 from typing import Final
@@ -14,9 +14,9 @@ BY_HEALTH: Final = "health"
 
 
 class NodeRestrictionsOracle:
-    """I16: of all nodes health cordons by itself a tenth within five minutes, or one;
-    and only nodes that have reported a fault. By the head's wall clock, as its rows
-    are."""
+    """Checks of I16: within five minutes, health automatically cordons at most a tenth
+    of all nodes, or one node, and only nodes that have reported a fault. Times are
+    those of the head's wall clock, as in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

@@ -1,4 +1,4 @@
-"""Oracle of placement: order of the queue, limits, cordons, ports, dependencies."""
+"""Checks of placement: order of the queue, limits, cordons, ports, dependencies."""
 
 from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId
@@ -13,7 +13,7 @@ OLD_SECONDS = 86_400.0
 
 
 class PlacementOracle:
-    """Held against the books as they stood before the commit."""
+    """Checks of placement, compared with the books as they were before the commit."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self._books = books
@@ -22,7 +22,7 @@ class PlacementOracle:
         self._newly_kept: set[JobId] = set()
 
     def check(self, changes: Changes) -> None:
-        """Look at every job that this commit places."""
+        """Check every job that this commit places."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         job_ids = {
             reservation.job
@@ -50,7 +50,7 @@ class PlacementOracle:
                 self._check_queue_order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
-        """I3: a port of a node is the rendezvous of one attempt until it is
+        """Check I3: a port of a node is the rendezvous of one attempt until the port is
         released."""
         taken_ports = self._ports.setdefault(allocation.seat.node, {})
         if allocation.port is None:
@@ -88,8 +88,9 @@ class PlacementOracle:
     def _check_queue_order(
         self, job: Job, jobs: dict[JobId, Job], attempt: Attempt
     ) -> None:
-        """I10: of two that ask for the same, the higher priority, then the elder, then
-        the older, is first."""
+        """Check I10: of two jobs that ask for the same, the one with the higher
+        priority is first, then the one that goes by age, then the one submitted
+        earlier."""
         shunned = {
             name
             for other_job in jobs.values()
@@ -116,15 +117,18 @@ class PlacementOracle:
                 )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
-        """Whether it is the elder of the two, and goes first as one. All waits of a job
-        count, by the clocks of the heads that wrote them: one that is set by a day ages
-        those who waited."""
+        """Return whether the job has waited longer than the other one, and is placed
+        first because of its age.
+
+        All waits of a job count, by the clocks of the heads that wrote them: if a clock
+        is set forward by a day, waiting jobs become a day older.
+        """
         if attempt.protected_until is None or job.spec.priority != other.spec.priority:
             return False
         return self._waited(job) >= max(OLD_SECONDS, self._waited(other))
 
     def _waited(self, job: Job) -> float:
-        """Until this commit."""
+        """Return how long the job has waited until this commit, in seconds."""
         previous_job = self._books.jobs.get(job.id, job)
         return (
             previous_job.waited_seconds
@@ -142,9 +146,9 @@ def _is_met(after: After, job: Job) -> bool:
 
 
 def is_alike(one: Job, other: Job) -> bool:
-    """Whether both ask for the same, and could start in just the same places: saves and
-    limits bind a job to some, and one that has gone in time may use what is kept for
-    another."""
+    """Return whether both jobs ask for the same and could start in the same places.
+    Saves and limits bind a job to some places, and a job that ends in time may use
+    capacity that is kept for another job."""
     bound = (
         one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
     )

@@ -1,4 +1,5 @@
-"""Oracle of preemption, with books of its own: holdings of queues, and reservations."""
+"""Checks of preemption, with a record of their own: holdings of queues, and
+reservations."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ PATIENT_SECONDS = 50.0
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Thousandths of GPUs that are held on a node."""
+    """Thousandths of GPUs that a job holds on a node."""
 
     job: JobId
     node: NodeId
@@ -39,8 +40,8 @@ def _gpus_of(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
 
 
 class Giving:
-    """Quota, rights, minimum run times, what is kept, receipts. Queues of these worlds are not
-    nested."""
+    """Checks of quota, preemption rights, minimum run times, reservations and receipts.
+    The queues of these worlds are not nested."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -55,7 +56,7 @@ class Giving:
         self._waits_since: dict[JobId, float] = {}
 
     def check(self, changes: Changes) -> None:
-        """Look at a commit; the books are as they were before it."""
+        """Check a commit; the books are as they were before the commit."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         attempts = self._books.attempts | {
             (attempt.job, attempt.number): attempt for attempt in changes.attempts
@@ -87,7 +88,7 @@ class Giving:
         return job in self._kept
 
     def is_kept_on(self, node: NodeId) -> bool:
-        """Whether something of the node is kept for one that has a right to it."""
+        """Return whether a part of the node is reserved."""
         return any(
             seat.node == node
             for reservation in self._kept.values()
@@ -95,7 +96,7 @@ class Giving:
         )
 
     def would_borrow(self, job: Job, jobs: dict[JobId, Job]) -> bool:
-        """Whether its queue has less than it asks for left of its own."""
+        """Return whether the job asks for more than its queue has left of its own."""
         queue = job.spec.queue
         own_left = (
             self._own(queue)
@@ -115,9 +116,9 @@ class Giving:
     def _sum_held_millis(
         self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
     ) -> Counter[QueueName]:
-        """Return what each queue holds for jobs that are not preemptible; `staying`:
-        without those that leave, or only might for `by`, for which other seats are kept
-        now."""
+        """Return what each queue holds for jobs that are not preemptible. `staying`:
+        leave out jobs that are about to end. `by`: a job whose own reservation does not
+        count, because other seats are reserved for it now."""
         millis_by_queue: Counter[QueueName] = Counter()
         reservations = (
             reservation for reservation in self._kept.values() if reservation.job != by
@@ -133,7 +134,8 @@ class Giving:
         return millis_by_queue
 
     def _charged_millis(self, seats: Iterable[Seat]) -> int:
-        """Return what its queue holds with these: of an exclusive node, all of it."""
+        """Return what the queue is charged for these seats, in thousandths of GPUs; a
+        seat on an exclusive node is charged all its GPUs."""
         nodes = self._books.machines
         return sum(
             len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
@@ -160,8 +162,7 @@ class Giving:
         new: list[Attempt],
         jobs: dict[JobId, Job],
     ) -> None:
-        """Check that placements beyond a queue's own are recorded as borrowed, and
-        within its limit."""
+        """Check that GPUs beyond a queue's own are recorded as borrowed, within limits."""
         held_before = self._sum_held_millis(jobs)
         for allocation in allocations:
             if allocation.state == SeatState.HELD:
@@ -227,8 +228,8 @@ class Giving:
     def _rights(
         self, one: Reservation, jobs: dict[JobId, Job], new: Counter[QueueName]
     ) -> None:
-        """Only those yield from which it may take; one after the other, as long as it
-        may. `new`: what queues were given in the same commit."""
+        """Check the right to each victim, one after the other: the gang may take from
+        each of them at that point. `new`: what queues were given in the same commit."""
         preempting_job = jobs[one.job]
         held_millis = self._sum_held_millis(jobs, staying=True, by=one.job)
         own_left = (
@@ -262,13 +263,12 @@ class Giving:
                 held_millis[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
-        """Whether it got the order to stop for this job already before the commit that
-        is looked at."""
+        """Return whether the victim was ordered to stop for this job before."""
         attempt = self._books.attempts.get((victim.job, victim.attempt))
         return attempt is not None and attempt.gave_way_to == one.job
 
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
-        """Return what is kept for others of the same queue."""
+        """Return the GPUs (thousandths) reserved for other jobs of the queue."""
         return sum(
             reservation.shape.gpu_millis
             for reservation in self._kept.values()
@@ -345,8 +345,7 @@ class Giving:
             self._gave_way(previous_job, job, attempt, changes)
 
     def _told(self, job: Job, before: Job) -> None:
-        """Check that a job is stopped only for a waiting one, and not within its
-        minimum run time."""
+        """Check that a job stops for a waiting one only, after its minimum run time."""
         reservations = [
             k for k in self._kept.values() if any(v.job == job.id for v in k.victims)
         ]
@@ -367,7 +366,7 @@ class Giving:
     def _gave_way(
         self, before: Job, job: Job, attempt: Attempt, changes: Changes
     ) -> None:
-        """It is no failure of its own, and it has its receipt."""
+        """Check that a preempted job pays for no failure, and has its receipt."""
         if (job.infra_retries, job.user_retries) != (
             before.infra_retries,
             before.user_retries,
@@ -390,7 +389,7 @@ class Giving:
             self._taken.setdefault(preempting_job, set()).add(job.id)
 
     def _ended(self, one: Reservation, changes: Changes) -> None:
-        """Whoever took from others has the other half of their receipts."""
+        """Check that a gang which took GPUs has the counterpart of the receipts."""
         victim_jobs = self._taken.pop(one.job, set())
         receipt_jobs = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
@@ -408,7 +407,7 @@ class Giving:
             self._books.breach("receipt", text)
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
-        """Whole GPUs that are kept for one gang are given to no other."""
+        """Check that reserved whole GPUs are given to no other gang."""
         own_gpus = _gpus_of(attempt.seats)
         for reservation in self._kept.values():
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
@@ -425,8 +424,8 @@ class Giving:
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self, healed_at: float) -> None:
-        """In a world without faults: what is kept is soon taken, and a right is soon
-        done."""
+        """Check, in a world without faults, that reserved seats are soon taken, and
+        that a gang with a right soon starts."""
         now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)

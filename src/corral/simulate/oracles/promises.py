@@ -1,5 +1,5 @@
-"""Promised starts, held against books of its own: who uses their seats, and what puts
-them off."""
+"""Checks of promised starts, with a record of their own: who uses the promised seats,
+and what delays a promise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TICK_SECONDS = 5.0  # a head that serves looks again within this
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A promise that stands, and how the world was when it was given."""
+    """A promise that is still valid, and the state of the world when it was given."""
 
     row: Reservation
     latest: float
@@ -39,8 +39,8 @@ class _Told:
 
 
 class Promised:
-    """Oracle of promised starts: no job that runs beyond one has its seats; none is
-    delayed without a cause."""
+    """Checks of promised starts: no job that runs beyond a promised start has its
+    seats, and no promise is delayed without a cause."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self.books = books
@@ -52,7 +52,8 @@ class Promised:
         self._zeros: list[float] = []
 
     def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
-        """Look at a commit, before the books take it in, but for its nodes."""
+        """Check a commit. The books hold the commit's nodes already, but not yet its
+        other rows."""
         self.trees += changes.queues is not None
         previous_promises = dict(self.told)
         zero = decided_wall - decided_at
@@ -88,7 +89,8 @@ class Promised:
     # -- each promise ----------------------------------------------------------------------------
 
     def _kept(self, known: _Told, changes: Changes, late: _Late) -> None:
-        """It stands, or is kept, or is ended or put off with a word and for a cause."""
+        """Check that the promise is still valid or is kept, or that it was ended or
+        delayed with a record and for a cause."""
         job = late.jobs[known.row.job]
         row = next(
             (
@@ -116,8 +118,8 @@ class Promised:
                 )
 
     def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
-        """Whoever holds what is promised could have gone by then, if it was up at
-        once."""
+        """Check that every holder of the promised seats could have left by the promised
+        time, if it started at once."""
         for attempt in late.holding(_seat_node_ids(known.row.seats), ()):
             job = late.jobs[attempt.job]
             limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
@@ -133,12 +135,13 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
-        """The earliest moment from which its limit may count, by the clock of the head
-        that writes now; None: what is written is of another clock, and this head has no
-        heartbeat of all its nodes.
+        """Return the earliest time from which the attempt's limit may count, by the
+        clock of the head that writes now. None if the recorded time is of another
+        clock, and this head has no heartbeat of all its nodes.
 
-        A limit counts from when the gang was up, which a head may come to hear much
-        later: that it is RUNNING since then is only the time of that report (0022)."""
+        A limit counts from when the gang was up, which a head may learn much later: the
+        time since which the job is RUNNING is only the time of that report (0022).
+        """
         up = self.books.evidence.up_since.get((attempt.job, attempt.number))
         truly = inf if up is None else wall_zero + up
         if _is_near(*self._zeros):
@@ -176,8 +179,8 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
-        """Check that of two equal requests the one that is first in line and got its
-        promise first starts first."""
+        """Check that of two equal requests the job that is first in the queue and got
+        its promise first starts first."""
         tolds = sorted(self.told.values(), key=lambda one: one.row.since)
         for told_index, later in enumerate(tolds):
             job = jobs[later.row.job]
@@ -193,8 +196,9 @@ class Promised:
     def _begins_in_order(
         self, begun: _Told, before: dict[JobId, _Told], late: _Late
     ) -> None:
-        """Check that the seats were as good for one that is first in line and got its
-        promise first (0050)."""
+        """Check that a promised job does not begin before a similar job that is earlier
+        in the queue and got its promise first, if the seats were as good for that job
+        (0050)."""
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
             sooner_job = late.jobs[sooner.row.job]
@@ -216,7 +220,7 @@ class Promised:
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """In a world without faults no promise is simply forgotten."""
+        """Check that no promise is simply forgotten, in a world without faults."""
         now, head = self.books.now(), self.books.heads.leading()
         if head is None or now - head.serving_since < TICK_SECONDS:
             return
@@ -285,8 +289,8 @@ class _Late:
             self._books.breach("promise", text)
 
     def is_same_world(self, known: _Told) -> bool:
-        """Neither the clock nor the queues were set since, and its nodes are there and
-        known."""
+        """Return whether clock and queues are unchanged since the promise, and its
+        nodes take work and have reported."""
         nodes = [seat.node for seat in known.row.seats]
         takes_work = all(self._books.nodes[node].takes_work for node in nodes)
         is_unchanged = known.trees == self._promised.trees and _is_near(
@@ -295,8 +299,8 @@ class _Late:
         return is_unchanged and takes_work and self._books.all_heard(nodes)
 
     def _find_delay_causes(self, known: _Told) -> Iterator[bool]:
-        """Whether a job outlasts its known limit, has a right, or got its promise
-        earlier."""
+        """Yield for each possible cause of a delay whether it applies: a job outlasts
+        its known limit, has a right, or got its promise earlier."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
             expected_end = self._expected_end(attempt)
@@ -324,7 +328,8 @@ class _Late:
                 )
 
     def _may_have_less(self, known: _Told) -> bool:
-        """Return whether owners may have taken what it would have borrowed."""
+        """Return whether the owners may have taken back what the job would have
+        borrowed."""
         job = self.jobs[known.row.job]
         given_before, now = Counter(known.given), Counter(self.given)
         given_before[job.spec.queue] = now[job.spec.queue] = 0
@@ -333,7 +338,8 @@ class _Late:
         )
 
     def _has_moved(self, known: _Told) -> bool:
-        """Return whether it moved to other nodes, or to a later start."""
+        """Return whether the promise moved to other nodes or to a later start, or is
+        gone."""
         now = self._promised.told.get(known.row.job)
         if now is None:
             return True
@@ -341,7 +347,8 @@ class _Late:
         return elsewhere or now.latest > known.latest + SLACK_SECONDS
 
     def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
-        """Yield the attempts that were there before this commit, and still are."""
+        """Yield the attempts that held seats on these nodes before this commit, and
+        still hold them."""
         released = {
             allocation.key
             for allocation in self._changes.allocations

@@ -1,4 +1,4 @@
-"""Oracle of relocation, with books of its own: the rule, its budget, its pause."""
+"""Checks of relocation, with a record of their own: the rule, its budget and its pause."""
 
 from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId
@@ -14,7 +14,7 @@ HOUR_SECONDS = 3600.0  # worlds last for less than a day: all that was lost coun
 
 
 class Moving:
-    """Receipts of relocations, and who is on the way."""
+    """Receipts of relocations, and the jobs that are being relocated."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -26,7 +26,7 @@ class Moving:
         return {receipt.job for receipt in self._receipts}
 
     def check(self, changes: Changes, tree: QueueTree) -> None:
-        """Look at a commit; the books are as they were before it."""
+        """Check a commit; the books are as they were before the commit."""
         self._receipts += [
             receipt
             for receipt in changes.receipts
@@ -76,8 +76,8 @@ class Moving:
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
-        """Return the jobs that got the order to move before this commit, and are not
-        gone by it."""
+        """Return the jobs that got the order to move before this commit, and have not
+        ended by it."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         return [
             job.id
@@ -89,8 +89,8 @@ class Moving:
 
 
 def awaited(kept: Reservation) -> set[tuple[JobId, str, int]]:
-    """GPUs that are to be had only by who is moved to them, while he has still to
-    stop."""
+    """Return the GPUs that only the job that is moved to them may get, while the job
+    still has to stop."""
     return {
         (victim.job, str(seat.node), index)
         for victim in kept.victims

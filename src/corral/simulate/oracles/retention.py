@@ -1,5 +1,5 @@
-"""Oracle of retention: the auditor's own rule, compared with each commit that
-deletes."""
+"""Checks of retention: the auditor's own rule, compared with each commit that deletes
+jobs."""
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId
@@ -9,14 +9,15 @@ from corral.simulate.world import ALWAYS_SECONDS
 
 
 class Forgetting:
-    """Ended jobs: which were deleted, and whether each might be."""
+    """Ended jobs: which were deleted, and whether each of them was allowed to be
+    deleted."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self.gone: set[JobId] = set()
 
     def check(self, changes: Changes) -> None:
-        """Call it when the commit's own rows are in the books."""
+        """Check a commit. Call this method when the commit's own rows are in the books."""
         for job in changes.jobs:
             if job.id in self.gone:
                 self._report_breach(f"{job.id} was forgotten and is there again")
@@ -58,8 +59,8 @@ class Forgetting:
             self._report_breach(f"{id} is forgotten while its ranks live")
 
     def unfinished(self, ended: int) -> str:
-        """Return what will still be deleted, with this many ended jobs and none open;
-        "" if nothing."""
+        """Return what must still be deleted if this many jobs have ended and none is
+        unfinished; "" if nothing."""
         return (
             f"{ended} ended jobs are kept"
             if ended > self._books.stage.retention.jobs

@@ -1,8 +1,10 @@
-"""Migrations from an older schema to this one: the scripts, and how they are run.
+"""Migrations from an older schema to this one: the scripts, and the code that runs
+them.
 
-Each script of `versions` names its `revision` and the one before it, `down_revision`,
-and changes the store in `upgrade`. The store keeps its revision in a table that has the
-name and form of alembic's, by which earlier versions ran these scripts.
+Each script in `versions` names its `revision` and the one before it, `down_revision`,
+and changes the store in `upgrade`. The store keeps its revision in a table with the
+name and form of alembic's table, because earlier versions ran these scripts with
+alembic.
 """
 
 from pathlib import Path
@@ -18,11 +20,10 @@ STAMP: Final = "alembic_version"
 
 
 def run_scripts(connection: Connection) -> None:
-    """Run every script that the database has not seen, inside the transaction that is
-    open.
+    """Run every script that the database has not run yet, inside the open transaction.
 
-    Raises: LookupError when the scripts are no chain from the revision of the database
-    on.
+    Raises: LookupError when the scripts do not form a chain from the database's
+    revision.
     """
     if not connection.in_transaction():
         connection.begin()  # SQLAlchemy then leaves the driver's transaction as it is
@@ -43,7 +44,7 @@ def run_scripts(connection: Connection) -> None:
 
 
 def _pending_scripts(revision: str | None) -> list[dict[str, Any]]:
-    """The scripts that follow a revision, each after the one that it builds on."""
+    """Return the scripts that follow a revision, each after the one on which it builds."""
     scripts = [
         run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))
     ]

@@ -1,4 +1,4 @@
-"""Operations of migrations: the connection of the upgrade that runs them."""
+"""Operations for migration scripts, on the connection of the running upgrade."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,7 @@ _connection: Final[ContextVar[Connection]] = ContextVar("connection of an upgrad
 
 
 class Operations:
-    """Statements of migrations. They run one upgrade at a time, each in its own
-    context."""
+    """Statements for migration scripts. One upgrade runs at a time, in its own context."""
 
     def execute(self, statement: str) -> None:
         """Run SQL in the upgrade's transaction. Raises: what the driver raises."""
@@ -28,7 +27,7 @@ op: Final = Operations()
 
 @contextmanager
 def working_on(connection: Connection) -> Iterator[None]:
-    """Let `op` work on this connection."""
+    """Make `op` use this connection within the context."""
     token = _connection.set(connection)
     try:
         yield

@@ -1,5 +1,5 @@
-"""The store of several heads: a database of PostgreSQL. Who leads writes; everyone
-reads."""
+"""The store for several heads: a PostgreSQL database. Only the leader writes; all heads
+read."""
 
 import secrets
 from collections.abc import Callable
@@ -16,11 +16,11 @@ def _fresh_id() -> str:
 
 
 class PostgresStore(TableStore):
-    """Keeps ports.Store's contract in the database at the URL. Opening it makes or
-    upgrades it.
+    """Implementation of ports.Store in the PostgreSQL database at the URL. Opening it
+    creates or upgrades the tables.
 
-    Raises: SpecInvalid for a URL that names none; Unsupported for a newer schema or
-    another program's tables; StoreTrouble when it cannot be reached.
+    Raises: SpecInvalid for a URL that names no database; Unsupported for a newer schema
+    or another program's tables; StoreTrouble when the database cannot be reached.
     """
 
     def __init__(

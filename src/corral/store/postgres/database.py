@@ -1,4 +1,5 @@
-"""A database of PostgreSQL: its connections, and what the lanes ask of it."""
+"""A PostgreSQL database: its connections, and the operations that the store's threads
+need."""
 
 import os
 from dataclasses import dataclass
@@ -34,8 +35,7 @@ KEEPALIVE: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresDatabase:
-    """Keeps database.Database's contract with the server that the connection string
-    names."""
+    """Implementation of database.Database for the server of the connection string."""
 
     conninfo: str
     name: str
@@ -46,10 +46,10 @@ class PostgresDatabase:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """Return the database of a URL or a connection string of libpq. What it leaves
-        out comes from PGHOST, PGPASSFILE and the like, as with psql.
+        """Return the database of a URL or a connection string of libpq. Missing parts
+        come from PGHOST, PGPASSFILE and similar variables, as with psql.
 
-        Raises: SpecInvalid.
+        Raises: SpecInvalid if the URL is not valid.
         """
         try:
             connection_fields = conninfo_to_dict(url)
@@ -107,7 +107,7 @@ class PostgresDatabase:
         return False  # the server writes its own log back
 
     def finish(self, connection: Connection) -> None:
-        """Nothing is left to do: the server keeps the tables."""
+        """Do nothing: the server keeps the tables."""
 
 
 def _raw_of(connection: Connection) -> psycopg.Connection[Any]:
@@ -115,8 +115,8 @@ def _raw_of(connection: Connection) -> psycopg.Connection[Any]:
 
 
 def _name_of(said: dict[str, Any]) -> str:
-    """The address as errors tell it: no password, nor what only tunes the
-    connection."""
+    """Return the address for error messages, without password and parameters that only
+    tune the connection."""
     host = (
         said.get("host")
         or said.get("hostaddr")

@@ -31,11 +31,11 @@ _TABLES: Final = text(
 
 
 def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
-    """Make the tables if there are none, bring older ones to REVISION: in one
-    transaction, while no other head does the same.
+    """Create the tables if there are none, or upgrade older ones to REVISION, in one
+    transaction while no other head does this.
 
     Raises: Unsupported for a newer schema or another program's tables, StoreTrouble
-    when the database cannot be reached or asked; then nothing of it has been changed.
+    when the database cannot be reached or queried; then nothing in it has been changed.
     """
     try:
         with contextlib.closing(database.connect(write=True)) as connection:

@@ -1,4 +1,4 @@
-"""Errors of the server in Corral's words."""
+"""Conversion of PostgreSQL errors to Corral's errors."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ _REACH: Final = (
 
 
 def named(error: psycopg.Error, name: str) -> CorralError:
-    """The error as Trouble with what to do, or as our own bug."""
+    """Return the error as Trouble with a hint, or as a bug of Corral."""
     error_text = " ".join(str(error).split()) or type(error).__name__
     for kind, hint in _HINTS:
         if isinstance(error, kind):

@@ -1,4 +1,4 @@
-"""Curves in a file of their own: a day in full, a month thinned out, bounded in
+"""Time series in a separate file: one day in full, one month as means, with a bound in
 bytes."""
 
 from corral.store.series.file import SeriesFile

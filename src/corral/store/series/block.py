@@ -1,7 +1,8 @@
-"""A block: some minutes of one key, as columns of 32-bit floats, shuffled and deflated.
+"""A block of some minutes of one key, stored as columns of 32-bit floats, with shuffled
+and compressed bytes.
 
-Bytes of alike weight lie together, so that what hardly changes shrinks to next to
-nothing.
+Bytes of equal weight are stored together, so that values that hardly change compress to
+almost nothing.
 """
 
 import json
@@ -22,11 +23,11 @@ _HEAD: Final = struct.Struct("<IId")  # bytes of the names, moments, the first m
 
 @dataclass(slots=True)
 class Block:
-    """Rows with the same fields, one per moment.
+    """Rows with the same fields, one for each time.
 
     They are stored in parts of PART_ROWS rows, all of one size. Thousands of blocks are
-    open at once. If each were one array, which is reallocated as it grows, they would
-    leave gaps of every size.
+    open at once. If each block were one array that is reallocated as it grows, the
+    blocks would leave memory gaps of every size.
     """
 
     fields: tuple[str, ...]
@@ -45,14 +46,14 @@ class Block:
 
     @property
     def rows(self) -> "array[float]":
-        """All of them, one after the other."""
+        """Return all rows, one after the other, as one array."""
         all_rows = array("f")
         for row_chunk in self.parts:
             all_rows.extend(row_chunk)
         return all_rows[: len(self.times) * len(self.fields)]
 
     def copy(self) -> "Block":
-        """With what is full already shared: it changes no more."""
+        """Return a copy that shares the full parts, because these no longer change."""
         return Block(self.fields, self.times[:], [*self.parts[:-1], self.parts[-1][:]])
 
     @property
@@ -73,7 +74,8 @@ def block_of(curve: Curve) -> Block:
 
 
 def packed(block: Block) -> bytes:
-    """Moments are kept to some milliseconds from the first."""
+    """Return the compressed block. Times are kept relative to the first time, with a
+    precision of some milliseconds."""
     width, first_time, rows = len(block.fields), block.times[0], block.rows
     names = json.dumps(block.fields).encode()
     columns = array("f", (time - first_time for time in block.times))

@@ -1,4 +1,5 @@
-"""The file: SQLite, its one thread, and what is thinned out and dropped in it."""
+"""The file of time series: SQLite, its single thread, and the thinning and deletion of
+old values."""
 
 import asyncio
 import sqlite3
@@ -34,7 +35,7 @@ log = HeadLogger("corral.series")
 
 
 class SeriesFile:
-    """Blocks by key in one file.
+    """Blocks of time series by key in one file.
 
     A crash loses only values that were not yet written, at most SAVED_SECONDS of them.
     A file that is not a database is set aside, and a new one is created. The readable
@@ -134,7 +135,8 @@ class SeriesFile:
             self._db.close()
 
     def _blocks(self, key: str, since: float, until: float) -> list[Curve]:
-        """Thinned ones first: they are older."""
+        """Return the stored curves of a key between two times. Thinned blocks come
+        first, because they are older."""
         sql_text = "SELECT data FROM blocks WHERE key = ? AND until >= ? AND start <= ?"
         try:
             rows = self._opened().execute(
@@ -164,7 +166,7 @@ class SeriesFile:
             db.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", rows)
 
     def _thin_old_blocks(self, now: float) -> None:
-        """Replace the points of old spans by their means, in one transaction."""
+        """Replace the points of old time spans by their means, in one transaction."""
         thin_before = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
         db = self._opened()
         old_spans = db.execute(
@@ -194,7 +196,7 @@ class SeriesFile:
                     )
 
     def _enforce_size_limit(self) -> None:
-        """The oldest go until the file's pages in use are below the bound."""
+        """Delete the oldest blocks until the file's pages in use are below the limit."""
         db = self._opened()
         while (used_bytes := _bytes_used(db)) > self._most_bytes:
             (count,) = db.execute("SELECT COUNT(*) FROM blocks").fetchone()

@@ -1,4 +1,4 @@
-"""The head's own store: one file of SQLite in WAL, one thread that writes."""
+"""The head's own store: one SQLite file in WAL mode, with one thread that writes."""
 
 import secrets
 from collections.abc import Callable
@@ -16,13 +16,13 @@ def _fresh_id() -> str:
 
 
 class SqliteStore(TableStore):
-    """Keeps ports.Store's contract on a file. Opening it checks it, and upgrades an
-    older one.
+    """Implementation of ports.Store in a SQLite file. Opening it checks the file, and
+    upgrades an older one.
 
-    The last connection that is closed moves the log into the file.
+    When the last connection is closed, the write-ahead log is moved into the file.
 
     Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a
-    damaged one. Nothing of the file is changed then.
+    damaged one. Nothing in the file is changed then.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A file of SQLite: its connections, and what the lanes ask of it."""
+"""A SQLite file: its connections, and the operations that the store's threads need."""
 
 import contextlib
 import logging
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def connect(path: Path, *, write: bool) -> Connection:
-    """A connection for the calling thread. Transactions are the lanes' own: see
-    `transaction`."""
+    """Return a connection for the calling thread. The store's threads begin and end
+    transactions themselves: see `transaction`."""
 
     def creator() -> sqlite3.Connection:
         raw = _open_raw_connection(path, "rw")
@@ -60,7 +60,7 @@ def closing_raw(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
 
 @dataclass(slots=True)
 class SqliteDatabase:
-    """Keeps database.Database's contract on the file at the path."""
+    """Implementation of database.Database for the SQLite file at the path."""
 
     path: Path
     checkpointed_at: int = 0  # rows that had been changed by then
@@ -98,8 +98,8 @@ class SqliteDatabase:
         self._checkpoint(connection, "TRUNCATE")
 
     def _checkpoint(self, connection: Connection, how: str) -> bool:
-        """Move the log into the database. Nothing is lost when it fails: the log
-        stays."""
+        """Move the write-ahead log into the database, and return whether it succeeded.
+        A failure loses nothing, because the log stays."""
         try:
             raw_of(connection).execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         except sqlite3.Error as error:
@@ -116,7 +116,7 @@ def raw_of(connection: Connection) -> sqlite3.Connection:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in the directory survive a power cut."""
+    """Sync the directory, so that the file names in it survive a power cut."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

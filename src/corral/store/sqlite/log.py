@@ -1,10 +1,10 @@
-"""Whether the write-ahead log lost what was acknowledged.
+"""Check whether the write-ahead log has lost acknowledged commits.
 
-SQLite ends a log at its first bad frame and says nothing: after a power cut that is
-right, for the frames behind it were never synced. But each commit is synced before the
-next one is written. So a second commit behind the bad frame, in one unbroken chain of
-checksums, proves that what is bad had been durable: the disk has damaged it, and going
-on would lose acknowledged changes.
+SQLite ends a log at its first bad frame without an error. After a power cut that is
+right, because the frames after it were never synced. But each commit is synced before
+the next one is written. So a second commit after the bad frame, in one unbroken chain
+of checksums, proves that the bad frame had been durable: the disk has damaged it, and
+continuing would lose acknowledged changes.
 Source: https://www.sqlite.org/fileformat2.html, section 4 (the log) and 4.1 (its
 checksums).
 """
@@ -30,10 +30,10 @@ class Frame(NamedTuple):
 
 
 def has_lost_commits(log: Path, index: Path) -> bool:
-    """Whether commits that were durable lie behind the end that SQLite has found.
+    """Return whether the log holds durable commits after the end that SQLite has found.
 
-    To be asked while a connection that has read is open: the index is SQLite's own
-    then.
+    Call it while a connection that has read is open: the index is then the one that
+    SQLite built.
     """
     valid = struct.unpack_from("=I", index.read_bytes()[:48], VALID_FRAMES_AT)[0]
     with log.open("rb") as file:
@@ -59,8 +59,8 @@ def _has_two_commits(
     salts: tuple[int, int] | None,
     order: str,
 ) -> bool:
-    """Whether two commits lie in one unbroken chain behind the frame after the valid
-    ones."""
+    """Return whether two commits are in one unbroken chain after the first frame that
+    is not valid."""
     file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
     previous_frame: Frame | None = None
     commits = 0

@@ -1,4 +1,5 @@
-"""Opening of a file as a store of this version: it is examined first, then changed."""
+"""Opening of a SQLite file as a store of this version: the file is checked first, then
+changed."""
 
 import contextlib
 import os
@@ -30,10 +31,10 @@ CHECK_BYTES: Final = 128 * 1024 * 1024
 def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
     """Create the store at the path if it does not exist, check it, and upgrade it.
 
-    An older store is brought to REVISION.
+    An older store is upgraded to REVISION.
 
     Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a
-    file that is damaged or cannot be opened. Nothing of it has then been changed.
+    file that is damaged or cannot be opened. Nothing in the file has then been changed.
     """
     try:
         if not _has_content(path):
@@ -66,8 +67,8 @@ def _has_content(path: Path) -> bool:
 
 
 def _examine_store_file(path: Path) -> str:
-    """The schema's revision. A connection that may not write leaves the file and its
-    log alone."""
+    """Check the file, and return the revision of its schema. The check uses a read-only
+    connection, which leaves the file and its log unchanged."""
     small = path.stat().st_size <= CHECK_BYTES
     unclean = _has_content(_wal_path(path))
     check = "integrity_check" if small else "quick_check" if unclean else ""
@@ -109,8 +110,8 @@ def _check_integrity(raw: sqlite3.Connection, path: Path, how: str) -> None:
 
 
 def _create_empty_store(path: Path, fresh_id: Callable[[], str]) -> None:
-    """An empty store of this version, made aside: it has its name only once it is
-    whole."""
+    """Create an empty store of this version under a temporary name; the file gets its
+    final name only when it is complete."""
     if _has_content(_wal_path(path)):
         raise StoreTrouble(
             f"{_wal_path(path)} is the log of a store, but {path} is gone",
@@ -148,7 +149,7 @@ def _initialize_store(path: Path, fresh_id: Callable[[], str]) -> None:
 
 
 def stamp(raw: sqlite3.Connection) -> None:
-    """Write the revision where migrations look for it."""
+    """Write the revision into the table where migrations look for it."""
     raw.execute(
         "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"

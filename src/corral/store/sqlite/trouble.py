@@ -1,4 +1,4 @@
-"""Errors of the database in Corral's words."""
+"""Conversion of SQLite errors to Corral's errors."""
 
 import sqlite3
 from pathlib import Path
@@ -25,7 +25,7 @@ _OURS: Final = (
 
 
 def named(error: sqlite3.Error, path: Path) -> CorralError:
-    """The error as Trouble with what to do, or as our own bug."""
+    """Return the error as Trouble with a hint, or as a bug of Corral."""
     if isinstance(error, _OURS):
         return InvariantBroken(f"the store {path} refused a row: {error}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part

@@ -1,5 +1,5 @@
-"""Upgrade from an older schema to this one, in one transaction, with a copy of the file
-kept."""
+"""Upgrade from an older schema to this one, in one transaction; a copy of the old file
+is kept."""
 
 import contextlib
 import sqlite3
@@ -18,10 +18,10 @@ from corral.store.sqlite.database import (
 
 
 def upgrade(path: Path, revision: str) -> None:
-    """Bring the store from its revision to the newest of the scripts.
+    """Upgrade the store from its revision to that of the newest script.
 
-    A copy of the file as it was is kept as `<path>.schema-<revision>`. Raises:
-    StoreTrouble when anything fails; the store is as it was then.
+    A copy of the old file is kept as `<path>.schema-<revision>`. Raises: StoreTrouble
+    when anything fails; the store is then unchanged.
     """
     copy = path.with_name(f"{path.name}.schema-{revision}")
     try:

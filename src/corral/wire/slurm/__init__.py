@@ -1,1 +1,1 @@
-"""Syntax of Slurm: options, #SBATCH lines, host lists, times, file names. Pure."""
+"""The syntax of Slurm: options, #SBATCH lines, host lists, times, file names. No I/O."""

@@ -1,4 +1,5 @@
-"""Plan of a batch script for its nodes: it travels in the job's command. Pure."""
+"""The plan with which nodes run a batch script. It is part of the job's command. No
+I/O."""
 
 import json
 import shlex
@@ -13,11 +14,12 @@ _RUN: Final = f'exec "$CORRAL_PYTHON" -P -m {MODULE} '
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """Execution of a batch script on the first node, and the layout of its steps.
+    """How a batch script runs on the first node, and the layout of its steps.
 
-    `output`, `error` and `input` are patterns of files, relative to `chdir`; None: with
-    the output, and nothing to read. `tasks` is of all nodes, `tasks_given` whether
-    anybody asked for a number; `task_gpus` 0: tasks share their node's GPUs.
+    `output`, `error` and `input` are patterns of files, relative to `chdir`. `error`
+    None: errors go to the output; `input` None: there is nothing to read. `tasks`:
+    number of tasks on all nodes; `tasks_given`: whether the user gave a number.
+    `task_gpus` 0: tasks share the GPUs of their node.
     """
 
     name: str
@@ -45,7 +47,7 @@ class BatchPlan:
     script: str = ""
 
     def encode(self) -> str:
-        """Encode the plan on one line, without default values."""
+        """Return the plan as one line of JSON, without default values."""
         given_fields = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -55,7 +57,10 @@ class BatchPlan:
 
 
 def decode_plan(text: str) -> BatchPlan:
-    """Raises: ValueError, TypeError."""
+    """Decode a plan from its JSON.
+
+    Raises: ValueError, TypeError.
+    """
     plan_fields: dict[str, Any] = json.loads(text)
     for key in ("arguments", "array"):
         if plan_fields.get(key) is not None:
@@ -64,7 +69,8 @@ def decode_plan(text: str) -> BatchPlan:
 
 
 def command_of(script: str, plan: BatchPlan) -> str:
-    """The job's command on every node: the script as it is, and who runs it."""
+    """Return the job's command on every node: it writes the unchanged script to a file,
+    and runs it by the plan."""
     end_marker = _END
     while end_marker in script:
         end_marker += "_"
@@ -84,5 +90,5 @@ def plan_in(command: str) -> BatchPlan | None:
 
 
 def is_batch(command: str) -> bool:
-    """Whether it is such a job's command."""
+    """Return whether the command is that of a batch script, as `command_of` makes it."""
     return command.startswith(f"cat > {SCRIPT} <<'{_END}") and f"\n{_RUN}" in command

@@ -1,4 +1,4 @@
-"""Lists of hosts as Slurm writes them: n[1-3,5],gpu01. Pure."""
+"""Host lists in the form of Slurm. For example: n[1-3,5],gpu01. No I/O."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,8 +11,9 @@ MOST: Final = 100_000
 
 
 def compress(hosts: Sequence[str]) -> str:
-    """The shortest list of them in their order: n[1-3,5]. A number keeps its leading
-    zeros. Where one comes twice (nodes that share an address), all are written out."""
+    """Return the shortest host list for the hosts in their order. For example:
+    n[1-3,5]. Numbers keep their leading zeros. If a host appears twice (nodes that
+    share an address), all hosts are written out."""
     if len(set(hosts)) < len(hosts):
         return ",".join(hosts)
     list_entries: list[str] = []
@@ -31,8 +32,7 @@ def compress(hosts: Sequence[str]) -> str:
 
 
 def compress_sorted(hosts: Sequence[str]) -> str:
-    """Return the list in the order of names and numbers, as listings of Slurm have
-    it."""
+    """Return the host list sorted by names and numbers, as in listings of Slurm."""
     return compress(sorted(hosts, key=_name_and_number))
 
 
@@ -61,7 +61,7 @@ def _compress_group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]
 
 
 def _is_next_number(last: str, number: str) -> bool:
-    """Return whether a number continues a span: 09 after 08, 10 after 9, but not 10
+    """Return whether a number continues a range: 09 after 08, 10 after 9, but not 10
     after 009."""
     return int(number) == int(last) + 1 and (
         len(number) == len(last) or not (last.startswith("0") or number.startswith("0"))
@@ -69,10 +69,10 @@ def _is_next_number(last: str, number: str) -> bool:
 
 
 def expand(text: str) -> list[str]:
-    """Every host of a list, in its order; a name may count in several places:
+    """Return every host of a host list, in its order. A name may have several ranges:
     r[1-2]n[1-4].
 
-    Raises: ValueError when it is no list of nodes.
+    Raises: ValueError if the text is no host list.
     """
     all_hosts = (
         name
@@ -88,7 +88,7 @@ def expand(text: str) -> list[str]:
 
 
 def _split_hostlist(text: str) -> Iterator[str]:
-    """Divided by the commas outside of brackets."""
+    """Split the list at the commas outside of brackets."""
     return (
         list_entry.strip() for list_entry in re.split(r",(?![^\[]*\])", text.strip())
     )
@@ -108,7 +108,8 @@ def _expand_part(text: str, part: str) -> Iterator[str]:
 
 
 def _expand_ranges(text: str, inside: str) -> Iterator[str]:
-    """A number keeps the zeros that it was written with: 01-03 is 01, 02, 03."""
+    """Yield the numbers of the ranges within brackets. A number keeps its leading
+    zeros: 01-03 is 01, 02, 03."""
     for span in inside.split(","):
         match = _SPAN.fullmatch(span)
         if match is None:

@@ -1,4 +1,5 @@
-"""Ids as numbers: Slurm's 17 is j17 here, 17_3 is j17_3; stable both ways. Pure."""
+"""Conversion between ids of Slurm and of Corral: Slurm's 17 is j17, and 17_3 is j17_3;
+the conversion can be reversed. No I/O."""
 
 import re
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ _SOME: Final = re.compile(
 
 
 def raw_of(id: str) -> str:
-    """One whole number, as SLURM_JOB_ID and JobIDRaw are: 17 of j17, 1170000003 of
-    j17_3. What is no id of Corral's is its own."""
+    """Return the id as one whole number, as in SLURM_JOB_ID and JobIDRaw: 17 for j17,
+    1170000003 for j17_3. A text that is no id of Corral is returned unchanged."""
     job, _, index = number_of(id).partition("_")
     if not (job.isdecimal() and index.isdecimal()):
         return number_of(id)
@@ -25,14 +26,15 @@ def raw_of(id: str) -> str:
 
 
 def number_of(id: str) -> str:
-    """17 of j17, 17_3 of j17_3."""
+    """Return the id in the form of Slurm: 17 for j17, 17_3 for j17_3."""
     return id.removeprefix("j")
 
 
 def id_of(text: str) -> str:
-    """j17 of 17 and of 17.batch, j17_3 of 17_3 and of 1170000003.
+    """Return the id in the form of Corral: j17 for 17 and 17.batch, j17_3 for 17_3 and
+    1170000003.
 
-    Raises: Wrong.
+    Raises: SlurmRefusal for an invalid id.
     """
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
@@ -45,7 +47,10 @@ def id_of(text: str) -> str:
 
 
 def ids_of(text: str) -> Iterator[str]:
-    """Every id of 17,18_3,19_[1-3]. Raises: Wrong."""
+    """Yield every id of a list. For example: 17,18_3,19_[1-3].
+
+    Raises: SlurmRefusal for an invalid id.
+    """
     for id_text in re.split(r",(?![^\[]*\])", text):
         match = _SOME.fullmatch(id_text.strip())
         if match is None:

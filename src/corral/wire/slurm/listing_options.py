@@ -1,5 +1,5 @@
-"""Options of Slurm's commands that list and cancel; docs/reference/slurm-options.md
-shows these tables."""
+"""Options of Slurm's commands that list and cancel jobs.
+docs/reference/slurm-options.md shows these tables."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Options of Slurm's commands and their parser. The tables are data. Pure."""
+"""Options of Slurm's commands as data tables, and their parser. No I/O."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
 
 class OptionUse(StrEnum):
-    """Effect of an option."""
+    """How Corral treats an option of Slurm."""
 
     HONOURED = "honoured"
     NOTED = "ignored"
@@ -27,9 +27,9 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. `says`: what it does here, or why not and what instead. `variable`:
-    that of the environment which gives it. `adds`: given again it adds to what was
-    given, with a comma."""
+    """One option. `says`: its effect in Corral, or why it is refused and what to use
+    instead. `variable`: the environment variable that also sets the option. `adds`: a
+    repeated option is appended to its earlier value, with a comma."""
 
     name: str
     short: str = ""
@@ -42,8 +42,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedOptions:
-    """Options with their last values ("" for one without), and the words behind
-    them."""
+    """The options with their last values ("" for an option without a value), and the
+    words after the options."""
 
     options: Mapping[str, str]
     rest: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class ParsedOptions:
 
     @property
     def noted(self) -> list[str]:
-        """Return the options that change nothing here."""
+        """Return the given options that have no effect in Corral."""
         return [
             option
             for option in self.options
@@ -77,9 +77,9 @@ class OptionTable:
         }
 
     def read(self, words: Sequence[str], *, mixed: bool = False) -> ParsedOptions:
-        """Parse a command line. `mixed`: options may come after other words, too.
+        """Parse a command line. `mixed`: options may also follow other words.
 
-        Raises: Wrong.
+        Raises: SlurmRefusal.
         """
         options_read: dict[str, str] = {}
         rest: list[str] = []
@@ -103,7 +103,10 @@ class OptionTable:
     def checked(
         self, found: Mapping[str, str], rest: Sequence[str] = ()
     ) -> ParsedOptions:
-        """Raises: Wrong for the first option that is refused here."""
+        """Return the parsed options, if none of them is refused.
+
+        Raises: SlurmRefusal for the first option that Corral refuses.
+        """
         for name in found:
             option = self.by_name[name]
             if option.use == OptionUse.REFUSED:
@@ -155,7 +158,8 @@ class OptionTable:
         _store_option(found, option, value)
 
     def _named(self, name: str) -> Option:
-        """Its beginning will do where only one option begins so."""
+        """Return the option of this name. The beginning of the name is enough if only
+        one option begins with it."""
         if name in self.by_name:
             return self.by_name[name]
         near = [
@@ -222,10 +226,11 @@ _NOT_A_SCRIPT: Final = (
 
 
 def words_of_script(script: str) -> list[list[str]]:
-    """Return the words of its lines of #SBATCH, as far as the first command, by
-    components: those of a heterogeneous job are divided by `#SBATCH hetjob`.
+    """Return the words of the #SBATCH lines of a script, up to its first command. The
+    words are grouped by component; `#SBATCH hetjob` separates the components of a
+    heterogeneous job.
 
-    Raises: Wrong.
+    Raises: SlurmRefusal if the text is no script.
     """
     lines = script.splitlines()
     if not lines or not lines[0].startswith("#!"):
@@ -263,7 +268,8 @@ def _split_script_line(number: int, line: str) -> list[str]:
 
 
 def is_batch_script(text: str) -> bool:
-    """Whether a file is one that sbatch reads."""
+    """Return whether the text is a batch script for sbatch: it begins with #! and has a
+    #SBATCH line."""
     return text.startswith("#!") and any(
         splitline.startswith("#SBATCH") for splitline in text.splitlines()
     )

@@ -1,4 +1,4 @@
-"""Names of output files: %j, %A, %a, %x, %N, %u, %t and their like. Pure."""
+"""Names of output files with specifiers: %j, %A, %a, %x, %N, %u, %t and others. No I/O."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ ARRAY: Final = "slurm-%A_%a.out"
 
 
 def file_name(pattern: str, known: Mapping[str, str]) -> str:
-    """The pattern with its specifiers filled in, numbers as wide as asked (%4t); one
-    that is not known stays. A backslash anywhere keeps the name as it is written,
-    without the backslashes."""
+    """Return the pattern with its specifiers filled in; numbers are padded to the
+    requested width (%4t). An unknown specifier stays. If the pattern has a backslash,
+    it is returned without the backslashes, and no specifier is filled in."""
     if "\\" in pattern:
         return pattern.replace("\\", "")
 

@@ -1,4 +1,4 @@
-"""Reasons in Slurm's words: why a job waits or has failed. Pure."""
+"""Why a job waits or has failed, in Slurm's terms. No I/O."""
 
 from typing import Final
 
@@ -33,8 +33,9 @@ _REASONS: Final = {
 
 
 def slurm_reason(state: str, code: str) -> str:
-    """The word of Slurm's for a job in a state of Corral's, by its reason's code; the
-    code itself where Slurm has none, and None where it waits for nothing."""
+    """Return Slurm's reason for a job, from Corral's state and reason code. If Slurm
+    has no such reason, return the code itself; if the job does not wait, return "None".
+    """
     if state == "SUSPENDED":
         return "JobHeldUser"
     if state in ("RUNNING", "STARTING", "STOPPING", "DONE"):

@@ -1,4 +1,5 @@
-"""Resources in a job's options: nodes, tasks, cores, GPUs and bytes. Pure."""
+"""Resources from the options of a Slurm job: nodes, tasks, cores, GPUs and bytes. No
+I/O."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmShape:
-    """Resources of each of `nodes`; `fewest` < `nodes` if fewer will do. `task_gpus` 0:
-    no number of GPUs was requested for each task."""
+    """Resources of each of `nodes`. `fewest` is lower than `nodes` if the job can run
+    on fewer. `task_gpus` 0: no number of GPUs was requested for each task."""
 
     nodes: int
     fewest: int
@@ -36,7 +37,10 @@ class _Gpus:
 
 
 def shape_of(read: ParsedOptions) -> SlurmShape:
-    """Raises: Wrong."""
+    """Return the resources that the options request.
+
+    Raises: SlurmRefusal for contradictory or invalid options.
+    """
     gpus = _read_gpu_counts(read)
     fewest, nodes, tasks, tasks_per_node, notes = _nodes_and_tasks(read, gpus)
     per_node = gpus.per_node or gpus.per_task * tasks_per_node
@@ -75,7 +79,7 @@ def _read_count(read: ParsedOptions, name: str) -> int:
 def _nodes_and_tasks(
     read: ParsedOptions, gpus: _Gpus
 ) -> tuple[int, int, int, int, tuple[str, ...]]:
-    """(fewest nodes, nodes, tasks, tasks of a node, what to say of it)"""
+    """Return (fewest nodes, nodes, tasks, tasks of a node, notes for the user)."""
     fewest, nodes = (
         value_forms.nodes(read.get("nodes") or "") if read.has("nodes") else (0, 0)
     )
@@ -142,7 +146,7 @@ def _read_gpu_counts(read: ParsedOptions) -> _Gpus:
 
 
 def _parse_gres(text: str | None) -> tuple[str | None, int]:
-    """(type, GPUs of a node)"""
+    """Parse a --gres option. Return (type, GPUs of a node)."""
     kind: str | None = None
     number = 0
     for gres_entry in (text or "").split(","):

@@ -1,4 +1,5 @@
-"""A batch script, its options and its surroundings -> the spec of a job. Pure."""
+"""Conversion of a batch script, its options and its environment to the spec of a job.
+No I/O."""
 
 import os.path
 import re
@@ -41,7 +42,7 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Directory, time and environment of a submission."""
+    """Directory, host, time and environment of a submission."""
 
     directory: str
     host: str
@@ -51,8 +52,9 @@ class Here:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSubmission:
-    """Submission of a batch script. `notes` go to standard error; `singleton`: it waits
-    for all jobs of its name and owner, which only the head can name."""
+    """A batch script as a submission. `notes` are printed to standard error.
+    `singleton`: the job waits for all jobs of the same name and owner, which only the
+    head can determine."""
 
     spec: dict[str, Any]
     read: ParsedOptions
@@ -112,8 +114,11 @@ def read_batch(
 
 
 def _said_by(script: str) -> tuple[dict[str, str], int]:
-    """Return the script's options, and how many components it has: they must all ask
-    for the same, but for their names. Raises: Wrong."""
+    """Return the options of the script, and the number of its components. All
+    components must request the same resources; only their names may differ.
+
+    Raises: SlurmRefusal if they differ.
+    """
     groups = [
         dict(SBATCH.read(script_arguments).options)
         for script_arguments in words_of_script(script)
@@ -183,8 +188,10 @@ def _build_submission(
 def job_fields(
     read: ParsedOptions, shape: SlurmShape, here: Here, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the common options of sbatch and srun as fields of a spec. Raises:
-    Wrong."""
+    """Return the common options of sbatch and srun as fields of a spec.
+
+    Raises: SlurmRefusal.
+    """
     gpu: Any = (
         f"{shape.gpu_type}:{shape.gpus_per_node}"
         if shape.gpu_type
@@ -218,7 +225,7 @@ def job_fields(
 
 
 def plain_name(text: str) -> str:
-    """The nearest name that a job can have."""
+    """Return a valid job name that is close to the text."""
     base = os.path.basename(text.rstrip("/")) or text
     safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", base, flags=re.ASCII)[:55].strip("._-")
     return safe_name if is_name(safe_name) else "sbatch"
@@ -320,8 +327,10 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
 
 
 def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
-    """Return (what the job waits for, whether it waits for all of its name). Raises:
-    Wrong."""
+    """Return (the dependencies of the job, whether it waits for all jobs of its name).
+
+    Raises: SlurmRefusal for a dependency that is not supported.
+    """
     dependencies: list[dict[str, str]] = []
     singleton = False
     for dependency_text in filter(None, (text or "").split(",")):
@@ -440,7 +449,10 @@ def _build_batch_plan(
 
 
 def _parse_array(text: str) -> tuple[int, int, int, int]:
-    """(count, least, most, step). Raises: Wrong."""
+    """Return (count, lowest index, highest index, step) of a job array.
+
+    Raises: SlurmRefusal for an invalid array.
+    """
     try:
         indices = read_array(text).indices
     except fields.WrongValue as error:

@@ -1,4 +1,4 @@
-"""Every option of Slurm's sbatch, and what it does here;
+"""Every option of Slurm's sbatch, and its effect in Corral.
 docs/reference/slurm-options.md shows this table."""
 
 from typing import Final

@@ -1,5 +1,5 @@
-"""Recognition of a file that `corral slurm-shims` has made, against Slurm's own
-command."""
+"""Detection of files that `corral slurm-shims` has installed, as opposed to Slurm's own
+commands."""
 
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ _BEGINNING_BYTES: Final = 200
 
 
 def is_shim(file: Path) -> bool:
-    """Whether it speaks to Corral, and not to Slurm."""
+    """Return whether the file is a shim that calls Corral, and not Slurm's own command."""
     try:
         with file.open("rb") as opened:
             return MARK.encode() in opened.read(_BEGINNING_BYTES)

@@ -1,4 +1,4 @@
-"""The forms of Slurm's values: times, sizes, counts, signals, moments. Pure."""
+"""Parsing of Slurm's values: times, sizes, counts, signals. No I/O."""
 
 import re
 from datetime import datetime, timedelta
@@ -39,8 +39,8 @@ SIGNAL_SECONDS: Final = 60  # before the end, where --signal does not say when
 
 
 def seconds(text: str, option: str = "--time") -> int | None:
-    """Parse 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30 and 2-12:30:00; None for no
-    limit."""
+    """Return the seconds of a time limit: 90 (minutes), 90:30, 1:30:00, 2-12, 2-12:30
+    or 2-12:30:00; None for no limit."""
     if text.upper() in ENDLESS:
         return None
     if match := _DAYS.fullmatch(text):
@@ -65,7 +65,7 @@ def size_bytes(text: str, option: str = "--mem") -> int:
 
 
 def count(text: str, option: str, *, least: int = 1) -> int:
-    """A whole number, also as 2k."""
+    """Return a whole number. A suffix is possible, for example 2k for 2048."""
     match = _COUNT.fullmatch(text.strip())
     number = int(match.group(1)) * (1024 if match.group(2) else 1) if match else -1
     if number < least:
@@ -74,7 +74,7 @@ def count(text: str, option: str, *, least: int = 1) -> int:
 
 
 def nodes(text: str) -> tuple[int, int]:
-    """(fewest, most) of 4 and 2-4."""
+    """Return (fewest, most) nodes. For example: 4 or 2-4."""
     match = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", text.strip(), re.ASCII)
     fewest, most_nodes = (
         (int(group or 0) for group in match.groups()) if match else (0, 0)
@@ -85,7 +85,7 @@ def nodes(text: str) -> tuple[int, int]:
 
 
 def typed_count(text: str, option: str) -> tuple[str | None, int]:
-    """(type or None, how many) of 2, a100:2 and a100."""
+    """Return (type or None, count). For example: 2, a100:2 or a100."""
     kind, colon, number = text.partition(":")
     if not colon and not re.fullmatch(r"\d+", kind):
         return kind.lower(), 1
@@ -95,7 +95,8 @@ def typed_count(text: str, option: str) -> tuple[str | None, int]:
 
 
 def warning(text: str) -> tuple[int, int]:
-    """(signal, seconds before the end) of USR1, SIGUSR1@90 and B:10@300."""
+    """Return (signal, seconds before the end). For example: USR1, SIGUSR1@90 or
+    B:10@300."""
     signal_text, separator, seconds_text = text.partition("@")
     name = signal_text.rpartition(":")[2].upper()
     return signal_number(name), count(
@@ -112,12 +113,13 @@ def signal_number(text: str) -> int:
 
 
 def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
-    """Return the moment that a text names: now+1hour, 16:00, 4:00pm, tomorrow, noon,
+    """Return the time that a text names: now+1hour, 16:00, 4:00pm, tomorrow, noon,
     2026-11-22, 2026-11-22T16:00:00, 11/22[/26], 11.22[.26], 1122[26], and each of these
     dates with -16:00.
 
-    A time of day is the next one after `now`. Source: sacct(1) of Slurm 22.05,
-    --starttime."""
+    A time of day means its next occurrence after `now`. Source: sacct(1) of Slurm
+    22.05, --starttime.
+    """
     moment_text = text.strip()
     if match := _LATER.fullmatch(moment_text):
         unit = (match.group(2) or "").lower()[:1]

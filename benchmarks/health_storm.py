@@ -32,7 +32,7 @@ from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import NodeFacts, Phase, Seen
 from corral.domain.requests import BarSuspects
 from corral.domain.world import Changes
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.store.sqlite import SqliteStore
 
 PARTS = ("one node", "verdicts of the storm", "operator's command")

@@ -14,7 +14,7 @@ from corral.domain.observed_state import Facts, NodeFacts, Phase, Progress, Seen
 from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.resources import Gpu, Inventory, Resources
 from corral.domain.world import World
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile import Now, PassOutcome, reconcile
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from corral.schedule import Learned

@@ -15,7 +15,7 @@ from corral.domain.queue import Queue
 from corral.domain.queue_faults import QueueFault, faults
 from corral.wire.queue_answers import QueueChanges
 from corral.wire.queue_corrections import file_text, option_text
-from corral.wire.queues import read_queue
+from corral.wire.queue_file import read_queue
 from corral.wire.yaml_document import documents_of
 from tests.domain.faulty_queues import FAULTY_QUEUES
 

@@ -18,7 +18,7 @@ from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.node_signal import OVER, Signal, SignalKind
 from corral.health.check_results import slow_end, speaks_against_node, take_checks
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.health.node_diagnosis import Noticed, judge_conditions
 from tests.worlds import node
 

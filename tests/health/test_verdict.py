@@ -16,7 +16,7 @@ from corral.domain.node_fault import (
     worst,
 )
 from corral.domain.node_signal import Signal, SignalKind
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.health.node_diagnosis import (
     Noticed,
     Struck,

@@ -15,7 +15,7 @@ from corral.domain.node_fault import Restriction
 from corral.domain.node_signal import OVER, SignalKind
 from corral.domain.observed_state import Phase
 from corral.domain.requests import CheckNodes
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile import wanted_of
 from corral.reconcile.active_checks import (
     LONGEST_SECONDS,

@@ -12,7 +12,7 @@ from corral.domain.node import Node
 from corral.domain.node_signal import SignalKind
 from corral.domain.observed_state import Phase
 from corral.domain.requests import CordonSuspects, SetNode
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.invariants import check
 from tests.worlds import Cluster, gang, node

@@ -11,7 +11,7 @@ from corral.domain.job import Retry
 from corral.domain.job_states import JobState
 from corral.domain.node_signal import FULL, SignalKind
 from corral.domain.observed_state import Phase
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 from tests.worlds import Cluster, gang, node

@@ -276,7 +276,7 @@ MUTANTS = [
         Mutant(
             "a restart costs nothing",
             "schedule.preemption.by_service:Buying.worth",
-            "- back",
+            "- restart_cost",
             "",
             "",
         ),
@@ -286,7 +286,7 @@ MUTANTS = [
         Mutant(
             "who comes back takes as if he were new",
             "schedule.preemption.by_service:Buying.offer",
-            "+ back",
+            "+ restart_cost",
             "",
             "",
         ),
@@ -396,7 +396,7 @@ MUTANTS = [
         Mutant(
             "each line is lent all of it",
             "schedule.order.queue_order:QueueLine._find_elders",
-            "taken +=",
+            "lent_gpus +=",
             "_ =",
             "",
         ),

@@ -199,7 +199,7 @@ MUTANTS = [
             "if not claim.own:", "if False:", ""),
      test_who_has_nothing_of_its_own_owes_nothing_more),
     (Mutant("every row is written each time", "schedule.quota.borrowing:counted",
-            "rate == before.rate", "False", ""),
+            "rate == previous_debt.rate", "False", ""),
      test_what_goes_on_as_it_did_is_not_written_again),
 ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from tests.simulate.mutant import Mutant
 HEALTH = [
     Mutant(
         "the breaker lets all nodes be cordoned",
-        "health.health_policy:HealthRules.most",
+        "health.health_rules:HealthRules.most",
         "int(nodes * self.breaker_share)",
         "nodes",
         "I16",

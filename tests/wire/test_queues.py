@@ -12,8 +12,8 @@ from corral.domain.queue import Queue
 from corral.domain.queue_policy import Policy
 from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.relocation import RelocationRule
+from corral.wire.queue_file import is_queue_file, queue_file_of, read_queue, read_queues
 from corral.wire.queue_forms import changes_of, form_of
-from corral.wire.queues import is_queue_file, queue_file_of, read_queue, read_queues
 from corral.wire.yaml_document import Document, documents_of
 from tests.schedule.test_queues import trees
 

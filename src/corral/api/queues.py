@@ -39,8 +39,8 @@ from corral.schedule.quota.balances import Standing
 from corral.schedule.quota.borrowing import gpus_of
 from corral.schedule.quota.fair_share import targets
 from corral.wire import queue_answers as wire
+from corral.wire.queue_file import read_queue, read_queues
 from corral.wire.queue_forms import changes_of, form_of
-from corral.wire.queues import read_queue, read_queues
 from corral.wire.yaml_document import Document
 
 router = APIRouter()

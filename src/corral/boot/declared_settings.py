@@ -54,11 +54,11 @@ class DeclaredSettings:
         of_own_nodes=True,
     )
     shared: tuple[str, ...] = declared(
-        (), "A directory that every node sees", "PATH", is_path=True
+        (), "Directory that every node sees under the same path", "PATH", is_path=True
     )
     reboot_seconds: float = declared(
         30.0,
-        "Seconds until a node that died is restarted",
+        "Seconds after which a node whose agent died is started again",
         "SECONDS",
         option="--reboot",
         of_own_nodes=True,
@@ -66,8 +66,8 @@ class DeclaredSettings:
     # Limits of users
     quotas: tuple[str, ...] = declared(
         (),
-        "A limit of each user (of one user: corral user set), such as jobs=5000 or "
-        "upload_bytes=2GB",
+        "Limit for each user, such as jobs=5000 or upload_bytes=2GB (for one user: "
+        "corral user set)",
         "QUOTA=LIMIT",
         option="--quota",
     )
@@ -82,7 +82,7 @@ class DeclaredSettings:
     )
     plan_seconds: float = declared(
         900.0,
-        "Seconds of planning that one user may have an hour",
+        "Seconds an hour that the planner may compute for one user",
         "SECONDS",
         of_head_alone=True,
     )
@@ -93,7 +93,8 @@ class DeclaredSettings:
     )
     keep_work_size: str = declared(
         "50GB",
-        "Size of all kept work folders of one user on a node; the oldest go first",
+        "Total size of the kept work folders of one user on a node; the oldest are "
+        "removed first",
         "SIZE",
     )
     # Retention, health and tokens
@@ -101,7 +102,7 @@ class DeclaredSettings:
         30.0, "Days for which a job is kept after its end", "DAYS"
     )
     keep_jobs: int = declared(
-        50_000, "Number of ended jobs that are kept, the newest", "N"
+        50_000, "Number of ended jobs that are kept; the oldest are removed first", "N"
     )
     health: str = declared(
         "enforce",
@@ -115,12 +116,12 @@ class DeclaredSettings:
     )
     check_gangs: int = declared(
         0,
-        "Gangs of at least N GPUs start after a check of their nodes; 0: none does",
+        "Check the nodes before a gang of at least N GPUs starts; 0: never",
         "N",
     )
     token_days: float = declared(
         30.0,
-        "Days after which a token ends that is made without an end of its own",
+        "Days for which a token is valid if none are given when it is made",
         "DAYS",
         of_head_alone=True,
     )
@@ -140,7 +141,7 @@ class DeclaredSettings:
         "ENGINE",
     )
     engine_settings: Mapping[str, str] = declared(
-        {}, "A setting of the engine, NAME=VALUE", "NAME=VALUE", option="--set"
+        {}, "Setting of the engine, NAME=VALUE", "NAME=VALUE", option="--set"
     )
     gpu_slices: int = declared(
         0,
@@ -150,7 +151,7 @@ class DeclaredSettings:
     )
     labels: tuple[str, ...] = declared(
         (),
-        "A label of all nodes, zone=a, or of one, n2:zone=a",
+        "Label of all nodes, zone=a, or of one node, n2:zone=a",
         "NAME=VALUE",
         option="--label",
         of_own_nodes=True,
@@ -160,7 +161,8 @@ class DeclaredSettings:
     )
     topology: str | None = declared(
         None,
-        "Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8",
+        "Place the nodes in equal racks, pods or NVLink domains: racks=2, or "
+        "racks=4,pods=2,nvlink=8",
         "RULE",
         of_own_nodes=True,
     )
@@ -182,15 +184,18 @@ class DeclaredSettings:
         0, "Port to serve on; 0: the last head's, else a free one", "N"
     )
     tls_certificate: str | None = declared(
-        None, "Certificate file, instead of one that is made", "PATH", is_path=True
+        None,
+        "File with the TLS certificate, instead of one that Corral makes",
+        "PATH",
+        is_path=True,
     )
     tls_key: str | None = declared(
-        None, "Key file of the certificate", "PATH", is_path=True
+        None, "File with the private key of the certificate", "PATH", is_path=True
     )
     trusted_proxies: tuple[str, ...] = declared(
         (),
-        "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto "
-        "headers are believed",
+        "Address or network of a proxy whose headers X-Forwarded-For and "
+        "X-Forwarded-Proto are trusted",
         "NETWORK",
         option="--trusted-proxy",
         default_text="none",
@@ -198,8 +203,8 @@ class DeclaredSettings:
     # Several heads on one store
     store_file: str | None = declared(
         None,
-        "A file (0600) with the address of the PostgreSQL database that several heads "
-        "share",
+        "File (mode 0600) with the address of the PostgreSQL database that several "
+        "heads share",
         "PATH",
         is_path=True,
         keeps_url=True,
@@ -208,19 +213,19 @@ class DeclaredSettings:
     )
     name: str | None = declared(
         None,
-        "Name of this head among them",
+        "Name of this head among the heads of one store",
         "NAME",
         default_text="the machine's name",
     )
     shared_state: str | None = declared(
         None,
-        "A directory that all heads see, for workdirs and logs",
+        "Directory that all heads see; it holds workdirs and logs",
         "PATH",
         is_path=True,
     )
     key_file: str | None = declared(
         None,
-        "The key of secrets, the same for all",
+        "File with the key that encrypts secrets, the same for all heads",
         "PATH",
         is_path=True,
         default_text="DIR/key",
@@ -228,18 +233,18 @@ class DeclaredSettings:
     # Monitoring outside the head
     monitoring: bool = declared(
         False,
-        "Run Prometheus, where it is installed, with Corral's alerting rules",
+        "Run Prometheus with Corral's alerting rules, if Prometheus is installed",
         of_head_alone=True,
     )
     audit_syslog: str | None = declared(
         None,
-        "Send the audit log to a syslog, too: udp://HOST:514 or unix:/dev/log",
+        "Send the audit log also to a syslog: udp://HOST:514 or unix:/dev/log",
         "URL",
     )
     # Sign-in through an OpenID Connect provider
     oidc_issuer: str | None = declared(
         None,
-        "Address of an OpenID Connect provider, whose users log in to the pages",
+        "Address of the OpenID Connect provider through which users log in",
         "URL",
     )
     oidc_client_id: str | None = declared(
@@ -247,7 +252,7 @@ class DeclaredSettings:
     )
     oidc_secret_file: str | None = declared(
         None,
-        "A file (0600) with the client's secret",
+        "File (mode 0600) with the client's secret",
         "PATH",
         is_path=True,
         variable=OIDC_SECRET_VARIABLE,
@@ -255,18 +260,21 @@ class DeclaredSettings:
     )
     oidc_roles: tuple[str, ...] = declared(
         (),
-        "Role of a group of the provider, GROUP=ROLE; * is every user",
+        "Role of the users in a group of the provider, GROUP=ROLE; the group * is "
+        "every user",
         "GROUP=ROLE",
         option="--oidc-role",
     )
-    oidc_role_claim: str = declared("groups", "The claim with the groups", "CLAIM")
+    oidc_role_claim: str = declared(
+        "groups", "Claim that lists a user's groups", "CLAIM"
+    )
     oidc_user_claim: str = declared(
-        "preferred_username", "The claim that names the user", "CLAIM"
+        "preferred_username", "Claim that holds the user's name", "CLAIM"
     )
     oidc_domain: str | None = declared(
         None,
-        "Where users are named by e-mail addresses: the domain whose users are "
-        "accepted, by the part before the @",
+        "Accept only users with e-mail addresses of this domain; the part before the "
+        "@ is the user's name",
         "DOMAIN",
     )
     oidc_hosted_domain: str | None = declared(
@@ -276,7 +284,7 @@ class DeclaredSettings:
         default_text="--oidc-domain",
     )
     oidc_create: bool = declared(
-        True, "Whether the first log-in makes the user; else an admin links each"
+        True, "Create a user at the first log-in; otherwise an admin links each user"
     )
     # directory of the newest `corral up`, which sets it without an option
     started_in: str | None = None

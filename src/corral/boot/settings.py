@@ -22,7 +22,7 @@ from corral.domain.retention import Retention
 from corral.domain.units import DAY_SECONDS
 from corral.domain.users import NODE_TOKEN_SECONDS
 from corral.engines.local.labels import labels_of_nodes
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 
 DEFAULT_DIR: Final = "~/.corral"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two

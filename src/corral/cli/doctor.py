@@ -26,11 +26,11 @@ Nodes = Annotated[
         name="--node",
         negative="",
         show_default=False,
-        help="This node; may be repeated.",
+        help="Check only this node; may be repeated.",
     ),
 ]
 CheckSeconds = Annotated[
-    Seconds, Parameter(name="--seconds", help="What each long check computes for.")
+    Seconds, Parameter(name="--seconds", help="Seconds that each long check computes.")
 ]
 MaxWait = Annotated[
     Duration,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DIR = Parameter(
     name="--dir",
     negative="",
-    help="The cluster's directory (else CORRAL_DIR, else ~/.corral).",
+    help="Directory of the cluster (default: CORRAL_DIR, else ~/.corral).",
 )
 _JSON = Parameter(
     name="--json", negative="", show_default=False, help="Answer in JSON."
@@ -29,13 +29,13 @@ _INSECURE = Parameter(
     name="--insecure",
     negative="",
     show_default=False,
-    help="Send the token also without TLS, and to a head that has not proven itself.",
+    help="Send the token even without TLS, or to a head whose certificate is not verified.",
 )
 _YES = Parameter(
     name=["--yes", "-y"],
     negative="",
     show_default=False,
-    help="Do not ask. A script is not asked, but an answer that it pipes in counts.",
+    help="Do not ask for confirmation.",
 )
 _YESES = ("y", "yes")
 _LONGEST_ANSWER = 200  # characters

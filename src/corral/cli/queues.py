@@ -322,7 +322,7 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 def _validate_fields(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     """Check the fields before anything is sent. Raises: SpecInvalid."""
     from corral.wire.queue_corrections import option_text
-    from corral.wire.queues import read_queue
+    from corral.wire.queue_file import read_queue
 
     read_queue(queue, dict(given), rendering=option_text)
     return given
@@ -442,7 +442,7 @@ def _print_warnings(found: "shapes.QueueChanges") -> None:
 def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
     """Replace the tree of queues by that of a file: show the planned changes, ask for
     confirmation, and apply them. Return the exit code."""
-    from corral.wire.queues import read_queues
+    from corral.wire.queue_file import read_queues
 
     read_queues(document)  # reports errors with their line before anything is sent
     with common.client() as client:

@@ -203,7 +203,7 @@ def apply(
     """
     from corral.cli.queues import apply_queues
     from corral.cli.slurm.script_file import spec_of_script
-    from corral.wire.queues import queue_file_of
+    from corral.wire.queue_file import queue_file_of
     from corral.wire.spec_reader import read_documents
 
     if (script := spec_of_script(file)) is not None:

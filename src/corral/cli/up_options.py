@@ -25,22 +25,25 @@ class SshOptions:
         Path | None,
         Parameter(
             name="--hosts",
-            help="A file with a machine a line, [USER@]HOST[:PORT]: Corral is installed there over "
-            "ssh, and it joins. What stands behind it goes to corral join there.",
+            help="File with one machine a line, [USER@]HOST[:PORT] [OPTIONS]: Corral is "
+            "installed on each over ssh, and the machine joins with the options of "
+            "corral join that stand behind it.",
         ),
     ] = None
     ssh_user: Annotated[
         UserName | None,
-        Parameter(name="--ssh-user", help="Whom to be on those machines."),
+        Parameter(name="--ssh-user", help="User to log in as (default: as ssh does)."),
     ] = None
     ssh_key: Annotated[
         Path | None,
-        Parameter(name="--ssh-key", help="The key to show there (that of ssh)."),
+        Parameter(
+            name="--ssh-key", help="File with the ssh key (default: as ssh does)."
+        ),
     ] = None
     python: Annotated[
         PathText | None,
         Parameter(
             name="--python",
-            help="A Python there that has Corral already: then nothing is installed.",
+            help="Python on the machines that has Corral already; nothing is installed then.",
         ),
     ] = None

@@ -35,7 +35,7 @@ from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.retention import Retention
 from corral.domain.users import THE_HEAD, Speaker
 from corral.domain.world import Changes, Event, World
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
 from corral.ports.log import HeadLogger

@@ -4,7 +4,7 @@ some minutes."""
 from collections.abc import Iterable
 
 from corral.domain.node import Node
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 
 
 def recent_health_cordons(nodes: Iterable[Node], now: float, rules: HealthRules) -> int:

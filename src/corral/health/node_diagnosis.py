@@ -23,7 +23,7 @@ from corral.domain.node_signal import (
     SignalKind,
 )
 from corral.domain.units import HOUR_SECONDS
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 
 NEAR_SECONDS: Final = 60.0  # signals of one GPU this close speak of the same fault
 MOST_CONDITIONS: Final = 32  # of a node; those that restrict nothing go first

@@ -32,7 +32,7 @@ from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import CheckNodes, StoredRequest
 from corral.health.check_results import slow_end, speaks_against_node, take_checks
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile.attempts import blame
 from corral.reconcile.changeset import Draft
 

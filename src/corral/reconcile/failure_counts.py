@@ -9,7 +9,7 @@ from corral.domain.failure_record import NodeRecord
 from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.node_signal import Signal, SignalKind
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.health.lemon_nodes import Suspicion, UserFailureRates, suspicion_of
 from corral.health.node_diagnosis import Noticed, judge_conditions
 from corral.reconcile.changeset import Draft

@@ -8,7 +8,7 @@ from corral.domain.errors import InvariantBroken
 from corral.domain.ids import NodeId
 from corral.domain.units import MILLIS_PER_GPU
 from corral.health.cordon_limit import recent_health_cordons
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.reconcile.changeset import Draft
 
 

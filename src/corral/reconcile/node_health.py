@@ -18,7 +18,7 @@ from corral.domain.node_fault import BY_HEALTH, NodeCondition, Restriction
 from corral.domain.node_signal import Signal
 from corral.domain.reason_code import ReasonCode
 from corral.health.cordon_limit import recent_health_cordons
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.health.node_diagnosis import Noticed, Struck, judge_conditions
 from corral.health.repair_commands import mending
 from corral.reconcile.attempts import blame

@@ -17,7 +17,7 @@ from corral.domain.requests import StoredRequest
 from corral.domain.retention import Retention
 from corral.domain.units import duration_text
 from corral.domain.world import Changes, World
-from corral.health.health_policy import HealthRules
+from corral.health.health_rules import HealthRules
 from corral.health.liveness import next_deadline_seconds
 from corral.reconcile.accounting import write_down
 from corral.reconcile.active_checks import gate_gangs, see_checks

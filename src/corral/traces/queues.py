@@ -14,7 +14,7 @@ from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.workload import Workload
 from corral.traces.traces import Trace
-from corral.wire.queues import is_queue_file, read_queues
+from corral.wire.queue_file import is_queue_file, read_queues
 from corral.wire.yaml_document import documents_of
 
 

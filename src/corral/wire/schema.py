@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api, queue_answers, queues, users
+from corral.wire import api, queue_answers, queue_file, users
 from corral.wire.spec_fields import SECTIONS, SPELLINGS, Spec
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
@@ -42,7 +42,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         name: {"$schema": _DIALECT, **model.model_json_schema(mode="serialization")}
         for name, model in _ANSWERS.items()
     }
-    file = {"$schema": _DIALECT, **queues.QueueFile.model_json_schema()}
+    file = {"$schema": _DIALECT, **queue_file.QueueFile.model_json_schema()}
     return {"spec": spec_schema(), "queues_file": file, **answers}
 
 

@@ -57,8 +57,9 @@ Send = Callable[[SignalNow], None]
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """The agent of a node; implements head_channel.ChannelNode. `clock` counts seconds
-    since the machine's boot, including sleep.
+    """The agent of a node, assembled from its parts; implements
+    head_channel.ChannelNode. `clock` counts seconds since the machine's boot, including
+    sleep.
 
     `look` returns the inventory, given the ports that the node's own attempts use.
     `pump` carries bytes between a terminal and a rank until one of them ends. `send`
@@ -126,7 +127,7 @@ class Agent:
         )
 
     def use_token(self, token: str) -> None:
-        """Use this token for the head from now on."""
+        """Use this token for all further connections to the head."""
         self.dialler.token = self.prepare.token = token
 
     def changed(self) -> None:
@@ -187,7 +188,7 @@ class Agent:
             self.known.close()
 
     async def look_now(self) -> None:
-        """Renew the inventory."""
+        """Query the inventory again."""
         launches = self.ranks.launches.values()
         master_ports = frozenset(
             launch.master_port for launch in launches if launch.node_rank == 0
@@ -204,8 +205,8 @@ class Agent:
             self.beats.wake()
 
     async def _ask_forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
-        """Ask the head which of these jobs it has deleted. Its answer also updates the
-        limits for kept work folders."""
+        """Return those of the jobs that the head has deleted. The head's answer also
+        updates the limits for kept work folders."""
         answer = await self.prepare.forgotten(jobs)
         if answer.work is not None:
             self.kept_works.limits = answer.work
@@ -218,7 +219,8 @@ class Agent:
         self.beats.wake()
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        """Return the variables of an attempt's ranks that only the node knows."""
+        """Return the environment variables of an attempt's ranks whose values only the
+        node knows."""
         gpus = [gpu for gpu in self.inventory_now.gpus if gpu.index in launch.seat.gpus]
         return {
             **interface(launch.nodes, launch.node_rank, dict(launch.env)),
@@ -231,7 +233,7 @@ class Agent:
         }
 
     def address(self) -> str:
-        """Return the address of this node on the current route to the head.
+        """Return the address of this node from which it connects to the head.
 
         Raises: OSError, ValueError when the head's address cannot be found out.
         """
@@ -294,7 +296,8 @@ class Agent:
         self._keep(self._dial_back(request, carry))
 
     def _keep(self, work: Coroutine[None, None, None]) -> None:
-        """Run the coroutine in the background, concurrently with the head channel."""
+        """Run the coroutine as a background task, concurrently with the connection to
+        the head."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
@@ -322,8 +325,9 @@ class Agent:
         self.obedience.settle_drained()
 
     async def _watch_leases(self) -> None:
-        """Each second, stop the attempts whose jobs request a stop when the head is
-        silent, and remove the attempts that the head has recorded."""
+        """Each second, stop the attempts whose jobs request a stop when the head has
+        been silent for long, and remove the attempts whose end the head has recorded.
+        """
         while True:
             await asyncio.sleep(LEASE_SECONDS)
             self.obedience.settle_drained()

@@ -54,7 +54,8 @@ class BoundsExceeded(BadArchive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackLimits:
-    """Limits for unpacking one archive. `seconds` is wall clock time."""
+    """Limits for unpacking one archive. `members`, `bytes`: totals; `seconds`: wall
+    clock time."""
 
     members: int
     bytes: int
@@ -64,7 +65,7 @@ class UnpackLimits:
 
 
 class Readable(Protocol):
-    """A stream of bytes."""
+    """Interface: a byte stream."""
 
     def read(self, size: int = ..., /) -> bytes: ...
 
@@ -120,8 +121,8 @@ def unpack_members(
     *,
     disk: int,
 ) -> tuple[int, int]:
-    """Call `place` for each member of the stream. Return the number of members and the
-    bytes of their content.
+    """Call `place` for each member of the tar stream, which writes the member. Return
+    the number of members and the bytes of their content.
 
     Args:
         disk: a descriptor of the target folder, whose disk must not fill up.
@@ -211,7 +212,7 @@ class Content:
 
 
 def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
-    """Split a member's name into its folders and its own name.
+    """Split a member's path into its parts: its folders and its file name.
 
     Raises: BadArchive when the path leads outside the target folder or is too long.
     """

@@ -4,7 +4,8 @@ import time
 
 
 def wall() -> float:
-    """Return the wall clock in seconds since 1970. It may be set."""
+    """Return the wall clock in seconds since 1970. The clock may be set, and so may
+    jump."""
     return time.clock_gettime(time.CLOCK_REALTIME)
 
 

@@ -86,8 +86,8 @@ class Dialler:
         )
 
     async def _proven(self, url: str) -> socket.socket | None:
-        """Return a connection to a head that has proven its identity; None where TLS
-        proves it.
+        """Return a connection to a head that has proven its identity; None where no
+        such proof is needed, because TLS proves the identity.
 
         Raises: ConnectionError when another process listens there, or when the head
         does not know the token; OSError when the connection fails.
@@ -107,8 +107,8 @@ class Dialler:
     async def keep(
         self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
     ) -> None:
-        """Keep a connection to the head for ever: dial, run `talk` until the connection
-        is lost or another head takes over, and dial again."""
+        """Keep a connection to the head open for ever: connect to `path`, run `talk`
+        until the connection is lost or another head takes over, and connect again."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:
@@ -135,8 +135,9 @@ class Dialler:
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 
     def _say(self, path: str, trouble: str, fault: Exception | None = None) -> None:
-        """Log each new connection problem once, so that a head which is away for an
-        hour makes one line. A bug of Corral is logged with its traceback."""
+        """Log a change of the connection's state: a new problem, or with an empty
+        `trouble` that the connection works. A problem that lasts makes one line.
+        `fault` is a bug of Corral, which is logged with its traceback."""
         if trouble != self._said:
             self._said = trouble
             if trouble:

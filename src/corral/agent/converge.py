@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Ranks(Protocol):
-    """The part of the supervisor that applies the desired state. Every method may be
-    called repeatedly."""
+    """Interface: the part of the supervisor that applies the desired state. Every
+    method may be called repeatedly."""
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
@@ -54,7 +54,7 @@ class Ranks(Protocol):
 
 
 class Checker(Protocol):
-    """Runner of checks on a node while no job runs there."""
+    """Interface of the runner of checks, which run while no job runs on the node."""
 
     def want(self, checkup: CheckUp | None) -> None: ...
 
@@ -63,8 +63,8 @@ class Checker(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Obedience:
-    """Applies the newest desired state from the head. Desired states that a newer one
-    has replaced are skipped, because each is complete.
+    """Applies the newest desired state from the head to the node. A desired state is
+    skipped when a newer one has replaced it, because each is complete.
 
     `drained` returns whether the head has the logs of an ended attempt; only then is
     the attempt removed.
@@ -88,7 +88,7 @@ class Obedience:
     _settling: dict[AttemptKey, float] = field(default_factory=dict)  # since when
 
     def wanted(self, wanted: DesiredState) -> None:
-        """Take a desired state, which `run` applies at once."""
+        """Store a desired state as the newest one; `run` then applies it."""
         self._newest = wanted
         self._arrived.set()
 
@@ -114,8 +114,9 @@ class Obedience:
             self.changed()
 
     def _other_boot(self, wanted: DesiredState) -> str:
-        """Return why a desired state for an earlier boot must be refused; "" if it may
-        be applied. The head counts the attempts of an earlier boot as gone."""
+        """Return the reason to refuse a desired state that is for an earlier boot of
+        the node; "" if it may be applied. The head counts the attempts of an earlier
+        boot as gone."""
         if wanted.boot in ("", self.boot):
             return ""
         return f"its orders are for boot {wanted.boot} of this node, which is {self.boot} now"
@@ -146,8 +147,8 @@ class Obedience:
         self.checks.want(wanted.checkup)
 
     def seen(self) -> tuple[Seen, ...]:
-        """Return the attempts on the node, including those that are still being
-        prepared."""
+        """Return the state of each attempt on the node, including attempts that are
+        still being prepared."""
         seens = self.ranks.seen()
         keys = {attempt.key for attempt in seens}
         early = [
@@ -158,8 +159,8 @@ class Obedience:
         return (*seens, *early)
 
     def settle_drained(self) -> None:
-        """Remove the attempts that the head has recorded, as soon as the head has their
-        logs too."""
+        """Remove the attempts whose end the head has recorded, as soon as the head has
+        their logs too."""
         now = asyncio.get_running_loop().time()
         for key, settling_since in list(self._settling.items()):
             late = now - settling_since > LOG_SECONDS
@@ -173,8 +174,8 @@ class Obedience:
                 self.changed()
 
     async def close(self) -> None:
-        """Cancel the preparation of attempts; the next agent of the node starts it
-        again."""
+        """Cancel the preparation of attempts; the node's next agent starts the
+        preparation again."""
         for key, task in self._preparing.items():
             if key not in self._launching:
                 task.cancel()
@@ -219,8 +220,8 @@ class Obedience:
         self.changed()
 
     def _stop_early(self, stop: Stop) -> None:
-        """Stop an attempt that is starting: at once while it is being prepared, else as
-        soon as its ranks exist."""
+        """Stop an attempt that is starting. An attempt still in preparation is
+        cancelled at once; other attempts are stopped as soon as their ranks exist."""
         self._late_stops[stop.key] = stop
         if stop.key not in self._launching:
             self._preparing[stop.key].cancel()

@@ -93,8 +93,8 @@ async def _run_agent_daemon(node_dir: Path, settings: NodeSettings, token: str) 
 async def agent_of(
     node_dir: Path, settings: NodeSettings, token: str, kind: type[Supervisor]
 ) -> AsyncIterator[tuple[Agent, Supervisor]]:
-    """Yield an agent that has taken over the attempts of an earlier agent. When it
-    ends, the attempts continue."""
+    """Yield an agent, with its supervisor of class `kind`, that has taken over the
+    attempts of an earlier agent. When the block ends, the attempts continue."""
     changed = _Changes()
     supervisor = kind(node_dir, settings=settings, on_change=changed)
     boot = boot_id(node_dir)
@@ -110,7 +110,7 @@ async def agent_of(
 
 
 class _Changes:
-    """Callbacks of the supervisor, usable before the agent exists."""
+    """Callback for the supervisor's changes. It can be used before the agent exists."""
 
     def __init__(self) -> None:
         self.tell: Callable[[], None] = lambda: None
@@ -201,8 +201,8 @@ def _preparing(
 async def _run_until_stopped(
     running: Coroutine[None, None, None], stopped: asyncio.Event
 ) -> None:
-    """Run the coroutine until it fails, which raises its exception, or until the
-    process is asked to end."""
+    """Run the coroutine until it fails or the process is asked to end (`stopped`). A
+    failure raises the coroutine's exception."""
 
     async def wait() -> None:
         await stopped.wait()

@@ -31,13 +31,14 @@ def gpu_devices(
     parts: Mapping[str, MigPart] = NO_PARTS,
     mig: Path = CAPABILITIES,
 ) -> Devices | None:
-    """Return the GPUs' major numbers, each with the minor numbers that the attempt may
-    open.
+    """Return the device files that the attempt may open: the GPUs' major numbers, each
+    with the allowed minor numbers.
 
     None means that no device has to be hidden from the attempt. On a GPU in MIG mode, a
     job may open the capabilities of its own MIG devices if `parts` has all of them, and
-    otherwise any. A job without MIG devices may open none. AMD's /dev/kfd stays open to
-    every job: it gives no access to a GPU whose render node is denied.
+    otherwise the capabilities of any MIG device. A job without MIG devices may open
+    none. AMD's /dev/kfd stays open to every job: it gives no access to a GPU whose
+    render node is denied.
     """
     if settings.pretend_gpus is not None:
         return None
@@ -60,8 +61,8 @@ def gpu_devices(
 
 
 def _major_of(name: str, majors: Path) -> int | None:
-    """Return the major number of this kind of character device; None if the kernel has
-    none."""
+    """Return the major number of the kind of character device called `name`; None if
+    the kernel has no such kind."""
     for line in majors.read_text().splitlines():
         line_fields = line.split()
         if line_fields[1:] == [name]:

@@ -22,16 +22,17 @@ class DiskRoom:
 
 
 def room_at(path: Path) -> DiskRoom:
-    """Return the room on the disk of this path. Raises: OSError."""
+    """Return the free space on the disk that holds this path. Raises: OSError."""
     disk_stat = os.statvfs(path)
     files = disk_stat.f_favail if disk_stat.f_files else None
     return DiskRoom(bytes=disk_stat.f_bavail * disk_stat.f_frsize, files=files)
 
 
 def closed_by(room: DiskRoom, *, is_closed: bool) -> str:
-    """Return why the node takes no new attempts; "" if it takes them. A closed node
-    needs more free space to open again than an open node needs to stay open, so that
-    its state does not change with each small file."""
+    """Return the reason why the node takes no new attempts; "" if the disk has enough
+    room. `is_closed`: the node takes none at present. A closed node needs more free
+    space to open again than an open node needs to stay open, so that its state does not
+    change with each small file."""
     factor = ENOUGH if is_closed else 1
     has_bytes = room.bytes >= factor * LEAST_BYTES
     has_files = room.files is None or room.files >= factor * LEAST_FILES

@@ -34,8 +34,8 @@ Overrun = Callable[[AttemptKey, str], None]
 async def keep_bounded(
     node_dir: Path, policy: Callable[[], NodePolicy], overrun: Overrun
 ) -> None:
-    """Check the attempts for ever, and call `overrun` with each attempt above the limit
-    and a sentence with the reason."""
+    """Check the disk use of the attempts for ever. Call `overrun` with each attempt
+    above the policy's limit, and with a sentence that states the reason."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:
@@ -73,7 +73,8 @@ async def overruns(
 
 
 def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
-    """Return the folders of attempts whose ranks run as another account than the agent.
+    """Return the folders of attempts whose ranks run as another account than the agent,
+    each with its attempt.
 
     Raises: OSError when the folder of attempts cannot be read.
     """
@@ -115,7 +116,7 @@ async def _count_folder_bytes(
 
 def folder_bytes(folder: str, most: int) -> int:
     """Return the bytes on disk below a folder, each file counted once. Counting stops
-    above `most`.
+    as soon as the total exceeds `most`.
 
     Files that disappear during the count are ignored. Links are not followed, and other
     file systems are not entered.

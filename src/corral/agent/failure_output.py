@@ -1,5 +1,5 @@
-"""The end of the logs of failed ranks, and their last error where much output followed
-it.
+"""Excerpts from the logs of failed ranks: the end of a log, and the last error if much
+output followed it.
 
 The head derives the cause of the failure from this text. To keep heartbeats small and
 reading bounded, lines that differ from others only in their numbers are left out, and
@@ -62,7 +62,8 @@ State = tuple[int, int]  # size of a file, and when it was written
 def tails_of(
     logs: Path, exits: Iterable[tuple[int, Exit]]
 ) -> tuple[tuple[int, str], ...]:
-    """Return the last output of the ranks that failed first, in rank order."""
+    """Return the last output of the ranks that failed first, each with its rank, in
+    rank order."""
     failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[
         :MOST_RANKS
     ]
@@ -72,11 +73,11 @@ def tails_of(
 
 
 def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
-    """Return the end of the log file, and of the rotated file before it if that is
-    needed; "" without a log.
+    """Return an excerpt from the end of the log file; it continues into the rotated
+    file before it if the log file is too short. Return "" without a log.
 
     C++ frames are left out: NCCL's watchdog prints 9 KB of them below its error. If the
-    last error is not in the remaining text, it is put first, followed by GAP.
+    last error is not in the excerpt, it is put first, followed by GAP.
     """
     state, rotated_state = _state_of(file), _state_of(_rotated_file(file))
     return (
@@ -104,7 +105,8 @@ def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) 
 
 
 def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
-    """Return at most `most` bytes from the end of a file and of its predecessor."""
+    """Return at most `most` bytes from the end of a file; if it is shorter, its
+    predecessor supplies the rest."""
     log_end = _read_before_offset(file, size, most)
     if len(log_end) < most and before is not None:
         log_end = (
@@ -115,7 +117,7 @@ def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
 
 
 def _after_error(text: bytes) -> bytes:
-    """Return what was printed after the last error."""
+    """Return the text that was printed after the last error in `text`."""
     rows = text[max(text.rfind(error_marker) for error_marker in _ERRORS) + 1 :].split(
         b"\n"
     )
@@ -134,7 +136,7 @@ def _state_of(file: Path) -> State | None:
 
 
 def _read_before_offset(file: Path, end: int, size: int) -> bytes:
-    """Return at most `size` bytes before `end`."""
+    """Return at most `size` bytes of the file before offset `end`."""
     with suppress(OSError), file.open("rb") as opened:
         opened.seek(max(0, end - size))
         return opened.read(min(size, end))
@@ -142,14 +144,15 @@ def _read_before_offset(file: Path, end: int, size: int) -> bytes:
 
 
 def _substance(text: bytes) -> bytes:
-    """Return the text without what says nothing of a failure."""
+    """Return the text without rows that do not describe a failure."""
     rows = [cut(row) for row in split(text)]
     return b"\n".join(without_repeats(without_sources(rows)))
 
 
 def _begin_of_error(text: bytes) -> int | None:
-    """Return where the last error begins; for a chain of errors, where the first of
-    them begins. None without an error."""
+    """Return the offset in `text` at which the last error begins; None without an
+    error. If errors were raised from each other, return the offset of the first error
+    of that chain."""
     error_offset = max(text.rfind(error_marker) for error_marker in _ERRORS)
     if error_offset < 0:
         return None
@@ -164,8 +167,9 @@ def _begin_of_error(text: bytes) -> int | None:
 
 
 def _error_in(text: bytes) -> bytes:
-    """Return the last error: its first lines and its end. Of a chain of errors, return
-    the first and the last error; b"" without an error."""
+    """Return the last error in `text`, shortened to its first lines and its end; b""
+    without an error. If errors were raised from each other, return the first and the
+    last error of that chain."""
     error_offset = _begin_of_error(text)
     if error_offset is None:
         return b""
@@ -183,7 +187,8 @@ def _error_in(text: bytes) -> bytes:
 
 
 def _shorten_error(error: bytes, most: int) -> bytes:
-    """Return the first lines of one error and its end, in at most `most` bytes."""
+    """Return the text of one error, shortened to its first lines and its end, in at
+    most `most` bytes."""
     rows = error.lstrip(b"\n").split(b"\n")
     rows = rows[: _rows_of_error(rows)]
     head = b"\n".join(rows[:_HEAD_LINES])[: most // 3]
@@ -192,8 +197,8 @@ def _shorten_error(error: bytes, most: int) -> bytes:
 
 
 def _rows_of_error(rows: list[bytes]) -> int:
-    """Return how many rows belong to an error: until its message is followed by an
-    empty line or by a few that are not indented."""
+    """Return how many rows, from the first, belong to an error. It ends where its
+    message is followed by an empty line or by a few lines that are not indented."""
     below = 0
     for number, row in enumerate(rows[1:], start=1):
         if not row.strip() and below:
@@ -205,8 +210,8 @@ def _rows_of_error(rows: list[bytes]) -> int:
 
 
 def _error_far(file: Path, end: int, most: int) -> bytes:
-    """Search for the last error before the offset `end`, backwards over at most `most`
-    bytes."""
+    """Return the last error before the offset `end` of the file, searched backwards
+    over at most `most` bytes; b"" without an error."""
     stop = max(0, end - most)
     while end > stop:
         size = min(CHUNK_BYTES, end - stop)

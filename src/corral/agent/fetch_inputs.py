@@ -83,8 +83,8 @@ class HeadAway(Trouble):
 
 
 class NotStarted(Trouble):
-    """An attempt cannot be started on this node. `infra`: the cluster is at fault, not
-    the job. `of`: the cause if it is not the node."""
+    """Error: an attempt cannot be started on this node. `infra`: the cluster is at
+    fault, not the job. `of`: what caused the failure, if not the node."""
 
     code = "not_started"
 
@@ -103,8 +103,8 @@ class OwnerAnswer(msgspec.Struct, frozen=True):
 
 
 class ForgottenAnswer(msgspec.Struct, frozen=True):
-    """The head's list of deleted jobs. `work` has the limits for kept work folders; it
-    is None from a head of an older version."""
+    """The head's answer with the jobs that it has deleted. `work` has the limits for
+    kept work folders; it is None from a head of an older version."""
 
     forgotten: list[JobId]
     work: WorkLimits | None = None
@@ -121,8 +121,8 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class Prepare:
-    """Fetches the inputs of attempts, with the node's token and in threads. A snapshot
-    that several attempts need is fetched once.
+    """Fetches the inputs of attempts from the head, with the node's token and in
+    threads. A snapshot that several attempts need is fetched once.
 
     Each user has a share of the threads, regardless of the sizes of the user's workdirs
     and images.
@@ -293,7 +293,8 @@ class Prepare:
             raise
 
     async def _number(self, key: AttemptKey) -> int:
-        """Return the number that the attempt's owner has in the cluster.
+        """Return the number by which the cluster identifies the user who owns the
+        attempt.
 
         Raises: HeadRefuses, HeadAway when the head does not give the number.
         """
@@ -307,8 +308,9 @@ class Prepare:
             raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
 
     async def _cached_snapshot(self, digest: str) -> Path:
-        """Return the snapshot's archive in the node's cache. A caller that waits for
-        the fetch of another caller may be cancelled without ending the fetch."""
+        """Return the path of the snapshot's archive in the node's cache; fetch it first
+        if it is missing. Callers that need the same snapshot wait for one fetch, which
+        continues if one of them is cancelled."""
         if digest not in self._fetching:
             task = asyncio.create_task(
                 self._patiently(lambda: self._fetch_snapshot(digest))
@@ -318,7 +320,8 @@ class Prepare:
         return await asyncio.shield(self._fetching[digest])
 
     async def _patiently(self, fetch: Callable[[], T]) -> T:
-        """Call `fetch` again while the head is away, in case it comes back.
+        """Call `fetch` and return its result. While the head does not answer, the call
+        is repeated for a limited time.
 
         Raises: HeadAway when the time for retries is over.
         """
@@ -443,8 +446,8 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
 
 
 def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
-    """Return HeadRefuses for a refusal by the head, or HeadAway for a server error or
-    HTTP 429, which are worth a retry."""
+    """Return the error for a failed request: HeadRefuses for a refusal by the head, or
+    HeadAway for a server error or HTTP 429, after which the request can be repeated."""
     try:
         refusal = msgspec.json.decode(body, type=_ErrorAnswer).error
     except ValueError:

@@ -20,9 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class HeadAddresses:
-    """The addresses of all heads. All connections of the agent dial the same address.
-    When that head is away, the next address is used; open connections to the earlier
-    head are then closed, because they may hang for long."""
+    """The addresses of all heads. All connections of the agent use the same current
+    address. When the head at that address is away, the next address becomes current;
+    open connections to the earlier head are then closed, because they may hang for
+    long."""
 
     def __init__(self, head_file: Path, node_dir: Path | None = None) -> None:
         self.head_file = head_file
@@ -56,8 +57,9 @@ class HeadAddresses:
                     partial_file.rename(self._kept)
 
     def failed(self, url: str, trouble: Exception) -> None:
-        """Record that a connection to `url` failed or ended. The next address is used
-        at once if the head did not answer, or else after several refusals in a row."""
+        """Record that a connection to `url` failed or ended with the error `trouble`.
+        The next address is used at once if the head did not answer, or else after
+        several refusals in a row."""
         if url != self._turn:
             return
         self._answers += 1
@@ -78,7 +80,7 @@ class HeadAddresses:
         self._answers = 0
 
     async def elsewhere(self) -> None:
-        """Wait until another head's address is used."""
+        """Wait until the current address changes to that of another head."""
         await self._moved.wait()
         log.info("the talk goes on with another head")
 
@@ -93,7 +95,7 @@ class HeadAddresses:
 
 
 def _has_answered(trouble: Exception) -> bool:
-    """Return whether the head has answered."""
+    """Return whether the error is an answer of the head."""
     closed_by_head = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
     return closed_by_head or isinstance(trouble, InvalidStatus)
 

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class ChannelNode(Protocol):
-    """Node side of the channel to the head."""
+    """Interface: the node's side of the channel to the head."""
 
     def hello(self) -> Hello: ...
 
@@ -58,14 +58,15 @@ class ChannelNode(Protocol):
         ...
 
     def heard(self, sent_at: float) -> None:
-        """Record that the head has received the beat sent at `sent_at`.
+        """Record that the head has received the heartbeat sent at `sent_at`.
 
         `sent_at`: seconds of the agent's clock.
         """
         ...
 
     def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
-        """Record that the head has stored the signals up to this number.
+        """Record that the head has stored the node's signals with numbers up to
+        `signals`.
 
         `wall` is the head's clock, read within a round trip of `trip_seconds` that ends
         now. It is 0 for a head that does not report its clock.
@@ -73,11 +74,11 @@ class ChannelNode(Protocol):
         ...
 
     def named(self, heads: tuple[str, ...]) -> None:
-        """Take the addresses of all heads, the leading head first."""
+        """Store the addresses of all heads, the leading head first."""
         ...
 
     def users(self, names: tuple[str, ...]) -> None:
-        """Take the names of the users who may submit jobs."""
+        """Store the names of the users who may submit jobs."""
         ...
 
     def wanted(self, wanted: DesiredState) -> None: ...
@@ -156,8 +157,8 @@ class Heartbeats:
         self._said, self._sampled = inventory, sample
 
     def _warn(self, left_out: tuple[str, ...]) -> None:
-        """Log the parts that were left out of heartbeats, once for as long as they stay
-        the same."""
+        """Log which parts were left out of heartbeats. The same parts are logged only
+        once in a row."""
         if left_out and left_out != self._left_out:
             log.warning(
                 "left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out)

@@ -1,5 +1,5 @@
-"""Attempts that the agent itself stops when the head has been silent for long, if their
-jobs request that."""
+"""Decision about which attempts the agent itself stops when the head has been silent
+for long. Only jobs that request this are affected."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,8 +10,8 @@ MARGIN_SECONDS: Final = 1.5  # the longest time between two looks, and a little
 
 
 def overdue(launches: Iterable[Launch], silent_seconds: float) -> list[Stop]:
-    """Return stops for the attempts that must be gone once the silence reaches their
-    `self_stop_seconds`.
+    """Return stops for the attempts that must be gone once the head has been silent for
+    their `self_stop_seconds`.
 
     The head may replace an attempt from then on, so the stop and its grace period begin
     earlier; the grace period takes at most half of the time. The silence counts from

@@ -47,8 +47,8 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
-    """Return as much of the attempt as encodes to at most `most_bytes`, and the encoded
-    size."""
+    """Return a reduced copy of the attempt that encodes to at most `most_bytes`, with
+    as many of its parts as fit. Return the encoded size too."""
     for attempt in _less_and_less(seen):
         frame = _try_encode(attempt)
         if frame is not None and len(frame) <= most_bytes:
@@ -58,8 +58,8 @@ def _fit_attempt(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
 
 
 def _less_and_less(seen: Seen) -> Iterator[Seen]:
-    """Yield the attempt in full, then with fewer and fewer of its parts; the exits of
-    its ranks are dropped last."""
+    """Yield the attempt in full, then copies with fewer and fewer of its parts. The
+    exits of its ranks are dropped last."""
     yield seen
     seen = replace(seen, tails=())
     yield seen

@@ -28,8 +28,8 @@ GLOO: Final = "GLOO_SOCKET_IFNAME"
 
 
 def passed_on(host: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of the agent's environment that ranks inherit; variables of the
-    job override it.
+    """Return the variables of the agent's environment that ranks inherit; variables of
+    the job override them.
 
     In a pod the ranks inherit the agent's whole environment, except Corral's own
     variables: it comes from the image and from device plugins, and is meant for the
@@ -46,11 +46,12 @@ def with_active_environment(
     """Return the variables with the submitter's Python environment first on PATH, if
     that environment exists on this node.
 
-    If it does not, its variable is removed, and the ranks use the Python of the agent's
-    PATH.
+    If it does not exist, its variable is removed, and the ranks use the Python of the
+    agent's PATH.
 
     Args:
         own: variables of the job itself.
+        has_image: whether the ranks run in an image.
     """
     name = next((variable for variable in ENVIRONMENTS if variable in own), None)
     if name is None or "PATH" in own or has_image:
@@ -75,8 +76,9 @@ def interface(
     nodes: Sequence[str], node_rank: int, env: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variable that selects gloo's network interface, for a gang on several
-    machines. Without it gloo uses the interface to which the machine's own name
-    resolves, which is often loopback. A value that the job sets is kept."""
+    machines; nothing for other jobs, or if the job sets the variable itself. Without it
+    gloo uses the interface to which the machine's own name resolves, which is often
+    loopback."""
     if len(set(nodes)) < 2 or GLOO in env:
         return {}
     # only a gang waits for it to be read

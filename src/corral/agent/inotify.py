@@ -20,7 +20,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Calls `woken` with the folder in which a file was written, created or renamed.
+    """Watcher of folders by inotify. It calls `woken` with the folder in which a file
+    was written, created or renamed.
 
     If the kernel dropped events, `woken` is called with None: any folder may have
     changed. A folder is watched until it is removed or `forget` is called.

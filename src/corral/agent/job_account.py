@@ -40,7 +40,8 @@ class JobAccount:
 
 
 def account_from(record: Mapping[str, Any] | None) -> JobAccount | None:
-    """Return the account in a shim's spec; None if ranks run as the shim's account."""
+    """Return the account in a shim's spec; None without one, when ranks run as the
+    shim's account."""
     return (
         None
         if record is None
@@ -65,9 +66,9 @@ def account_in_system(name: str) -> JobAccount | None:
 def allowed_account(
     owner: str, policy: NodePolicy
 ) -> JobAccount | PolicyRefusal | None:
-    """Return the account of the machine for a user's ranks, or the policy's refusal;
-    None if the machine has no such account. An attempt without an owner counts as
-    root's."""
+    """Return the machine's account under which a user's ranks run. Return a
+    PolicyRefusal if the node's policy refuses it, or None if the machine has no such
+    account. An attempt without an owner counts as root's."""
     account = account_in_system(owner or ROOT)
     if account is None:
         return None
@@ -88,7 +89,7 @@ def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
 
 def account_in_container(owner: str) -> JobAccount | None:
     """Return the account of ranks in a container that holds one attempt and runs as
-    root.
+    root; None if that account is root itself.
 
     The account is the owner's own if the image has it, and otherwise the least
     privileged one. No other user in the container needs protection from the ranks.

@@ -78,7 +78,8 @@ def bind(source: str, target: str) -> None:
 
 
 def read_only(target: str, kept: int = 0) -> None:
-    """Make the mount at `target` read-only. Mounts below it stay unchanged."""
+    """Make the mount at `target` read-only and keep its flags `kept`. Mounts below it
+    stay unchanged."""
     mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
@@ -185,8 +186,8 @@ def join_mounts(pid: int) -> None:
 
 
 def namespaces_of(pid: int) -> dict[str, int]:
-    """Return descriptors of the user and mount namespaces of a process, as far as they
-    differ from this process's."""
+    """Return descriptors of the user and mount namespaces of a process, by kind
+    ("user", "mnt"). A namespace in which this process is too is left out."""
     opened = {}
     for kind in ("user", "mnt"):
         if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(
@@ -197,7 +198,8 @@ def namespaces_of(pid: int) -> dict[str, int]:
 
 
 def enter_namespaces(opened: Mapping[str, int]) -> None:
-    """Move this process, which must have one thread, to these namespaces.
+    """Move this process, which must have one thread, to the namespaces in `opened`
+    (descriptors by kind).
 
     Raises: OSError when this fails.
     """

@@ -58,8 +58,8 @@ class LastDesired:
         return self._newest.version if self._newest else None
 
     def why_not(self, wanted: DesiredState) -> str:
-        """Return why a desired state must not be applied; "" if it is new or repeated
-        and may be applied."""
+        """Return the reason why a desired state must not be applied; "" if it is new or
+        repeated and may be applied."""
         if self._newest is None:
             return ""
         if wanted.cluster != self._newest.cluster:
@@ -88,8 +88,8 @@ class LastDesired:
         os.close(self._file)
 
     def heard_at(self) -> float:
-        """Return when the newest acknowledged desired state was sent, in seconds since
-        the boot."""
+        """Return when the newest desired state that the head has acknowledged was sent,
+        in seconds since the boot."""
         return self._head_contact.stat().st_mtime_ns / 1e9
 
     def hear(self, sent_at: float) -> None:

@@ -34,8 +34,8 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 
 
 class Launcher:
-    """Serves requests until it is killed. `server` and every connection are
-    SOCK_SEQPACKET sockets."""
+    """The launcher's loop, which serves requests until the process is killed. `server`
+    and every connection are SOCK_SEQPACKET sockets."""
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
@@ -92,7 +92,7 @@ class Launcher:
         agent.close()
 
     def _let_go(self) -> None:
-        """Close, in a forked shim, the descriptors that only the launcher uses."""
+        """Close the descriptors that only the launcher uses; called in a forked shim."""
         descriptor = signal.set_wakeup_fd(-1)
         os.close(descriptor)
         self._poll.close()
@@ -125,8 +125,8 @@ def begin(
     beside: int | None = None,
     first: socket.socket | None = None,
 ) -> None:
-    """Become the launcher in the background. This process exits when the launcher is
-    ready.
+    """Start the launcher as a background process. The calling process exits when the
+    launcher is ready.
 
     `first` is the socket of a shim that starts at once, without a request.
     """
@@ -162,7 +162,7 @@ def begin(
 
 def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> None:
     """Fork the first shim at once, so that its ranks start before the launcher finishes
-    its own preparation."""
+    its own preparation. `done`: the pipe that reports the launcher ready."""
     if os.fork() == 0:
         server.close()
         os.close(done)
@@ -171,8 +171,8 @@ def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> 
 
 
 def _open_node_socket(node_dir: Path) -> socket.socket | None:
-    """Open the node's socket; None if a living launcher has it. The launcher holds a
-    lock, which ends with its process."""
+    """Return the launcher's listening socket in the node's folder; None if another
+    launcher lives. The launcher holds a lock, which ends with its process."""
     lock = os.open(
         node_dir / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
     )

@@ -26,8 +26,8 @@ class NoLauncher(Trouble):
 
 
 class LauncherClient:
-    """Connection to the launcher; a launcher that has exited is replaced, and its
-    connection too.
+    """Connection to the launcher. When the launcher has exited, another one is started
+    and connected.
 
     A launcher of another version is replaced as soon as the node has no living shim.
     Otherwise new shims would run the code from before an upgrade.
@@ -87,7 +87,7 @@ class LauncherClient:
             self._connection = None
 
     async def _end_outdated(self) -> None:
-        """Kill the launcher of another version, and wait until it has ended."""
+        """Kill a launcher of another version, and wait until it has ended."""
         self.close()
         launcher = LocalProcess.recorded(self._node_dir / PID_FILE)
         give_up_at = asyncio.get_running_loop().time() + END_SECONDS

@@ -1,5 +1,5 @@
-"""Work folders that remain after their attempts, at most until the head deletes their
-jobs."""
+"""Removal of the work folders that remain after their attempts; they stay at most until
+the head deletes their jobs."""
 
 import asyncio
 import logging
@@ -50,8 +50,8 @@ async def sweep(attempts: Path, ask: Ask) -> None:
 
 
 def left_in(attempts: Path) -> Mapping[JobId, list[Path]]:
-    """Return the folders of settled attempts by job, and finish removals that were
-    interrupted."""
+    """Return the folders of settled attempts by job. Also finish removals of folders
+    that were interrupted."""
     paths_by_job: dict[JobId, list[Path]] = defaultdict(list)
     for folder in attempts.iterdir() if attempts.is_dir() else ():
         if folder.name.startswith(".") and folder.name.endswith(".gone"):

@@ -26,7 +26,7 @@ _NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")
 
 def split(text: bytes) -> list[bytes]:
     """Return the rows of the text without C++ frames. A carriage return begins a new
-    row, except where it ends a name in a shell's message."""
+    row, except at the end of a name in a shell's message."""
     return (
         _LINE_END.sub(rb"\\r", _FRAMES.sub(b"", text))
         .replace(b"\r", b"\n")
@@ -45,8 +45,8 @@ def cut(row: bytes) -> bytes:
 
 
 def without_sources(rows: list[bytes]) -> list[bytes]:
-    """Return the rows without the source lines below Python's traceback frames, because
-    the frames name file and line."""
+    """Return the rows without the lines of source code in Python's tracebacks, because
+    each traceback frame names file and line."""
     kept_lines = []
     is_below = False
     for row in rows:
@@ -58,8 +58,8 @@ def without_sources(rows: list[bytes]) -> list[bytes]:
 
 
 def without_repeats(rows: list[bytes]) -> list[bytes]:
-    """Return the rows, with only the first and the last of many rows that differ only
-    in their numbers."""
+    """Return the rows without repetitions: of many rows that differ only in their
+    numbers, only the first and the last are kept."""
     shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
     remaining_counts, seen_counts = Counter(shapes), Counter[bytes]()
     kept_lines = []

@@ -32,8 +32,8 @@ Read = Callable[[Path, int, int], tuple[int, bytes]]
 
 @dataclass(slots=True, kw_only=True)
 class ShippedLog:
-    """The log of one rank in transfer. `kept` is how many bytes the head has; None
-    until the head reports it."""
+    """The log of one rank while it is shipped to the head. `kept` is how many bytes the
+    head has; None until the head reports it."""
 
     key: AttemptKey
     rank: int
@@ -44,8 +44,8 @@ class ShippedLog:
 
 @dataclass(slots=True, kw_only=True)
 class Followed:
-    """The logs of one attempt. Once `ended` is set they grow no more; they are done
-    when the head has all of them."""
+    """The logs of one attempt that are shipped. Once `ended` is set they grow no more;
+    shipping is done when the head has all of them."""
 
     folder: Path
     ended: bool = False
@@ -174,7 +174,8 @@ class LogShipper:
     async def _ship_attempt_logs(
         self, connection: ClientConnection, key: AttemptKey
     ) -> None:
-        """Send at most one chunk of each log of the attempt, so that no log starves."""
+        """Send at most one chunk of each log of the attempt, so that no other log has
+        to wait for long."""
         followed = self._followed.get(key)
         if followed is None:
             return
@@ -208,7 +209,8 @@ class LogShipper:
         await connection.send(encode(question))
 
     def _discover_logs(self, key: AttemptKey, followed: Followed) -> list[ShippedLog]:
-        """Return the logs that have appeared since the last call."""
+        """Return the logs of the attempt's ranks that have appeared since the last
+        call."""
         if not followed.watched and self._inotify is not None:
             followed.watched = self._inotify.watch(followed.folder)
         new_logs = []

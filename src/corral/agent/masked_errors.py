@@ -29,8 +29,8 @@ _TRIES_AGAIN: Final = re.compile(
 
 
 def goes_on(command: str) -> bool:
-    """Return whether a shell may run further commands after a program of this command
-    has failed."""
+    """Return whether a shell that runs this command may start further programs after
+    one program has failed."""
     return _LONE_PROGRAM.match(command) is None and _TRIES_AGAIN.search(command) is None
 
 
@@ -63,8 +63,9 @@ def error_before(text: bytes, *, goes_on: bool) -> str:
 
 
 def _is_uncaught(rows: list[bytes], begin: int) -> bool:
-    """Return whether the traceback at row `begin` is of an error that ended its
-    program: it starts with the outermost frame, and no line above it announces it."""
+    """Return whether the traceback that begins at row `begin` belongs to an error that
+    ended its program. This holds if it starts with the outermost frame, and no line
+    above it announces it as a logged error."""
     if begin + 1 >= len(rows) or _OUTERMOST.match(rows[begin + 1]) is None:
         return False
     heads = [

@@ -20,7 +20,7 @@ _MINOR: Final = "DeviceFileMinor"
 
 class MigPart(msgspec.Struct, frozen=True):
     """Position of a MIG device: the minor number of its GPU, and the numbers of its GPU
-    instance and compute instance."""
+    instance and of its compute instance."""
 
     gpu: int
     gpu_instance: int
@@ -45,7 +45,8 @@ def write_parts(node_dir: Path, parts: Mapping[str, MigPart]) -> None:
 
 
 def read_parts(node_dir: Path) -> dict[str, MigPart]:
-    """Return what `write_parts` has kept; nothing where that cannot be read."""
+    """Return the positions that `write_parts` has stored, by MIG device; nothing where
+    they cannot be read."""
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(
             (node_dir / MIG_FILE).read_bytes(), type=dict[str, MigPart]
@@ -56,8 +57,8 @@ def read_parts(node_dir: Path) -> dict[str, MigPart]:
 def capability_minors(
     names: Sequence[str], parts: Mapping[str, MigPart], root: Path = CAPABILITIES
 ) -> list[int] | None:
-    """Return the minor numbers of the capabilities of these MIG devices; None if the
-    position of one is not known."""
+    """Return the minor numbers of the device files (capabilities) that a process needs
+    for these MIG devices; None if the position of one device is not known."""
     minors: set[int] = set()
     try:
         for name in names:

@@ -21,8 +21,8 @@ _TOO_FAST: Final = f"more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
 
 
 class RankLog:
-    """Writes one rank's log, with bounded memory use. The log records any dropped
-    output."""
+    """Writer of one rank's log, with bounded memory use. If output is dropped, the log
+    says so."""
 
     def __init__(
         self, file: Path, now: Callable[[], float], *, kept_bytes: int = KEPT_BYTES
@@ -58,11 +58,12 @@ class RankLog:
         self._keep(kept_data)
 
     def say(self, sentence: str) -> None:
-        """Write a line of Corral's own, to which no limit applies."""
+        """Write a line of Corral's own to the log. The limits do not apply to it."""
         self._keep(f"[corral] {sentence}\n".encode())
 
     def last_bytes(self, most: int) -> bytes:
-        """Return the end of what is kept; b"" where the disk does not answer."""
+        """Return at most `most` bytes from the end of the log file; b"" where the disk
+        does not answer."""
         try:
             with self._file.open("rb") as opened:
                 opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
@@ -114,8 +115,8 @@ class RankLog:
             data = data[written:]
 
     def _rotate_file(self) -> bool:
-        """Begin a new file, and return whether this succeeded. A reader can find the
-        offset of every file at any moment, by its inode."""
+        """Begin a new log file, and return whether this succeeded. A reader can find
+        the offset of every file at any moment, by the file's inode."""
         new_log = self._file.with_suffix(".log.new")
         begin = self._begin + self._size_bytes
         try:
@@ -139,8 +140,8 @@ class RankLog:
 
 def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
     """Return bytes of a log from `offset`, and the offset at which they begin; that is
-    later than `offset` if rotation has removed bytes. No bytes mean that no more has
-    been written.
+    later than `offset` if rotation has removed bytes. If no bytes are returned, the log
+    has not grown beyond `offset`.
 
     Raises: OSError other than for a missing file.
     """
@@ -158,7 +159,7 @@ def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
 
 
 def end(file: Path) -> int:
-    """Return the offset after the last byte that was kept; 0 without a log."""
+    """Return the log's offset after its last byte; 0 without a log."""
     try:
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())
@@ -185,8 +186,8 @@ def _read_from(
 
 
 def _begin(file: Path, inode: int) -> int | None:
-    """Return the offset at which the file with this inode begins; None for a file that
-    is being rotated out."""
+    """Return the offset at which the file with this inode begins; 0 if no offsets are
+    recorded; None for a file that is being rotated out."""
     try:
         begin = json.loads(_offsets_file(file).read_text()).get(str(inode))
     except FileNotFoundError:

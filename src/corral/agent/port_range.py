@@ -32,8 +32,8 @@ class PortBlock:
         record.write_text(f"{self.ports[0]}\n")
 
     def free(self, held: Collection[int] = ()) -> tuple[int, ...]:
-        """Return 32 ports on which no process listens, or which are `held` by the
-        node's own attempts."""
+        """Return 32 ports of the block. A port can be used if no process listens on it,
+        or if it is in `held`, the ports of the node's own attempts."""
         offered = (port for port in self.ports if port in held or _is_port_unused(port))
         return tuple(port for port, _ in zip(offered, range(PORTS), strict=False))
 

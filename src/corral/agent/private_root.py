@@ -83,8 +83,8 @@ def enter_private_root(
 
 
 def has_private_root(inside: int) -> bool:
-    """Return whether the process `inside` of a node writes to the node's own disk, not
-    to the machine's.
+    """Return whether the process `inside` of a node has a private root, so that it
+    writes to the node's own disk and not to the machine's.
 
     Raises: OSError when the process cannot be inspected.
     """
@@ -169,8 +169,8 @@ def write_hosts(node_dir: Path, settings: NodeSight) -> list[str]:
 
 
 def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
-    """Make the node's name its hostname, and mount the hosts file that lists it below
-    `root`.
+    """Give the node its own name as hostname, and mount the hosts file with that name
+    below `root`.
 
     Raises: OSError when this fails.
     """
@@ -180,8 +180,9 @@ def name_node(root: str, settings: NodeSight, hosts: Mapping[str, str]) -> None:
 
 
 def _compose_overlays(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
-    """Mount the machine's disk under `root`, each file system as an overlay. Return the
-    file systems that cannot be overlays, which are read-only instead."""
+    """Mount the machine's disk under `root`, each file system as an overlay whose
+    changes lie in `disk`. Return the file systems that cannot be overlays; they are
+    read-only instead."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.overlay("/", disk / "upper", str(root), user=False)
     plain = []
@@ -211,9 +212,9 @@ def _compose_overlays(disk: Path, root: Path, hidden: Sequence[str]) -> list[str
 
 
 def _compose_as_user(disk: Path, root: Path) -> list[str]:
-    """Compose the node's view without root: mount the machine's disk read-only, with an
-    overlay on each folder that users write to. Return the folders that cannot have an
-    overlay."""
+    """Compose the node's view under `root` without root rights: mount the machine's
+    disk read-only, with an overlay on each folder that users write to. Return the
+    folders that cannot have an overlay."""
     mounts_by_point = {mount.point: mount for mount in kernel_mounts.mounts()}
     kernel_mounts.bind("/", str(root))
     for point, mount in mounts_by_point.items():
@@ -238,7 +239,8 @@ def _compose_as_user(disk: Path, root: Path) -> list[str]:
 
 
 def _written_without_root() -> list[str]:
-    """Return the temporary folders and the home folder, outer ones first.
+    """Return the folders that get an overlay without root: the temporary folders and
+    the home folder, outer ones first.
 
     The home folder has an overlay of its own even inside another overlay. An
     unprivileged user cannot copy a folder that another user owns, so no such folder may
@@ -251,15 +253,16 @@ def _written_without_root() -> list[str]:
 
 
 def _fresh_memory_folder(root: Path) -> None:
-    """Mount a /dev/shm of the node's own, for the shared memory of its ranks."""
+    """Mount an empty /dev/shm below `root` that only this node has, for the shared
+    memory of its ranks."""
     flags = kernel_mounts.MS_NOSUID | kernel_mounts.MS_NODEV
     if Path("/dev/shm").is_dir():
         kernel_mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
 
 
 def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
-    """Return the paths of the machine that stay visible: shared paths and the node's
-    folders, parents first."""
+    """Return the paths of the machine that the node's ranks still see: shared paths and
+    the node's own folders, parents first."""
     own_paths = [node_dir / name for name in OWN]
     for folder in own_paths:
         folder.mkdir(exist_ok=True)
@@ -273,8 +276,8 @@ def _seen_inside(node_dir: Path, settings: NodeSight) -> list[str]:
 
 @contextmanager
 def _open_stable_paths(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yield for each path a name that still leads to it when something else is mounted
-    over it."""
+    """Open the paths, and yield for each one a name that leads to it even when
+    something else is mounted over it."""
     with ExitStack() as stack:
         names = {}
         for path in paths:
@@ -333,7 +336,7 @@ def _is_within_any(path: str, folders: Sequence[str]) -> bool:
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
-    """Return the paths that lie in none of the others."""
+    """Return the paths that lie inside no other of these paths."""
     outermost: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths}):
         if not _is_within_any(path, outermost):

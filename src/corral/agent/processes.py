@@ -92,8 +92,9 @@ def marked(mark: bytes) -> list[int]:
 
 
 def _scan_reliably(look: Callable[[], _Look]) -> list[int]:
-    """Repeat a scan of the processes until its result is reliable. An empty result
-    counts only if no listed process ended.
+    """Repeat the scan `look` of the processes until its result is reliable, and return
+    the processes found. An empty result counts only if no listed process ended during
+    the scan.
 
     A process that is listed, starts a child and ends before the scan reads it leaves a
     child that the list does not have. A process that had already ended in the previous
@@ -182,8 +183,8 @@ def _is_between_programs(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the living processes that this process, which has a single thread, has
-    started or adopted."""
+    """Return the living child processes of the process `pid`, which has a single
+    thread. Orphans that it has adopted count as its children."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
@@ -206,6 +207,6 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def every() -> Iterator[int]:
-    """Iterate over all process numbers, the last listed first: among them are the
-    youngest processes, which may start a child and end soon."""
+    """Iterate over all process numbers, in the reverse order of the list. The last ones
+    are the youngest processes, which may start a child and end soon."""
     return (int(name) for name in reversed(os.listdir("/proc")) if name.isdecimal())

@@ -73,10 +73,11 @@ def head_url(path: Path) -> str:
 
 
 def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
-    """Return the content of a file that no other account may read; with `may_be_read`,
-    that no other account may write.
+    """Return the content of a file that no other account may read. With `may_be_read`,
+    others may read the file but not write it.
 
-    Raises: SettingsInvalid.
+    Raises: SettingsInvalid when its permissions or owner are not as required, or it
+    cannot be read.
     """
     try:
         path_stat = path.stat()

@@ -15,8 +15,8 @@ _GIVEN: Final = b"s"
 
 
 class IdleShims:
-    """One socket for each shim, by descriptor. An idle shim ends when its socket
-    closes.
+    """The sockets of the launcher's shims, one for each shim, by descriptor. An idle
+    shim ends when its socket closes.
 
     Each socket is registered with `poll`. The owner of `poll` calls `hear` for the
     descriptors that `has` knows.
@@ -34,14 +34,13 @@ class IdleShims:
     def start(
         self, agent: socket.socket, be: Callable[[socket.socket], NoReturn]
     ) -> None:
-        """Hand the agent's socket to a shim: to an idle one, else to a new process that
-        calls `be`. Raises: OSError when no process can be created."""
+        """Hand the agent's socket to an idle shim. If no shim is idle, create a new
+        process that calls `be`. Raises: OSError when no process can be created."""
         if not self._assign_idle_shim(agent):
             self._fork_shim(be)
 
     def hear(self, descriptor: int) -> None:
-        """Handle an event of a shim's socket: the shim is idle from now on, or has
-        ended."""
+        """Handle an event of a shim's socket: the shim has become idle, or has ended."""
         try:
             reply = self._sockets[descriptor].recv(16, socket.MSG_DONTWAIT)
         except BlockingIOError:  # an event of what had this descriptor before
@@ -56,7 +55,8 @@ class IdleShims:
             self._let_go(next(iter(self._idle)))
 
     def wait_seconds(self) -> float | None:
-        """Return how long none has waited for too long; None where none waits."""
+        """Return the seconds until the first idle shim has been idle for too long; None
+        where no shim is idle."""
         if not self._idle:
             return None
         return max(
@@ -74,7 +74,7 @@ class IdleShims:
             self._let_go(descriptor)
 
     def close(self) -> None:
-        """Close the launcher's sockets in a new process."""
+        """Close the sockets to shims, in a new process that must not keep them."""
         for connection in self._sockets.values():
             connection.close()
 

@@ -17,8 +17,8 @@ READ_BYTES: Final = 64 * 1024
 async def carry(
     connection: ClientConnection, reader: asyncio.StreamReader, writer: Input
 ) -> None:
-    """Forward bytes until either side ends; then close both sides, with the exit code
-    of the shell or rank if it is known.
+    """Forward bytes between the user's connection and the program until either side
+    ends. Then close both sides, with the exit code of the shell or rank if it is known.
 
     Raises: OSError, WebSocketException.
     """
@@ -44,8 +44,8 @@ async def _to_person(
 async def _from_person(connection: ClientConnection, writer: Input) -> None:
     """Forward the user's input to the program; an empty frame ends the input.
 
-    Input that the program no longer reads is dropped, because the output reports its
-    end.
+    Input that the program no longer reads is dropped without an error, because the
+    program's output already reports that it ended.
     """
     async for frame in connection:
         if not frame:

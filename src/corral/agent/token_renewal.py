@@ -32,9 +32,9 @@ class Renewal:
 
     Args:
         post: sends a body to a route of the head with the current token.
-        use: passes a new token to every part of the agent that authenticates to the
-            head.
-        refused: set when the head refuses the current token.
+        use: is called with each new token, and passes it to every part of the agent
+            that authenticates to the head.
+        refused: is set when the head refuses the current token.
     """
 
     node_dir: Path
@@ -45,7 +45,8 @@ class Renewal:
     chance: Random = field(default_factory=Random)
 
     async def keep(self) -> None:
-        """Check the token every ten minutes, and soon after the head has refused it."""
+        """Check the token every ten minutes without end, and soon after the head has
+        refused it."""
         spread = self.chance.uniform(0.9, 1.1)  # nodes that joined together renew apart
         while True:
             wait_seconds = await self.look(RENEW_SECONDS * spread)
@@ -57,8 +58,8 @@ class Renewal:
                 await asyncio.sleep(wait_seconds)
 
     async def look(self, renew_after_seconds: float) -> float:
-        """Renew the token if it is old or refused. Returns: seconds until the next
-        check."""
+        """Renew the token if it is refused, or older than `renew_after_seconds`. Return
+        the seconds until the next check."""
         refused = self.refused.is_set()
         self.refused.clear()
         if self._adopt_stored_token():
@@ -78,8 +79,8 @@ class Renewal:
         return AGAIN_SECONDS
 
     def _adopt_stored_token(self) -> bool:
-        """Return whether the folder holds another token than the current one; if so,
-        use that token."""
+        """Use the token in the node's folder if it differs from the current one. Return
+        whether it differed."""
         try:
             stored_token = load_token(self.node_dir)
         except SettingsInvalid as missing:
@@ -97,9 +98,9 @@ class Renewal:
             return 0.0
 
     async def _renew_token(self) -> None:
-        """Replace the token by a new one. The head records the new token first; until
-        it is in the folder, the earlier token stays valid and can be renewed again.
-        Raises: HeadRefuses, HeadAway, OSError."""
+        """Replace the token by a new one. The head records the new token before the
+        agent writes it into the folder. Until then, the earlier token stays valid and
+        can be renewed again. Raises: HeadRefuses, HeadAway, OSError."""
         new_token = secrets.token_urlsafe(32)
         body = json.dumps(
             {"sha256": hashlib.sha256(new_token.encode()).hexdigest()}

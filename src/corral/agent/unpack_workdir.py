@@ -75,7 +75,7 @@ def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
 
 
 class _Workdir:
-    """The folder that the archive is unpacked into."""
+    """The new folder into which the archive is unpacked."""
 
     def __init__(self, root: int, bounds: UnpackLimits) -> None:
         self._root = root
@@ -209,7 +209,8 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
 
 
 def helper_words(archive: Path, into: Path) -> list[str]:
-    """Return the command of the helper process that unpacks a large archive."""
+    """Return the command line of a helper process that unpacks the archive into the
+    folder."""
     return [
         sys.executable,
         "-P",

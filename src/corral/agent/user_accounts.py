@@ -64,10 +64,10 @@ def load_policy(
 
 
 def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | str:
-    """Return the account of the ranks in the part of a node that serves one attempt,
-    before the part's agent runs. The result is the account in the form of a shim's
-    spec, None for the current account, or a text when the decision is left to the
-    agent."""
+    """Return the account of the ranks in a part of a node, which serves one attempt,
+    before the part's agent runs. The result is the account as a dictionary for a shim's
+    spec; None for the current account; or, if the agent must decide, a text with the
+    reason."""
     try:
         if is_container:
             account: JobAccount | PolicyRefusal | None = account_in_container(owner)
@@ -82,7 +82,7 @@ def early_account(owner: str, *, is_container: bool) -> dict[str, Any] | None | 
 
 @dataclass(slots=True, kw_only=True)
 class Accounts:
-    """The accounts of users on one node.
+    """The accounts under which ranks of each user run on one node.
 
     Args:
         changed: called when `refused` has changed.
@@ -97,8 +97,8 @@ class Accounts:
 
     @property
     def shared_account(self) -> str:
-        """Return the account that the ranks of all users share; "" where each user has
-        an account."""
+        """Return the agent's account, under which the ranks of all users run; "" if
+        each user has an account."""
         if os.geteuid() == 0:
             return ""
         with suppress(KeyError):
@@ -117,13 +117,14 @@ class Accounts:
         return load_policy(self.node_dir, self.machine_policy, default)
 
     async def look(self) -> None:
-        """Look up the account of each refused user again: it may have been created
-        meanwhile."""
+        """Look up the accounts of root and of each refused user again, because an
+        account may have been created meanwhile."""
         await self._look_at((ROOT, *self._refused))
 
     async def watch(self, users: Collection[str]) -> None:
-        """Look up the account of each of these users who was not in the last list, so
-        that a user without an account is known before the first start."""
+        """Look up the accounts of those users who were not in the previous call's list,
+        and forget users who are gone from it. A user without an account is thus known
+        before the first start."""
         new_users = [user for user in users if user not in self._watched]
         removed_users, self._watched = self._watched - {*users}, frozenset(users)
         previous_refusals = self.refused
@@ -148,8 +149,8 @@ class Accounts:
                 self._refused.pop(user, None)
 
     async def of(self, launch: Launch, number: Number) -> JobAccount | None:
-        """Return the account for an attempt's ranks; None if they run as the agent
-        does.
+        """Return the account for the ranks of this launch; None if they run under the
+        agent's own account.
 
         Args:
             number: asks the head for the number of the attempt's owner in the cluster.
@@ -176,8 +177,8 @@ class Accounts:
 
     @property
     def _is_container(self) -> bool:
-        """Return whether this root file system and its accounts serve one attempt
-        alone."""
+        """Return whether this node is a container, whose root file system and accounts
+        serve one attempt alone."""
         return self.settings.containment == ENGINE and self.settings.isolation == "none"
 
     def _refusal_of(self, user: str) -> str:
@@ -205,8 +206,9 @@ class Accounts:
     async def _account_from_range(
         self, launch: Launch, policy: NodePolicy, number: Number
     ) -> JobAccount | PolicyRefusal:
-        """Return an account for the user from the policy's uid range; its uid is the
-        same on every node with the same range. Raises: OSError."""
+        """Return an account for the user from the policy's uid range, or the reason why
+        none is available. The uid is the same on every node with the same range.
+        Raises: OSError."""
         assert policy.uids is not None
         uid = policy.uids.uid(await number(launch.key))
         if uid is None:

@@ -20,9 +20,9 @@ router = APIRouter()
 async def check_nodes(
     body: api.CheckAsked, house: Within, caller: Asker
 ) -> api.Checkup:
-    """Request active checks of the named nodes, or of all, as soon as no job runs on
-    them. A job that waits for a node does not wait for the check: the check ends at
-    once when a job is to run on the node."""
+    """Request active checks of the named nodes, or of all nodes. Each check begins as
+    soon as no job runs on its node. No job waits for a check: the check ends at once
+    when a job is to run on the node."""
     control = house.control
     requested_ids = [views.find_node(control, name).id for name in body.nodes]
     request = CheckNodes(
@@ -45,8 +45,8 @@ async def check_nodes(
 
 @router.get("/v1/checkups/{checkup}")
 async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
-    """Return the nodes on which this check-up is pending or running, and the nodes with
-    results of it that no later check has replaced."""
+    """Return the nodes on which the check-up with this id is pending or running, and
+    the nodes that still have results of it, which no later check has replaced."""
     sight = sight_of(house.control, caller)
     nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
     return api.Checkup(
@@ -60,8 +60,9 @@ async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
 
 
 def checked(sight: CallerView, node: Node, id: str) -> api.CheckedNode:
-    """Return the state of the node in this check-up. The ids of link checks have
-    further numbers after the id of the check-up."""
+    """Return the node's state (waiting, running or over) and results in the check-up
+    with this id. Ids of link checks consist of the check-up's id and further numbers.
+    """
     pending_checkups = [
         check_up for check_up in node.checkups if is_of(check_up.id, id)
     ]

@@ -64,8 +64,8 @@ class Closing(Exception):
 
 class NodeLender(Protocol):
     """The engine that runs agents for single attempts on nodes from a batch system.
-    These agents, the parts of a node, exchange messages with the engine, not with the
-    head's control."""
+    These agents (the parts of a node) report to the engine and get their desired state
+    from it, not from the head's control."""
 
     def hear_part(self, word: NodeFacts) -> None: ...
 
@@ -73,12 +73,12 @@ class NodeLender(Protocol):
 
 
 class Channels:
-    """All connected agents, and the newest desired state of each node or part of a
-    node.
+    """The connections of all agents, and the newest desired state of each node or part
+    of a node.
 
-    `push` may be called from the head's loop at any moment: the desired state is sent
-    at once, and a state that a slow agent has not received yet is replaced by the
-    newest. `amend` lets the engine add to a node's report what only the engine knows.
+    `push` may be called from the head's loop at any moment. It sends the desired state
+    at once; if a slow agent has not received an earlier state yet, that state is
+    replaced. `amend` lets the engine add to a node's report what only the engine knows.
     `renewed` is called with each token that replaces an agent's own token.
     """
 
@@ -95,8 +95,8 @@ class Channels:
 
     @property
     def refused(self) -> Counter[str]:
-        """Return the counts of refused messages by reason: malformed, twin, not_yours,
-        out_of_bounds, ..."""
+        """Return how many messages were refused for each reason: malformed, twin,
+        not_yours, out_of_bounds, ..."""
         return self.taking.refused
 
     def push(self, wanted: DesiredState) -> None:
@@ -178,8 +178,8 @@ class Channels:
                 self._mark_node_left(talk.node, control)
 
     def _mark_node_left(self, node: NodeId, control: Control) -> None:
-        """Record that the node's connection is lost. Parts of a node come and go, so
-        the desired state for a part is dropped."""
+        """Record that the node's connection is lost. For a part of a node, drop its
+        desired state, because parts exist only for one attempt."""
         if is_part(node):
             self._newest.pop(node, None)
             control.sensed.left(node, control.clock.wall())
@@ -223,9 +223,9 @@ class Channels:
         return talk
 
     def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
-        """Decide between two connections with one identity. If both are of the same
-        boot, the newer one replaces the older. A connection of another boot is refused
-        as a twin while the first is alive. Raises: Closing."""
+        """Let a new connection replace an older one of the same node. If both are of
+        the same boot, the newer one wins. A connection of another boot is refused as a
+        twin while the first is alive. Raises: Closing."""
         existing_talk = self._talks.get(node)
         if existing_talk is None:
             return
@@ -280,8 +280,8 @@ class Channels:
         return HeartbeatAck(number, heads, taken, wall, users)
 
     async def _next(self, talk: Talk, control: Control) -> Hello | Heartbeat | LogChunk:
-        """Return the node's next message, without fields that are out of bounds. The
-        node's rate limit may delay it."""
+        """Return the node's next message, with fields that are out of bounds removed.
+        The call waits if the node exceeds its rate limit."""
         frame = await frame_of(talk.socket)
         await self.taking.wait(talk, len(frame), control)
         parsed_frame = self._read(frame)
@@ -290,10 +290,10 @@ class Channels:
         return parsed_frame.message
 
     def _see_to(self, talk: Talk, control: Control) -> None:
-        """Send the desired state again to an agent that is behind.
+        """Send the desired state again if the agent is behind.
 
-        An agent is behind if it has not received the newest version, or received it and
-        does not follow it.
+        An agent is behind if the newest version was not sent to it, or if it still does
+        not report that version some time after it was sent.
         """
         if talk.node not in self._newest and (
             desired_state := self._first_word(talk.node, control)
@@ -375,9 +375,9 @@ class Channels:
     def _keep(
         self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper
     ) -> LogAt:
-        """Store the chunk, and return the position to continue from. A chunk that does
-        not belong to the node is acknowledged and dropped, so that the agent stops
-        sending it."""
+        """Store the chunk, and return the offset from which the agent continues. A
+        chunk of a rank outside `ranks` does not belong to the node. It is acknowledged
+        but not stored, so that the agent stops sending it."""
         offset = chunk.offset + len(chunk.data)
         if chunk.rank in ranks and chunk.offset >= 0:
             offset = keeper.append(
@@ -409,15 +409,15 @@ class Channels:
 def _acknowledged_signal(
     talk: Talk, frame: Heartbeat, word: NodeFacts, control: Control
 ) -> int:
-    """Return the number of the last signal that the agent need not report again: the
-    signals up to it are recorded, or were rejected."""
+    """Return the number of the last signal that the agent need not report again. All
+    signals up to it were recorded or rejected."""
     if is_part(talk.node) and frame.signals and not word.signals:
         return frame.signals[-1].number
     return recorded(talk, control)
 
 
 async def frame_of(socket: WebSocket) -> bytes:
-    """Return the bytes of the next frame, which may be a binary or a text frame.
+    """Return the bytes of the socket's next frame, whether it is binary or text.
     Raises: WebSocketDisconnect."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":

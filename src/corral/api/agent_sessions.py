@@ -19,8 +19,8 @@ AGENT_SECONDS: Final = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class DialledSession:
-    """A connection that the node's agent, or the agent of the attempt's part of the
-    node, is asked to open. `over` is set when the connection is not needed any more."""
+    """A connection that the head asks a node's agent, or the agent of one attempt on
+    that node, to open. `over` is set when the connection is not needed any more."""
 
     node: NodeId
     agents: tuple[NodeId, ...]
@@ -28,9 +28,9 @@ class DialledSession:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def dialled(self, what: str) -> WebSocket:
-        """Return the agent's connection. `what`: the purpose of the connection for the
-        error text, for example "terminal". Raises: Conflict when the agent does not
-        connect in time."""
+        """Wait for the agent's connection and return it. `what`: the purpose of the
+        connection for the error text, for example "terminal". Raises: Conflict when the
+        agent does not connect in time."""
         try:
             async with asyncio.timeout(AGENT_SECONDS):
                 return await self.agent
@@ -42,7 +42,7 @@ class DialledSession:
 
 
 class DialledSessions:
-    """Connections that are expected or in use, by their id."""
+    """Connections that agents were asked to open, expected or in use, by session id."""
 
     def __init__(self) -> None:
         self._open: dict[str, DialledSession] = {}
@@ -64,8 +64,9 @@ class DialledSessions:
             del self._open[id]
 
     async def agent(self, socket: WebSocket) -> None:
-        """Accept the agent's connection and keep it until the session is over. Raises,
-        before the socket is accepted: NotFound."""
+        """Accept the connection that an agent opens for a session, and keep it until
+        the session is over. Raises, before the socket is accepted: NotFound if this
+        agent has no such session to open."""
         session = self._open.get(socket.path_params["session"])
         is_own_session = (
             session is not None and caller_of(socket).node in session.agents

@@ -12,8 +12,8 @@ router = APIRouter()
 
 @router.get("/v1/alerts")
 async def alerts(house: Within, caller: Asker) -> wire.Alerts:
-    """Return the open alerts, their receivers, and the receivers that the last message
-    did not reach."""
+    """Return the open alerts and all receivers, with the receivers that the last
+    message did not reach."""
     sight = sight_of(house.control, caller)
     alerting = house.alerting
     if alerting is None:

@@ -23,11 +23,11 @@ ROUTES: Final = LinePace(a_second=1_000.0, at_once=1_000, in_line=5_000)
 
 
 class OpenRoutes:
-    """ASGI middleware around the pages and the API that delays requests without a
-    token.
+    """ASGI middleware around the pages and the API. It delays requests without a token
+    that exceed the rate limit of their network.
 
     Args:
-        is_page: whether a path is one of the pages.
+        is_page: returns whether a path is one of the pages.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""The application: its routes, their rights, and the gate before them."""
+"""The head's ASGI application: its routes, their rights, and the middleware that checks
+rights."""
 
 from typing import Final
 

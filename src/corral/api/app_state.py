@@ -39,8 +39,8 @@ from corral.wire import api
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """State of one head. `tasks`: work that continues after an answer; `forecasts` is
-    None where starts and ends are not forecast."""
+    """State of one head, which its routes use. `tasks`: work that continues after an
+    answer; `forecasts` is None where starts and ends are not forecast."""
 
     control: Control
     forecasts: Forecasts | None
@@ -75,7 +75,7 @@ class House:
         task.add_done_callback(self.tasks.discard)
 
     async def name_users(self) -> None:
-        """Update the list of users whose accounts the nodes look up."""
+        """Set the users whose accounts the nodes look up: all who may submit jobs."""
         self.channels.users = submitters(await self.control.store.users())
 
     async def events(
@@ -86,8 +86,9 @@ class House:
         last_id: str | None,
         caller: Caller,
     ) -> api.Events | Response:
-        """Return a page of events, the first ones after the number `after`, or with
-        `follow` a stream of them."""
+        """Return a page of events, the first ones after the number `after` (`last_id`
+        replaces it), or with `follow` a stream of them. `job` None: events of all jobs.
+        """
         if last_id is not None:
             if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
                 raise RequestInvalid(

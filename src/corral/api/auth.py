@@ -59,7 +59,7 @@ _OVER: Final = "a job's own token lets in while its attempt lives: use your own"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
-    """The job whose own token authenticated the request."""
+    """A job whose own token authenticated the request, with the token's scope."""
 
     attempt: AttemptKey
     scope: TokenScope
@@ -73,7 +73,7 @@ class OwnJob:
 
 
 class JobTokens(Protocol):
-    """Tokens of jobs, which are not rows of the store."""
+    """Lookup of the tokens of jobs, which are not rows of the store."""
 
     def attempt_of(self, secret: str) -> AttemptKey | None: ...
 
@@ -84,9 +84,9 @@ class JobTokens(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Caller of a request, and the requested route. `node` is set for the token of a
-    node, `job` for the token of a job; `created_at` and `expires_at` are those of the
-    token."""
+    """The authenticated sender of a request, and the requested route. `node` is set for
+    the token of a node, `job` for the token of a job; `created_at` and `expires_at` are
+    those of the token."""
 
     name: UserName
     role: Role
@@ -108,13 +108,13 @@ class Caller:
 
     @property
     def speaker(self) -> Speaker:
-        """Return the caller in the form of the audit log."""
+        """Return the caller as the audit log records it: token, kind and source."""
         return Speaker(token=self.token, kind=self._kind(), source=self.source)
 
     @property
     def holder(self) -> str:
-        """Return the holder whose tokens count together: a user's tokens, including
-        those of the user's jobs."""
+        """Return the key under which requests are counted together. All tokens of a
+        user have one key, including tokens of the user's jobs."""
         kind = self._kind()
         return f"{SpeakerKind.USER if kind == SpeakerKind.JOB else kind}:{self.name}"
 
@@ -135,13 +135,13 @@ class Caller:
         return self.oversees or job.spec.queue in self.operated
 
     def may(self, *, owner: UserName, key: Key | None = None) -> bool:
-        """Return whether the caller may call the route, or the route of `key`, on a
-        thing of this owner."""
+        """Return whether the caller may call the requested route, or the route `key` if
+        it is given, on an object that this user owns."""
         return may(self.role, key or self.key, own=owner == self.name)
 
     def may_on(self, job: Job, *, key: Key | None = None) -> bool:
-        """Return whether the caller may call the route, or the route of `key`, on this
-        job."""
+        """Return whether the caller may call the requested route, or the route `key` if
+        it is given, on this job."""
         asked_key = key or self.key
         if self.job is not None and not self._can_reach_job(asked_key, job):
             return False
@@ -150,16 +150,17 @@ class Caller:
         )
 
     def owns(self, job: Job) -> bool:
-        """Return whether the job is the caller's, and not that of an earlier user with
-        the same name."""
+        """Return whether the caller owns the job. A job of an earlier user with the
+        same name does not count."""
         return job.owner == self.name and job.submitted > self.jobs_after
 
     def _may_as_operator(self, job: Job, key: Key) -> bool:
         return job.spec.queue in self.operated and may(Role.OPERATOR, key, own=False)
 
     def check_job(self, job: Job, what: str = "") -> None:
-        """Check that the caller may call the route on this job. `what`: the part of the
-        job that the error text names. Raises: Forbidden when the caller may not."""
+        """Check that the caller may call the requested route on this job. `what`: the
+        part of the job that the error text names; by default the job's name. Raises:
+        Forbidden when the caller may not."""
         subject = what or job.spec.name
         if self.job is not None and not self._can_reach_job(self.key, job):
             right_name = RIGHTS[self.key].what or "this"
@@ -192,14 +193,14 @@ class Caller:
         return reaches(self.job.scope, key, itself=self.job.is_itself(job))
 
     def asking(self, key: Key, more: Roles = NO_MORE) -> "Caller":
-        """Return the caller with this route as the requested one. `more`: further roles
+        """Return a copy of the caller with this requested route. `more`: further roles
         that the cluster's settings allow to call the route."""
         return replace(self, key=key, more=more)
 
     def check_owner(self, owner: UserName, what: str) -> None:
-        """Check that the caller may call the route on a thing of this owner. `what`:
-        the thing, for the error text. Raises: Forbidden when the thing is another
-        user's and the caller may not."""
+        """Check that the caller may call the requested route on an object that this
+        user owns. `what`: the object, for the error text. Raises: Forbidden when the
+        object is another user's and the caller may not."""
         if not self.may(owner=owner):
             raise Forbidden(
                 f"{what} is {owner}'s; {self.name} may not do this to it",
@@ -207,8 +208,8 @@ class Caller:
             )
 
     def check_route(self) -> None:
-        """Check that the caller may call the route on at least one thing. Raises:
-        Forbidden when the caller may call the route on nothing at all."""
+        """Check that the caller may call the requested route on at least some object.
+        Raises: Forbidden when the caller may not call it on any object."""
         if self.job is not None:
             self._check_scope(self.job)
         if self.kind == TokenKind.LINK and self.key not in OF_LINKS:
@@ -272,8 +273,8 @@ class Caller:
     def entry(
         self, at: float, *, on: str = "", detail: str = "", code: str = ""
     ) -> AuditEntry:
-        """Return the request's entry for the audit log; with the `code` of a refusal,
-        as refused."""
+        """Return an audit log entry for the request. With a `code`, the entry records
+        that the request was refused for this reason."""
         return AuditEntry(
             at=at,
             by=self.name,
@@ -319,10 +320,10 @@ async def identify(
     *,
     renews: bool = False,
 ) -> Caller:
-    """Return the caller that a token identifies.
+    """Return the caller that the token `secret` identifies.
 
-    `jobs` knows the tokens of jobs; None on a standby head. `renews`: whether a node
-    requests another token.
+    `jobs` looks up the tokens of jobs; None on a standby head. `renews`: whether a node
+    requests a new token, for which a recently expired token suffices.
 
     The store looks up a hash, so the response time reveals nothing about any token.
 
@@ -364,8 +365,9 @@ def check_kind(caller: Caller, *, in_cookie: bool) -> None:
 
 
 def check_page(caller: Caller, shown: str) -> None:
-    """Refuse a session's cookie that comes without the secret that only pages of this
-    head can read. `shown`: the secret that the request sent.
+    """Check that a request with a session's cookie also has the session's second
+    secret, which only pages of this head can read. `shown`: the secret that the request
+    sent.
 
     Raises: Unauthorised.
     """
@@ -378,7 +380,8 @@ def check_page(caller: Caller, shown: str) -> None:
 
 
 def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller:
-    """Return the caller of an identity at this moment. Raises: Unauthorised."""
+    """Return the caller for a token and its user. `renews` is as in `identify`. Raises:
+    Unauthorised."""
     token, user = identity
     try:
         role = role_of(token, user, now, renews=renews)
@@ -402,8 +405,8 @@ def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller
 
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:
-    """Check that the Host header names this head, as a defence against DNS rebinding.
-    Raises: WrongHost."""
+    """Check that the Host header names one of `hosts`, the names of this head, as a
+    defence against DNS rebinding. Raises: WrongHost."""
     values = [value for name, value in headers if name.lower() == b"host"]
     match = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
     if match is None or match.group(1).lower() not in hosts:
@@ -414,7 +417,7 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) ->
 
 
 def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
-    """Return the host names under which the head accepts requests."""
+    """Return the accepted host names of requests: those of `url` and `more`."""
     own_host = urlsplit(url).hostname or ""
     return LOOPBACK | {
         own_host.lower(),
@@ -424,7 +427,7 @@ def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
 
 
 def source_of(scope: Scope) -> str:
-    """Return the address of the peer that the request came from."""
+    """Return the peer's address from which the request came."""
     client = scope.get("client")
     return "" if client is None else str(client[0])
 

@@ -133,12 +133,12 @@ class Gate:
             await self._write_down(scope, refused)
 
     def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """Return a context that ends a long request once its caller loses the right to
-        it.
+        """Return a context that ends a long request when its caller's token becomes
+        invalid.
 
-        A change whose body has been read is always finished. It can end the caller's
-        own token, as the log-in by a link does, and a 401 instead of its answer would
-        deny a change that was made.
+        A change other than an upload is always finished once its body was read. Such a
+        change can end the caller's own token, as the log-in by a link does. A 401 would
+        then deny a change that was made.
         """
         is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
         if is_change and not scope["path"].startswith(SNAPSHOTS):
@@ -180,8 +180,8 @@ class Gate:
         return await read_json(scope, receive)
 
     def _tell_of_end(self, scope: Scope, begun: Begun) -> None:
-        """Add a header with the token's end to the answer, once the token is near its
-        end."""
+        """Add a header with the token's expiry to the answer, if the token expires
+        soon."""
         caller: Caller | None = scope.get("corral.caller")
         if caller is None or caller.expires_at is None or caller.job is not None:
             return
@@ -238,9 +238,9 @@ class Gate:
             self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
 
     async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
-        """Record a refused change in the audit log, with the code of the refusal only:
-        the refusal's text may contain what the client sent. A granted change is
-        recorded together with the change itself."""
+        """Record a refused change in the audit log, with the code of the refusal only,
+        because the refusal's text may contain what the client sent. An accepted change
+        is recorded with the change itself, not here."""
         caller: Caller | None = scope.get("corral.caller")
         errors = [error for error in refused if isinstance(error, Refusal)]
         if caller is None or not errors or caller.key not in RIGHTS:
@@ -262,8 +262,8 @@ class Gate:
     async def _send_refusal(
         self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
-        """Answer with the refusal. If an answer has begun and the caller has lost the
-        right to it, end that answer instead."""
+        """Answer with the refusal. If an answer has begun already, end it, because the
+        caller has lost the right to receive it."""
         if not begun.begun or not isinstance(error, Unauthorised):
             await self._send_answer(answer(error), scope, receive, begun)
         elif scope["type"] == "websocket":

@@ -1,4 +1,5 @@
-"""An answer that may have begun: after that, it can only be cut short."""
+"""Record of whether an answer has begun. An answer that has begun can only be cut
+short."""
 
 from starlette.types import Message, Send
 

@@ -37,8 +37,8 @@ async def session(house: Within, caller: Asker) -> wire.SessionView:
 async def log_in(
     response: Response, house: Within, caller: Asker
 ) -> wire.SessionOpened:
-    """Open a session for a caller with a token or a log-in link. The session gets its
-    own token, which is only in a cookie, and a second secret for the page."""
+    """Open a session for a caller with a token or a log-in link. The session has its
+    own token, which is only in a cookie. The page also gets a second secret."""
     now, session_end = house.control.clock.wall(), caller.expires_at
     page = secrets.token_urlsafe(32)
     is_link = house.links.is_unused(caller.token)
@@ -116,10 +116,10 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
 async def _token_quota(
     house: House, caller: Caller, *, without: TokenId | None = None
 ) -> AsyncIterator[None]:
-    """Reserve quota for one more token of the caller.
+    """Reserve one token of the caller's token quota while the body runs.
 
     Args:
-        without: a token that ends meanwhile, and is not counted.
+        without: a token that the request ends, and which is therefore not counted.
 
     Raises:
         OverQuota.
@@ -142,8 +142,8 @@ async def _add_token(
     kind: TokenKind,
     page_secret: str = "",
 ) -> str:
-    """Create a token with the rights of the caller's token, valid no longer than that
-    token, and return its secret."""
+    """Create a token with the rights of the caller's token, and return its secret. It
+    is valid until `expires_at`. `what` describes it in the audit log."""
     now = house.control.clock.wall()
     idle = IDLE_SECONDS if kind == TokenKind.SESSION else None
     secret, new_token = fresh_token(

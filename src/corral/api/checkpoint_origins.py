@@ -1,5 +1,5 @@
-"""The save of another, ended job that a submitted job starts from. The save is found
-before the job is accepted."""
+"""Lookup of the saves from which submitted jobs start. Such a save belongs to another
+job that has ended, and is found before the new job is accepted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from corral.schedule.capacity.node_room import mark_of
 async def with_origins(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> tuple[JobSpec, ...]:
-    """Return the specs; each spec that names another job as the origin of its
-    checkpoint gets the save that it starts from.
+    """Return the specs. In each spec that starts from the checkpoint of another job,
+    fill in the save of that job.
 
     Raises: NotFound, Conflict, Forbidden, NotShared, SpecInvalid.
     """
@@ -119,8 +119,8 @@ def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:
 
 
 def _check_seen_by_all(house: House, spec: JobSpec) -> None:
-    """Refuse a save on one node's own disk if other nodes would need it, or if that
-    node is gone.
+    """Refuse a save on one node's own disk if the job asks for several nodes, or if
+    that node has left the cluster.
 
     Raises: NotShared.
     """

@@ -126,7 +126,7 @@ def _full_disks(house: House) -> list[str]:
 
 async def _users_not_separated(house: House) -> list[ClusterWarning]:
     """Return warnings about nodes on which users are not isolated from each other, and
-    about users whose ranks cannot reach their files."""
+    about users whose ranks have no access to their files."""
     users = await house.control.store.users()
     account_list = list(
         account_warnings(house.control.world.nodes.values(), len(users))
@@ -208,7 +208,8 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
 async def _stop_after_jobs(
     control: Control, jobs: list[JobId], stop: Callable[[], None]
 ) -> None:
-    """Stop the head when the jobs have ended, or have taken too long."""
+    """Stop the head when none of these jobs is unfinished any more, or after a time
+    limit."""
     give_up_at = control.clock.monotonic() + STOP_SECONDS
     async with control.hub.follow(None) as news:
         while any(job in control.world.jobs for job in jobs):
@@ -227,8 +228,8 @@ async def _stop_after_jobs(
 async def agent_secrets(
     job: str, attempt: int, house: Within, caller: Asker
 ) -> JSONResponse:
-    """Return {"secrets": {name: value}} of an attempt that is placed on the node. A
-    secret that is not set, or that now belongs to another user, is left out."""
+    """Return {"secrets": {name: value}} of an attempt that is placed on the calling
+    node. A secret that is not set, or that now belongs to another user, is left out."""
     assert caller.node is not None
     world = house.control.world
     id = JobId(job)
@@ -258,8 +259,8 @@ async def agent_secrets(
 async def agent_owner(
     job: str, attempt: int, house: Within, caller: Asker
 ) -> JSONResponse:
-    """Return {"number": n}, the number of the user who owns an attempt that is placed
-    on the node."""
+    """Return {"number": n}: the cluster's number of the user who owns an attempt. The
+    attempt must be placed on the calling node."""
     assert caller.node is not None
     world, id = house.control.world, JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
@@ -276,9 +277,10 @@ async def agent_owner(
 async def agent_forgotten(
     house: Within, jobs: Annotated[str, Query(max_length=10_000)] = ""
 ) -> JSONResponse:
-    """Return {"forgotten": [id], "work": limits}. `forgotten` lists those of the jobs
-    (ids, separated by commas) that are not kept any more, so that the node may remove
-    their files; `work` holds the limits for the files of the other jobs."""
+    """Return {"forgotten": [id], "work": limits}. `jobs` holds job ids, separated by
+    commas. `forgotten` lists those that the head does not keep any more, so that the
+    node may remove their files. `work` holds the limits for the files of the other
+    jobs."""
     world = house.control.world
     job_ids = [JobId(job_id) for job_id in jobs.split(",")]
     forgotten = [job for job in job_ids if world.forgot(job)]

@@ -37,8 +37,8 @@ def session_cookie(cluster: str, *, is_tls: bool) -> str:
 
 
 def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
-    """Return the token that a request shows, from its Authorization header or else from
-    its cookie, and whether it came from the cookie.
+    """Return the token of a request, and whether it came from the cookie. The
+    Authorization header has precedence over the cookie.
 
     Raises: Unauthorised, also for a cookie in a request that a page of another site
     caused.

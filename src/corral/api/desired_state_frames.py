@@ -15,9 +15,9 @@ LAUNCH_BYTES: Final = FRAME_BYTES // 2  # of launches in a word that goes in par
 def word_frame(wanted: DesiredState, seen: Set[AttemptKey]) -> tuple[bytes, bool]:
     """Return the desired state as a frame, and whether the frame holds all of it.
 
-    If the state is too long, attempts that the node reports already are left out, and
-    so are launches beyond LAUNCH_BYTES: they follow once the node reports the first
-    ones.
+    `seen`: the attempts that the node reports. If the state is too long, these attempts
+    are left out, and so are launches beyond LAUNCH_BYTES. Those launches follow once
+    the node reports the first ones.
     """
     if sum(map(_characters, wanted.run)) < LAUNCH_BYTES:
         frame = encode(WantedNow(wanted))

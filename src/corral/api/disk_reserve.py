@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 1.0  # free space is asked for no more often
 
 
 class Room(NamedTuple):
-    """Free and total bytes of a disk."""
+    """Sizes of a disk in bytes: free and total."""
 
     free: int
     total: int
@@ -41,8 +41,8 @@ class DiskLow(Refusal):
 
 @dataclass(slots=True, kw_only=True)
 class DiskGuard:
-    """Guard of a reserve of free space on the head's disks. `reserve_bytes` None: 2 %
-    of the disk, and at least 1 GB."""
+    """Guard that refuses writes which would use the reserve of free space on the head's
+    disks. `reserve_bytes` None: 2 % of the disk, and at least 1 GB."""
 
     reserve_bytes: int | None
     monotonic: Callable[[], float]
@@ -50,13 +50,14 @@ class DiskGuard:
     _looked: dict[Path, tuple[float, Room]] = field(default_factory=dict)
 
     def reserve(self, room: Room) -> int:
-        """Return how many bytes stay free."""
+        """Return how many bytes of this disk are reserved."""
         if self.reserve_bytes is not None:
             return self.reserve_bytes
         return max(LEAST_RESERVE_BYTES, int(RESERVED_PART * room.total))
 
     def look(self, folder: Path) -> Room:
-        """Return the room of the last second. Raises: OSError."""
+        """Return the disk's free and total bytes, at most one second old. Raises:
+        OSError."""
         now = self.monotonic()
         checked_at, room = self._looked.get(folder, (float("-inf"), Room(0, 0)))
         if now - checked_at >= LOOK_SECONDS:
@@ -65,11 +66,12 @@ class DiskGuard:
         return room
 
     def forget(self) -> None:
-        """Drop the known sizes, so that the next check queries the disks again."""
+        """Drop the cached disk sizes, so that the next check queries the disks again."""
         self._looked.clear()
 
     def room_now(self, folder: Path) -> Room | None:
-        """Return the room of the last second; None of a disk that cannot be asked."""
+        """Return the disk's free and total bytes, at most one second old; None if the
+        disk cannot be queried."""
         try:
             return self.look(folder)
         except OSError:
@@ -82,8 +84,8 @@ class DiskGuard:
         return room is not None and room.free - asked_bytes < self.reserve(room)
 
     def check(self, folder: Path, what: str, asked_bytes: int) -> None:
-        """Refuse a write that would use a part of the reserve. `what`: the thing to
-        write, for the error text. Raises: DiskLow."""
+        """Check that writing `asked_bytes` more leaves the reserve free. `what`: the
+        thing to write, for the error text. Raises: DiskLow."""
         if not self.is_low(folder, asked_bytes):
             return
         room = self.look(folder)
@@ -96,7 +98,7 @@ class DiskGuard:
         )
 
     def warning(self, folder: Path) -> str:
-        """Return a sentence while the disk is low, else ""."""
+        """Return a warning while the disk is low or cannot be read; else ""."""
         try:
             room = self.look(folder)
         except OSError as error:

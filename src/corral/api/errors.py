@@ -94,8 +94,8 @@ class TooSlow(Refusal):
 
 
 class WrongHost(Refusal):
-    """The request names a host that is not this head: a page may have misled the
-    browser."""
+    """The request's Host header names another host than this head. A web page may have
+    misled the browser (DNS rebinding)."""
 
     code = "wrong_host"
 
@@ -156,9 +156,9 @@ def bug(error: Exception, id: str) -> JSONResponse:
 
 
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
-    """Return the answer to a refusal, and note the refusal for the gate. It may concern
-    a WebSocket that is not accepted yet: the caller of this function sends the returned
-    answer."""
+    """Return the answer to a refusal, and add the refusal to the list that the gate
+    reads. The refusal may concern a WebSocket that is not accepted yet; in that case,
+    too, the caller of this function sends the answer."""
     assert isinstance(error, CorralError)
     asked.scope.get(REFUSED, []).append(error)
     return answer(error)

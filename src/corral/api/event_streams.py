@@ -78,8 +78,8 @@ async def follow_events(
 
 
 def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
-    """Return a notice in place of bytes that log rotation removed before they were
-    read."""
+    """Return a log line that stands for bytes which log rotation removed before they
+    were sent: those from `asked` to `place`."""
     notice = (
         f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was "
         "newer\n"
@@ -90,7 +90,8 @@ def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogL
 
 
 def places_of(text: str) -> dict[tuple[int, int], int]:
-    """Return {(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
+    """Parse positions in logs: return {(attempt, rank): place} from "1:0:345,1:1:99".
+    Raises: RequestInvalid."""
     places = {}
     for cursor_text in filter(None, text.split(",")):
         match = _PLACE.fullmatch(cursor_text)
@@ -107,8 +108,8 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
 @dataclass(slots=True, kw_only=True)
 class LogStream:
     """One client's stream of a job's logs. `rank` None: every rank; `attempt` None: the
-    newest attempt and all that follow it. `places`: the positions that the client has
-    reached."""
+    newest attempt and all that follow it. `places`: the next position to send, by
+    attempt and rank."""
 
     control: Control
     keeper: LogKeeper
@@ -122,7 +123,7 @@ class LogStream:
     places: dict[tuple[int, int], int] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the stream; the last piece holds the job's state."""
+        """Yield the log as server-sent events; the last event holds the job's state."""
         first_attempt = self._first_attempt()
         with self.keeper.bell(self.job.id) as bell:
             async with self._ring_on_events(bell):
@@ -136,8 +137,9 @@ class LogStream:
     async def _follow_bytes(
         self, bell: asyncio.Event, first: int
     ) -> AsyncIterator[bytes]:
-        """Yield all bytes that are available; with `follow`, continue until the job is
-        over and its last bytes have arrived."""
+        """Yield all available log bytes from the attempt `first` on. With `follow`,
+        wait for more until the job is over and its last bytes have arrived. `bell` is
+        set when there is news."""
         give_up_at: float | None = None
         while True:
             bell.clear()
@@ -177,8 +179,8 @@ class LogStream:
         self.job = job or self.job
 
     def _pieces(self, first: int, *, last: bool) -> Iterator[bytes]:
-        """Yield all kept bytes that have not been sent; with `last`, also an incomplete
-        character at the end."""
+        """Yield all kept bytes that have not been sent, from the attempt `first` on.
+        With `last`, also send an incomplete character at the end."""
         for attempt in self._attempts(first):
             ranks = self.keeper.ranks(self.job.id, AttemptNumber(attempt))
             for rank in ranks if self.rank is None else {self.rank} & set(ranks):
@@ -222,8 +224,8 @@ class LogStream:
                 yield _encode_event(lines, id=f"{attempt}:{rank}:{byte_offset}")
 
     def _is_complete(self) -> bool:
-        """Return whether all logs of the newest attempt have arrived. A connected agent
-        reports an ended attempt until they have."""
+        """Return whether all logs of the newest attempt have arrived. They have not
+        while a connected agent still reports the attempt."""
         key = (self.job.id, self.job.attempt)
         for heard in self.control.facts.nodes.values():
             if any(
@@ -234,8 +236,8 @@ class LogStream:
 
     @contextlib.asynccontextmanager
     async def _ring_on_events(self, bell: asyncio.Event) -> AsyncIterator[None]:
-        """Wake the stream also at events of the job, such as a new attempt or the job's
-        end."""
+        """Set `bell` at each event of the job, such as a new attempt or the job's end,
+        while the body runs."""
         async with self.control.hub.follow(self.job.id) as news:
 
             async def ring() -> None:

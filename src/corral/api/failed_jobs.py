@@ -57,7 +57,7 @@ async def failures(
 
 async def _newest_failure_kind(house: House, job: ListedJob) -> FailureKind | None:
     """Return the class of the cause by which the job's newest attempt ended; None if
-    the job has no attempt."""
+    the job has no attempt or the attempt no failure."""
     attempts = await house.control.store.attempts(job.id)
     return attempts[-1].failure if attempts else None
 

@@ -22,7 +22,7 @@ MANY: Final = "many addresses"
 
 
 class LogInFailure(NamedTuple):
-    """The kind of failures that one audit entry counts."""
+    """Source, error code and subject of failures that are counted together."""
 
     source: str
     code: str
@@ -41,7 +41,8 @@ class FailedLogIns:
     _writing: asyncio.Task[None] | None = None
 
     def note(self, source: str, code: str, on: str = "") -> None:
-        """Count one failure. `on` names the token or the user of the failed request."""
+        """Count one failure. `source` is the address, `code` the error; `on` names the
+        token or user of the failed request."""
         kind = LogInFailure(source, code, on)
         if kind not in self._counts and len(self._counts) >= KINDS_MOST:
             kind = LogInFailure(MANY, code, "")
@@ -86,8 +87,8 @@ class FailedLogIns:
 
 
 def _merge_rare_failures(counts: dict[LogInFailure, int]) -> dict[LogInFailure, int]:
-    """Return the most frequent kinds of failures unchanged, and all others merged into
-    one kind without an address."""
+    """Return the counts of the most frequent kinds of failures unchanged, and those of
+    all other kinds summed as one kind without an address."""
     ordered = sorted(counts, key=lambda kind: -counts[kind])
     summed = {kind: counts[kind] for kind in ordered[:ENTRIES_MOST]}
     if rest := ordered[ENTRIES_MOST:]:

@@ -18,12 +18,12 @@ HOLD_SECONDS: Final = 1.0
 
 
 class FailureLimits:
-    """Token bucket of failed authentications for each network.
+    """Rate limit of failed authentications for each network, by token buckets.
 
-    A valid token is always accepted, since many clients may share an address. A network
-    that has failed too often is therefore refused by the digest of its token alone,
-    unless the store has a token with that digest: `digests` lists the store's digests,
-    and is called at most once a second.
+    A valid token is always accepted, since many clients may share an address.
+    Therefore, after too many failures, a network is refused only those tokens whose
+    digests the store does not have. `digests` lists the store's digests, and is called
+    at most once a second.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class FailureLimits:
         return error if seconds == 0 else self._too_many(seconds)
 
     async def check(self, address: str, digest: str) -> None:
-        """Refuse a token that the store does not have, if the network has failed too
-        often.
+        """Check that the store has a token with this digest, if the address's network
+        has failed too often.
 
-        Raises: TooMany, StoreTrouble.
+        Raises: TooMany if not; StoreTrouble.
         """
         network = network_of(address)
         if self._buckets.left(network) >= 1.0 or digest in self._known:

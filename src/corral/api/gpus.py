@@ -50,8 +50,8 @@ async def gpus(
 
 
 def holders(world: World, sight: CallerView) -> Holders:
-    """Return the ids of the jobs that hold each GPU, joined by commas. Each job that
-    the caller may not see is shown as HIDDEN."""
+    """Return, for each (node, GPU index), the ids of the jobs that hold the GPU, joined
+    by commas. The id of a job that the caller may not see is replaced by HIDDEN."""
     names: dict[tuple[NodeId, int], str] = {}
     for allocation in world.allocations.values():
         job = allocation.job if sight.id(allocation.job) else HIDDEN
@@ -62,8 +62,9 @@ def holders(world: World, sight: CallerView) -> Holders:
 
 
 def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
-    """Return a `wire.gpus.GpusOfNode` as a plain dictionary for JSON: with 8,000 GPUs,
-    an object for each GPU would be slow."""
+    """Return a `wire.gpus.GpusOfNode` for the node as a plain dictionary for JSON. With
+    8,000 GPUs, an object for each GPU would be slow. `held` is the result of `holders`.
+    """
     sample_by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
     node_gpus = node.inventory.gpus
     readings = [sample_by_index.get(gpu.index) for gpu in node_gpus]

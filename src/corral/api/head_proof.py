@@ -25,9 +25,9 @@ _ATTEMPT: Final = re.compile(r"(j[0-9_]{1,40})\.(\d{1,9})", re.ASCII)
 
 
 class Proofs:
-    """Answers to challenges (wire/head_proof.py). The digest of a token never changes,
-    so it is cached. Whether the token is still valid is checked when a caller sends the
-    token itself."""
+    """Head's answers to challenges, which prove its identity (wire/head_proof.py). The
+    digest of a token never changes, so it is cached. Whether the token is still valid
+    is checked only when a caller sends the token itself."""
 
     def __init__(self, store: Store, seals: Seals) -> None:
         self._store = store

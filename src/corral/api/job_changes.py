@@ -30,8 +30,8 @@ JOBS_AT_ONCE: Final = 500  # that are looked at between two looks at other reque
 
 @dataclass(slots=True)
 class _Chosen:
-    """The jobs that the change can be granted for, each listed once, and the refusals
-    of the other jobs."""
+    """Selection of the jobs that a change concerns. `jobs`: those for which it can be
+    granted, each listed once. `refused`: the refusals of the others."""
 
     house: House
     caller: Caller
@@ -40,7 +40,7 @@ class _Chosen:
     refused: list[api.ChangeRefused] = field(default_factory=list)
 
     async def add(self, name: str) -> None:
-        """Add the jobs that the name refers to, or the reasons why they are refused."""
+        """Add the jobs that the name refers to; for refused jobs, add the reasons."""
         try:
             jobs = await _resolve_jobs(self.house, name, self.caller)
         except Refusal as unknown:
@@ -71,8 +71,8 @@ class _Chosen:
         return None
 
     async def _with_restart(self, job: Job, refusal: Conflict) -> Conflict:
-        """Return the refusal. For a job that was to be resumed, add what can be done
-        instead."""
+        """Return the refusal. For a job that was to be resumed, the returned refusal
+        also suggests what can be done instead."""
         if not isinstance(self.asked.of(job.id), Resume):
             return refusal
         has_log_access = self.caller.may_on(job, key=LOGS)
@@ -94,7 +94,8 @@ class _Chosen:
 
 
 async def _resolve_jobs(house: House, name: str, caller: Caller) -> Sequence[Job]:
-    """Return the job of this id or name, or the jobs of an array that are not over.
+    """Return the job of this id or name or, if an array has it, the unfinished jobs of
+    the array.
 
     Raises: NotFound; Conflict when all jobs of an array are over.
     """

@@ -35,7 +35,7 @@ Place = Annotated[int | None, Query(ge=0, lt=10**15)]
 
 
 class KeptLogRanks(NamedTuple):
-    """A job's attempt and the ranks whose logs are kept."""
+    """An attempt of a job, and the ranks of it whose logs are kept."""
 
     job: Job
     attempt: AttemptNumber
@@ -45,7 +45,7 @@ class KeptLogRanks(NamedTuple):
 async def _find_readable_logs(
     request: Request, house: House, name: str, attempt: int | None
 ) -> KeptLogRanks:
-    """Return the attempt whose log the caller may read, and record the read in the
+    """Return the attempt whose log the caller may read, and record this access in the
     audit log.
 
     Raises: NotFound, Forbidden.
@@ -155,8 +155,8 @@ async def log_search(
 
 
 def _parse_search_cursor(after: str) -> tuple[int, int] | None:
-    """Return the rank and the position at which an earlier search stopped; None for a
-    new search. Raises: RequestInvalid."""
+    """Parse the position where an earlier search stopped: return its rank and place;
+    None for a new search. Raises: RequestInvalid."""
     if not after:
         return None
     match = _NEXT.fullmatch(after)

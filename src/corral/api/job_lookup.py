@@ -43,8 +43,8 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
 async def _newest_seen(
     control: Control, sight: CallerView, name: str, fits: Callable[[ListedJob], bool]
 ) -> ListedJob | None:
-    """Return the newest job that the caller sees of those that fit, whose names hold
-    `name`."""
+    """Return the newest job that the caller may see and for which `fits` is true, among
+    jobs whose names contain `name`; None without one."""
     cursor: JobId | None = None
     while page := await seen_jobs(
         control.store, sight, True, PAGE, cursor, Which(text=name)
@@ -57,8 +57,8 @@ async def _newest_seen(
 
 
 async def _find_job_or_raise(control: Control, name: str, by: UserName) -> Job:
-    """Return the job with this id or name, whether or not the caller may see it.
-    Raises: NotFound, NoSuchIndex, Forgotten."""
+    """Return the job with this id or name, whether or not the caller may see it. Jobs
+    of the user `by` come first. Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
     job = (
         control.world.jobs.get(id)
@@ -103,8 +103,8 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
-    """Return whether a job of this id may have existed. Other requests than jobs have
-    numbers too, so a number above that of the newest job never belonged to a job."""
+    """Return whether a job of this id may have existed. Requests other than jobs also
+    use up numbers, but a number above the newest job's never belonged to a job."""
     newest_jobs = await control.store.jobs(final=True, limit=1)
     is_above = bool(newest_jobs) and (sequence_of(id) or 0) > (
         sequence_of(newest_jobs[0].id) or 0
@@ -146,8 +146,9 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:
-    """Return a note if the name refers to another user's job, else "". For example:
-    train is bob's (j7); no job of that name is alice's."""
+    """Return a note if the job that the name `asked` has found belongs to another user
+    than `by`, else "". For example: train is bob's (j7); no job of that name is
+    alice's."""
     if asked == job.id or job.owner == by:
         return ""
     return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

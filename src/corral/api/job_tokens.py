@@ -63,8 +63,8 @@ class JobTokenIndex:
         )
 
     def job_of(self, attempt: AttemptKey) -> OwnJob | None:
-        """Return the job of the attempt, with the scope of its token; None if there is
-        no such job."""
+        """Return the job of the attempt with its token's scope; None if the job is not
+        in the head's memory."""
         job = self._control.world.jobs.get(attempt[0])
         if job is None:
             return None
@@ -72,7 +72,8 @@ class JobTokenIndex:
 
 
 def job_token(seals: Seals, key: AttemptKey) -> str:
-    """Return the attempt's token, which is the same on all nodes of the attempt."""
+    """Return the secret of the attempt's own token. It is the same on all nodes of the
+    attempt."""
     return job_tokens(seals, key)[0]
 
 
@@ -88,8 +89,8 @@ def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
 
 def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
     """Refuse specs that request `token: submit` when they are submitted with a job's
-    own token: a token that can request others of its own kind would never end. Raises:
-    Forbidden."""
+    own token (`own`). Otherwise a token could request others of its own kind without
+    end. Raises: Forbidden."""
     if own is None:
         return
     for spec in specs:
@@ -104,8 +105,8 @@ def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
 async def identity_of(
     store: Store, world: World, key: AttemptKey, sha256: str
 ) -> Identity | None:
-    """Return the identity of the token; None once its attempt is over. Raises:
-    StoreTrouble."""
+    """Return the identity (token and user) for the attempt's token; None once the
+    attempt is over. Raises: StoreTrouble."""
     job, attempt = world.jobs.get(key[0]), world.attempts.get(key[0])
     if (
         job is None

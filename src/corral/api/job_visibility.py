@@ -31,7 +31,7 @@ class _Spec(Protocol):
 
 
 class VisibleJob(Protocol):
-    """A job, or a row of a listing that describes a job."""
+    """Protocol of what has a job's visibility: a job, or a row of a listing."""
 
     @property
     def id(self) -> JobId: ...
@@ -51,8 +51,8 @@ J = TypeVar("J", bound=VisibleJob)
 
 @dataclass(frozen=True)
 class CallerView:
-    """What one caller may see at one moment. `everything` is true if no job is hidden
-    from the caller."""
+    """What one caller may see of jobs at one moment. `everything` is true if no job is
+    hidden from the caller."""
 
     world: World
     caller: Caller
@@ -62,7 +62,7 @@ class CallerView:
         return not self.world.queues.hides or self.caller.oversees
 
     def of(self, queue: QueueName, owner: UserName) -> bool:
-        """Whether jobs of this owner in this queue are seen."""
+        """Return whether the caller may see jobs of this owner in this queue."""
         user, role = self.caller.name, self.caller.role
         return self.everything or may_see(self.world.queues, queue, owner, user, role)
 
@@ -129,7 +129,8 @@ def sight_of(control: Control, caller: Caller) -> CallerView:
 
 
 def shown_detail(sight: CallerView, detail: api.JobDetail) -> api.JobDetail:
-    """Return the job's own page. Names of hidden jobs in its sentences are replaced."""
+    """Return the job's details for its own page. Names of hidden jobs in the texts are
+    replaced."""
     if sight.everything:
         return detail
     visible_fields = {

@@ -147,8 +147,8 @@ async def _visible_job_detail(
 
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
-    """Return the reason of a job's state, what would change it, and when it will
-    start."""
+    """Return the reason of a job's state, what would change that state, and, for a
+    waiting job, when it is expected to start."""
     found_job = await _find_permitted_job(house, job, caller)
     forecast = None
     if house.forecasts is not None:
@@ -240,7 +240,8 @@ async def signal(
 async def _send_signal(
     house: House, job: Job, caller: Caller, number: int, to: signals.To
 ) -> None:
-    """Send the signal to the processes of the job's attempt.
+    """Send the signal `number` to the processes of the job's attempt; `to` selects
+    which of them.
 
     Raises: Conflict if the job is not running; Unsupported if the job is a program on a
     Ray cluster of its own.
@@ -297,7 +298,7 @@ async def change(
 
 
 async def _find_permitted_job(house: House, name: str, caller: Caller) -> Job:
-    """Return the job of this id or name.
+    """Return the job of this id or name that the caller may access.
 
     Raises: NotFound; Forbidden if the caller has no right to call this route on the
     job.

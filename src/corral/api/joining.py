@@ -73,8 +73,8 @@ async def create_join_token(
 
 @router.get("/v1/join")
 async def needs(house: Within, caller: Asker) -> wire.JoinNeeds:
-    """Return what a machine needs in order to join. This request does not use up the
-    join token."""
+    """Return the requirements of this cluster for a joining machine. This request does
+    not use up the join token."""
     return house.settings.needs()
 
 
@@ -120,10 +120,11 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
 
 @router.post("/v1/nodes/{node}/dead", status_code=202)
 async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """Declare a silent node dead, because its machine is off or was restarted.
+    """Declare a silent node dead. The caller confirms that its machine is off or was
+    restarted.
 
-    The resources that the node held become free, and its jobs recover. If the node were
-    still alive, the jobs would run twice until its heartbeats arrive again.
+    The resources that the node held become free, and its jobs recover. If the node is
+    still alive, the jobs run twice until its heartbeats arrive again.
     """
     found_node = views.find_node(house.control, node)
     if found_node.liveness == Liveness.ALIVE:
@@ -222,7 +223,8 @@ def _caller_node(caller: Caller) -> str:
 
 
 async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
-    """Remove a node: revoke its tokens, free the resources it held, then delete it."""
+    """Remove a node: revoke its tokens, close its connection, free the resources it
+    held, then delete it."""
     control = house.control
     now = control.clock.wall()
     for token in await control.store.tokens():

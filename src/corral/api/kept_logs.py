@@ -41,9 +41,9 @@ _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 @dataclass(slots=True, kw_only=True)
 class LogTrack:
-    """Position in one kept log. `base` is the position of the newer file's first byte,
-    and `older` is the position of the older file's first byte. An agent's offset is a
-    position plus `ahead`. `stamped_at` is the moment of the last time stamp."""
+    """State of one kept log. `base` is the position of the newer file's first byte, and
+    `older` that of the older file's first byte. An agent's offset is a position plus
+    `ahead`. `stamped_at` is the moment of the last time stamp."""
 
     base: int = 0
     older: int = 0
@@ -57,8 +57,8 @@ class LogTrack:
 
 
 class OpenedLog(NamedTuple):
-    """An open file whose first byte has the position `begin`. Reading starts at the
-    position `place`."""
+    """An opened log file, with the position of its first byte (`begin`) and the
+    position where reading starts (`place`)."""
 
     place: int
     begin: int
@@ -66,16 +66,17 @@ class OpenedLog(NamedTuple):
 
 
 class LogCursor:
-    """A reader of one log. The file that it currently reads stays open: even if
-    rotation deletes that file, the reader still reads it to the end. A reader that
-    reads faster than the log is written therefore misses nothing."""
+    """A reader of one log across its two files. The file that it currently reads stays
+    open: even if rotation deletes that file, the reader still reads it to the end. A
+    reader that reads faster than the log is written therefore misses nothing."""
 
     def __init__(self, opened: Callable[[int], OpenedLog]) -> None:
         self._opened = opened
         self._in: OpenedLog | None = None
 
     def read(self, place: int, most: int) -> tuple[int, bytes]:
-        """Return (place, bytes) from the place on, or from the oldest byte still kept.
+        """Return (position, bytes), starting at `place` or, if that byte is no longer
+        kept, at the oldest kept byte.
 
         At most `most` bytes are returned, up to the end of the log.
         """
@@ -90,7 +91,7 @@ class LogCursor:
         return place, data
 
     def _read_block(self, place: int, most: int) -> tuple[int, bytes]:
-        """Read bytes from one file of the log, at most `most`."""
+        """Return (position, bytes) from one file of the log, at most `most` bytes."""
         if self._in is not None and (data := _read_opened_log(self._in, place, most)):
             return place, data
         self.close()
@@ -125,7 +126,7 @@ class LogKeeper:
         self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
 
     def append(self, key: RankKey, offset: int, data: bytes) -> int:
-        """Append the bytes, and skip those that were appended before. Return the
+        """Append the bytes to the log; skip bytes that were appended before. Return the
         agent's offset up to which the log is kept.
 
         Raises: OSError if the disk does not accept the bytes.
@@ -153,8 +154,8 @@ class LogKeeper:
         return track.end + track.ahead
 
     def cut(self, key: RankKey, keep_bytes: int, why: str) -> int:
-        """Keep only the last lines of the log, below a line that reports the cut.
-        Return how many bytes were freed.
+        """Delete old lines, and keep about the last `keep_bytes` of the log below a
+        line that reports the cut (`why`). Return how many bytes were freed.
 
         Nothing is cut if that would free little.
 
@@ -186,19 +187,19 @@ class LogKeeper:
         return held_bytes - track.size
 
     def kept(self, key: RankKey) -> int:
-        """Return the offset up to which the agent's log is kept."""
+        """Return the agent's offset up to which the log is kept."""
         track = self._open_track(key)
         return track.end + track.ahead
 
     def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
-        """Return (place, bytes) from the place on, or from the oldest byte that is
-        still kept."""
+        """Return (position, bytes), at most `most` bytes, starting at `place` or, if
+        that byte is no longer kept, at the oldest kept byte."""
         with self.reading(key) as reading:
             return reading.read(place, most)
 
     @contextmanager
     def reading(self, key: RankKey) -> "Iterator[LogCursor]":
-        """Open a cursor that reads the log from file to file."""
+        """Open a cursor that reads the log across its files."""
         reading = LogCursor(partial(self.opened, key))
         try:
             yield reading
@@ -206,16 +207,16 @@ class LogKeeper:
             reading.close()
 
     def oldest(self, key: RankKey) -> int:
-        """Return the place of the oldest byte that is kept."""
+        """Return the position of the log's oldest kept byte."""
         return self._open_track(key).older
 
     def end(self, key: RankKey) -> int:
-        """Return the place behind the last byte of the log."""
+        """Return the position after the log's last byte."""
         return self._open_track(key).end
 
     def opened(self, key: RankKey, place: int) -> "OpenedLog":
-        """Open the file that holds the place. If that byte is no longer kept, open the
-        file with the oldest byte."""
+        """Open the log's file that holds the position. If that byte is no longer kept,
+        open the file with the oldest byte."""
         track = self._open_track(key)
         place = max(place, track.older)
         if place < track.base:
@@ -313,8 +314,8 @@ class LogKeeper:
         self.sizes.add(key[:2], len(data))
 
     def times(self, key: RankKey, begin: int, data: bytes) -> list[float | None]:
-        """Return when each line of the data reached the head, in the form of
-        `times_of_lines`."""
+        """Return when each line of the data, which begins at the position `begin`,
+        reached the head; the form is that of `times_of_lines`."""
         return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
 
     def _record_arrival_time(self, key: RankKey, track: LogTrack) -> None:
@@ -352,7 +353,8 @@ def _file_size(path: Path) -> int | None:
 
 
 def whole_characters(data: bytes) -> int:
-    """Return how many bytes can be shown without cutting a UTF-8 character."""
+    """Return how many bytes of the data come before an incomplete UTF-8 character at
+    its end; all bytes without one."""
     for trailing_bytes in range(1, min(4, len(data)) + 1):
         byte = data[-trailing_bytes]
         if byte & 0xC0 == 0x80:

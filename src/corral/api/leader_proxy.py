@@ -1,5 +1,5 @@
-"""Forwarding of requests to the leading head, and of its responses to the caller, as
-the bytes arrive."""
+"""Proxy of a standby head: it forwards requests to the leading head, and responses to
+the caller as their bytes arrive."""
 
 import asyncio
 import hashlib
@@ -245,8 +245,8 @@ async def _forward_to_caller(connection: ClientConnection, send: Send) -> None:
 
 
 def _close_code(code: int | None) -> int:
-    """Return a close code that may be sent. If the connection broke off without a code,
-    the result asks the client to try again."""
+    """Return a WebSocket close code that may be sent. For a connection that broke off
+    without a code, it is one that asks the client to try again."""
     return COME_AGAIN if code in (None, 1005, 1006, 1015) else int(code or COME_AGAIN)
 
 

@@ -43,8 +43,9 @@ def form_page(
     *,
     is_again: bool = False,
 ) -> HTMLResponse:
-    """Return the page that asks for the code of the terminal. `sealed` says who has
-    logged in, and is sent back with the form."""
+    """Return the page that asks for the terminal's code. `sealed` is the encrypted name
+    of the user who has logged in; the form sends it back. `is_again`: a wrong code was
+    typed before."""
     name, source = html.escape(person.name), html.escape(log_in.source)
     elsewhere = ""
     if log_in.source != person.source:

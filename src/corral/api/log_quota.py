@@ -29,7 +29,7 @@ log = HeadLogger("corral.api")
 
 
 class LogQuota:
-    """Log usage by user and by job. Logs that exceed a limit are cut."""
+    """Count of log bytes by user and by job. Logs that exceed a limit are cut."""
 
     def __init__(
         self, keeper: LogKeeper, control: Control, cluster: Mapping[str, int]
@@ -54,11 +54,12 @@ class LogQuota:
         self._cut_to: dict[AttemptKey, int] = {}
 
     def used(self, user: UserName) -> int:
-        """Return the bytes of all logs of the user."""
+        """Return the bytes of all kept logs of the user."""
         return self._of_user[user]
 
     def dropped(self, user: UserName) -> int:
-        """Return how many bytes of the logs of the user's kept jobs were dropped."""
+        """Return how many log bytes of the user's kept jobs were dropped because of
+        quotas."""
         return sum(self._dropped[job] for job in self._jobs.get(user, ()))
 
     async def run(self) -> None:
@@ -71,7 +72,8 @@ class LogQuota:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def enforce(self) -> None:
-        """Count the logs that have changed, and cut those that exceed a quota.
+        """Update the sizes of changed logs, and cut the logs that exceed a quota of
+        their job or user.
 
         Raises: OSError, Trouble.
         """
@@ -94,8 +96,8 @@ class LogQuota:
             )
 
     async def _count(self, changed: Iterable[AttemptKey]) -> set[JobId]:
-        """Update the sums of the attempts whose logs have changed. Return the jobs of
-        these attempts."""
+        """Update the sizes by job and user for attempts whose logs have changed. Return
+        the jobs of these attempts."""
         jobs = set()
         for key in changed:
             if await self._learn_owner(key[0]):
@@ -141,8 +143,8 @@ class LogQuota:
     async def _cut_logs_to_quota(
         self, quota: Quota, quotas: Quotas, jobs: Iterable[JobId], used: int
     ) -> None:
-        """Cut logs of the jobs until their size is within the quota, or nothing more
-        can be cut."""
+        """Cut logs of these jobs, which have `used` bytes, until their size is within
+        the quota, or nothing more can be cut."""
         limit = quotas.limit(quota)
         excess = excess_bytes(used, limit)
         if not excess:
@@ -199,8 +201,8 @@ class LogQuota:
         return LogPart.ENDED_JOB if is_over else LogPart.UNFINISHED_JOB
 
     def _drop_forgotten_jobs(self) -> None:
-        """Remove jobs that are no longer kept from the sums. Their logs are deleted
-        elsewhere."""
+        """Remove jobs that the head no longer keeps from the counts. Their logs are
+        deleted elsewhere."""
         if self._forgotten == self._control.keeping.forgotten:
             return
         self._forgotten = self._control.keeping.forgotten

@@ -24,8 +24,8 @@ LINE_LETTERS: Final = 1_000  # of a line that was found
 
 
 class LogSlice(NamedTuple):
-    """Bytes of a log that begin at the place `begin`; whole lines where the range
-    allows it."""
+    """Bytes of a log; `begin` is the position of the first. They are whole lines where
+    the range allows it."""
 
     begin: int
     data: bytes
@@ -42,7 +42,8 @@ class MatchedLine(NamedTuple):
 
 @dataclass(slots=True)
 class Searched:
-    """The result of a search in one log. The search has covered the log up to `place`."""
+    """The result of a search in one log: the matched lines, and the position `place` up
+    to which the log was searched."""
 
     place: int
     found: list[MatchedLine] = field(default_factory=list)
@@ -51,8 +52,8 @@ class Searched:
 async def read_beside(
     keeper: LogKeeper, key: RankKey, place: int, most: int
 ) -> LogSlice:
-    """Return at most `most` bytes from the place on, or from the oldest byte that is
-    kept. The file is read in a thread."""
+    """Return at most `most` bytes of the log, starting at `place` or at the oldest kept
+    byte. A thread reads the file."""
     opened = keeper.opened(key, place)
     if opened.file is None:
         return LogSlice(opened.place, b"")
@@ -82,8 +83,8 @@ async def pieces(
 
 
 async def range_of(keeper: LogKeeper, key: RankKey, begin: int, end: int) -> LogSlice:
-    """Return the bytes of a range, from the first whole line on. No character is cut in
-    two."""
+    """Return the bytes from `begin` to `end`, but start at the first whole line. No
+    character is cut in two."""
     start = max(begin - 1, keeper.oldest(key))  # whether a line begins there, too
     first_offset, full_bytes = begin, b""
     async for log_slice in pieces(keeper, key, start, end):
@@ -107,7 +108,8 @@ async def search(
     limit: int,
     most_bytes: int,
 ) -> Searched:
-    """Return the lines that contain the text. The case of ASCII letters is ignored."""
+    """Return up to `limit` lines that contain the text, from `place` on. The case of
+    ASCII letters is ignored."""
     needle = text.encode().lower()
     place = max(place, keeper.oldest(key))
     result = Searched(place)
@@ -157,8 +159,9 @@ def _each_match(data: bytes, needle: bytes, base: int) -> Iterator[MatchedLine]:
 def ranks_from(
     ranks: Sequence[int], after: tuple[int, int] | None
 ) -> Iterator[tuple[int, int]]:
-    """Yield each rank and the place at which its search begins. `after` is the (rank,
-    place) where an earlier search ended; None begins with the first rank."""
+    """Yield each rank that is still to be searched, and the position where its search
+    begins. `after` is the (rank, position) where an earlier search ended; None begins
+    with the first rank."""
     for rank in ranks:
         if after is None or rank > after[0]:
             yield rank, 0
@@ -168,7 +171,7 @@ def ranks_from(
 
 @dataclass(slots=True)
 class SearchLine:
-    """Queue in which each user runs one search at a time. Further searches of the same
+    """Locks by which each user runs one search at a time. Further searches of the same
     user wait."""
 
     _locks: defaultdict[UserName, asyncio.Lock] = field(
@@ -178,7 +181,8 @@ class SearchLine:
 
     @asynccontextmanager
     async def turn(self, user: UserName) -> AsyncIterator[None]:
-        """Wait until the user has no other search running, and hold that turn."""
+        """Wait until the user has no other search running. Further searches of the user
+        then wait until the body ends."""
         self._waiting[user] += 1
         try:
             async with self._locks[user]:

@@ -1,5 +1,5 @@
-"""Sizes of kept logs by attempt. They are measured on disk once, and counted from then
-on."""
+"""Sizes of kept logs by attempt. Each is measured on disk once, and then updated at
+each write."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ DROPPED: Final = "dropped"  # in a job's folder: bytes of its logs that a quota 
 @dataclass(slots=True)
 class LogSizes:
     """Bytes of each attempt's logs. `changed` holds the attempts whose size has changed
-    since it was last taken."""
+    since the last call of `take_changed`."""
 
     root: Path
     bytes: dict[AttemptKey, int] = field(default_factory=dict)
@@ -34,15 +34,15 @@ class LogSizes:
         self.changed.add(key)
 
     def take_in(self, measured: dict[AttemptKey, int]) -> None:
-        """Add the sizes that were measured on disk, except for attempts that are
-        already counted because their logs have grown since."""
+        """Add sizes that `measured` found on disk. Attempts that are counted already
+        keep their sizes, because their logs have grown since."""
         for key, size in measured.items():
             if key not in self.bytes:
                 self.bytes[key] = size
                 self.changed.add(key)
 
     def take_changed(self) -> set[AttemptKey]:
-        """Return the attempts that have changed since this was last called."""
+        """Return the attempts whose size has changed since the last call."""
         changed, self.changed = self.changed, set()
         return changed
 
@@ -61,8 +61,8 @@ def _is_log(name: str) -> bool:
 
 
 def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
-    """Return the bytes of all attempts' logs, and how many bytes of each job's logs
-    were dropped. It reads the whole directory, which takes time."""
+    """Return the bytes of each attempt's logs, and how many bytes of each job's logs
+    were dropped. This reads the whole directory, which takes time."""
     sizes: dict[AttemptKey, int] = {}
     dropped: dict[JobId, int] = {}
     for job in _list_folder(root):
@@ -76,7 +76,7 @@ def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
 
 
 def write_dropped(root: Path, job: JobId, count: int) -> None:
-    """Store the count next to the logs. Raises: OSError."""
+    """Store the job's count of dropped log bytes next to its logs. Raises: OSError."""
     new_path = root / job / f"{DROPPED}.new"
     new_path.write_text(str(count))
     os.replace(new_path, root / job / DROPPED)

@@ -12,8 +12,8 @@ _MOST: Final = 10_000
 
 @dataclass(slots=True)
 class LogInLinks:
-    """Log-in links that this head has made, in memory. They map the id of a link's
-    token to the expiry of the token that made the link. Nothing is stored; a link that
+    """Log-in links that this head has made, in memory. The expiry of the token that
+    made a link is kept by the id of the link's token. Nothing is stored; a link that
     this head does not know is valid only until it expires."""
 
     _made: dict[TokenId, float | None] = field(default_factory=dict)
@@ -24,12 +24,12 @@ class LogInLinks:
         _evict_oldest_links(self._made)
 
     def is_unused(self, link: TokenId) -> bool:
-        """Return whether this token is a link of this head that has not been used
-        yet."""
+        """Return whether this token is a link that this head has made and that was not
+        used yet."""
         return link in self._made
 
     def use(self, link: TokenId) -> bool:
-        """Use up the log-in link. Return whether the token is a link.
+        """Use up the log-in link. Return whether the token is a link of this head.
 
         Raises: Conflict if the link was used already.
         """
@@ -42,7 +42,8 @@ class LogInLinks:
         return True
 
     def end_of(self, link: TokenId) -> float | None:
-        """Return the latest end of the session that the link opens."""
+        """Return the latest end of the session that the link opens; None if there is no
+        limit."""
         return self._made.pop(link, None)
 
 

@@ -41,8 +41,8 @@ MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 @dataclass(slots=True, kw_only=True)
 class Talk:
-    """The connection of one agent, with the version of the newest desired state that
-    was sent to it."""
+    """State of one agent's connection: what the agent has reported, and the version of
+    the newest desired state that was sent to it."""
 
     socket: WebSocket
     node: NodeId
@@ -65,8 +65,8 @@ class Talk:
 
 class Taking:
     """Filter of the messages of all nodes. `labels` returns the labels that the engine
-    has given a node, or None if the engine gives none. `refused` counts the messages
-    that were not accepted, by reason."""
+    has given a node, or None if the engine gives no labels. `refused` counts the
+    messages that were not accepted, by reason."""
 
     def __init__(self) -> None:
         self.labels: Callable[[NodeId], Labels | None] = lambda node: None
@@ -75,7 +75,7 @@ class Taking:
         self._paces: OrderedDict[NodeId, NodeRates] = OrderedDict()
 
     def pace(self, node: NodeId) -> NodeRates:
-        """Return the rate budgets of the node. They outlive its connections."""
+        """Return the rate budgets of the node, which are kept when its connection ends."""
         node_rates = self._paces.setdefault(node, NodeRates())
         self._paces.move_to_end(node)
         while len(self._paces) > MOST_PACES:
@@ -85,8 +85,8 @@ class Taking:
     def drop(
         self, node: NodeId, control: Control, dropped: Dropped, count: int = 1
     ) -> None:
-        """Count messages that were not accepted. The record names the job only if the
-        attempt runs on that node."""
+        """Count `count` messages of the node that were not accepted, and record the
+        reason. The record names the job only if the attempt runs on that node."""
         key, dropped_at = dropped.key, control.clock.wall()
         own_key = (
             key
@@ -101,7 +101,7 @@ class Taking:
             control.wake()
 
     async def wait(self, talk: Talk, size: int, control: Control) -> None:
-        """Wait if the node sends more than its rate limit allows."""
+        """Wait, before this message is processed, if the node exceeds its rate limit."""
         if await talk.pace.wait(size, control.clock.monotonic()):
             self.drop(talk.node, control, Dropped("heartbeat", None, TOO_FAST))
 
@@ -115,8 +115,8 @@ class Taking:
         talk.inventory = self.labelled(talk.node, inventory, control)
 
     def labelled(self, id: NodeId, inventory: Inventory, control: Control) -> Inventory:
-        """Return the inventory with trusted labels only. An agent thus cannot attract
-        work by labels that it declares itself (0084)."""
+        """Return the inventory with trusted labels only, so that an agent cannot
+        attract work by labels that it declares itself (0084)."""
         if is_part(id):
             return inventory
         trusted_inventory = own_labels(
@@ -133,7 +133,8 @@ class Taking:
         return trusted_inventory
 
     def seen(self, talk: Talk, frame: Heartbeat, control: Control) -> tuple[Seen, ...]:
-        """Return the attempt reports that are accepted and may be recorded now."""
+        """Return the accepted attempt reports, without saves that exceed the node's
+        rate limit."""
         accepted_reports, refused = believed(control.world, talk.node, frame.seen)
         if refused:
             self.refused["not_yours"] += refused
@@ -154,8 +155,9 @@ class Taking:
     def signals(
         self, talk: Talk, frame: Heartbeat, control: Control
     ) -> tuple[Signal, ...]:
-        """Return the signals that the node may report: those of the node and of its
-        attempts. A pilot may report only signals of its own GPUs (0062)."""
+        """Return the signals that the node may report and that are within its rate
+        limit: those of the node and of its attempts. A pilot (an agent of one attempt)
+        may report only signals of its own GPUs (0062)."""
         if not frame.signals:
             return frame.signals
         if is_part(talk.node):
@@ -178,7 +180,7 @@ class Taking:
 
 
 def recorded(talk: Talk, control: Control) -> int:
-    """Return the number up to which the node's signals are recorded."""
+    """Return the number of the last signal of this node or pilot that is recorded."""
     node = control.world.nodes.get(node_of(talk.node))
     return (
         0 if node is None else node.taken_of(talk.node if is_part(talk.node) else None)
@@ -186,6 +188,7 @@ def recorded(talk: Talk, control: Control) -> int:
 
 
 def _remove_late_saves(seen: Seen, late: Collection[ReportedSave]) -> Seen:
-    """Return the report without the saves that must wait for a later heartbeat."""
+    """Return the report without its saves that are in `late`: they exceed the rate
+    limit and wait for a later heartbeat."""
     saves = tuple(save for save in seen.saves if reported(seen.key, save) not in late)
     return seen if len(saves) == len(seen.saves) else replace(seen, saves=saves)

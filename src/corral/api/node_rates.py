@@ -43,9 +43,9 @@ class NodeRates:
         )
 
     async def wait_for_inventory(self, now: float) -> bool:
-        """Charge an inventory, and wait until the budget allows it. Return whether a
-        wait was necessary. Inventories have a budget of their own, because each change
-        is recorded and starts a new placement."""
+        """Charge one inventory, and wait until the budget allows it. Return whether a
+        wait was necessary. Inventories have a separate budget, because each change is
+        recorded and starts a new placement."""
         return await self._sleep_until_allowed(self.inventories.spend(1, now))
 
     async def _sleep_until_allowed(self, *waits: float) -> bool:
@@ -57,8 +57,9 @@ class NodeRates:
     def due_signals(
         self, signals: tuple[Signal, ...], taken: int, now: float
     ) -> tuple[Signal, ...]:
-        """Return the signals that may be recorded now; each signal is charged once.
-        `taken` is the number up to which signals are recorded already."""
+        """Return the first of these signals that the budget allows to record now; each
+        signal is charged once. `taken` is the number up to which signals are recorded
+        already."""
         self._signal = max(self._signal, taken)
         for signal_index, signal in enumerate(signals):
             if signal.number > self._signal:
@@ -68,8 +69,8 @@ class NodeRates:
         return signals
 
     def due_saves(self, seen: Iterable[Seen], now: float) -> frozenset[ReportedSave]:
-        """Return the saves that must wait for a later heartbeat. Every other save is
-        charged once."""
+        """Return the saves in the reports that must wait for a later heartbeat because
+        the budget is used up. Every other save is charged once."""
         late: set[ReportedSave] = set()
         for attempt in seen:
             for save in attempt.saves:
@@ -85,8 +86,8 @@ class NodeRates:
         return frozenset(late)
 
     def newly_dropped(self, seen: Seen) -> int:
-        """Return how many more rank messages the node has dropped since its last
-        report."""
+        """Return by how many the report's count of dropped rank messages has grown
+        since the last report of this attempt."""
         previous_count = self._dropped.get(seen.key, 0)
         if len(self._dropped) >= MOST_CHARGED:
             self._dropped.clear()
@@ -95,5 +96,5 @@ class NodeRates:
 
 
 def reported(key: AttemptKey, save: Save) -> ReportedSave:
-    """Return what names a save in heartbeats."""
+    """Return the key by which heartbeats identify a save."""
     return (key, save.step, bool(save.quarantined))

@@ -13,8 +13,8 @@ router = APIRouter()
 
 @router.post("/v1/nodes/{node}/clear", status_code=202)
 async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
-    """Confirm that all conditions of the node are repaired. It takes work again unless
-    a person has cordoned it."""
+    """Record that all faulty conditions of the node are repaired. The node takes work
+    again unless a person has cordoned it."""
     control = house.control
     found_node = views.find_node(control, node)
     await control.ask(
@@ -26,8 +26,8 @@ async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 @router.post("/v1/suspects/cordon", status_code=202)
 async def cordon_suspects(house: Within, caller: Asker) -> api.Nodes:
     """Cordon or drain each suspect node, as its health requires. Suspect nodes are
-    those that the circuit breaker or the settings left to a person. Return these nodes.
-    """
+    those that the circuit breaker or the settings left for a person to decide. Return
+    these nodes."""
     control = house.control
     suspects = {id for id, node in control.world.nodes.items() if node.suspect}
     await control.ask(CordonSuspects(), by=caller.name, speaker=caller.speaker)

@@ -39,8 +39,8 @@ def believed(
 def believed_signals(
     world: World, part: NodeId, signals: Iterable[Signal]
 ) -> tuple[Signal, ...]:
-    """Return the accepted signals of a pilot: those that concern the GPUs of its
-    attempt."""
+    """Return those signals of a pilot (an agent of one attempt) that are accepted:
+    those that concern the GPUs of its attempt."""
     key = key_of(part)
     if key is None:
         return ()
@@ -63,8 +63,8 @@ def believed_signals(
 def own_signals(
     world: World, node: NodeId, signals: Iterable[Signal]
 ) -> tuple[Signal, ...]:
-    """Return the accepted signals of a node with an agent of its own: those about the
-    node itself, and about the attempts that run or ran last on it."""
+    """Return the signals of a node's own agent. In each, only those attempts are kept
+    that run on the node, or that ran on it last."""
     return tuple(_own_signal(world, node, signal) for signal in signals)
 
 
@@ -113,7 +113,8 @@ def own_labels(
 
 
 def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool]:
-    """Return (the accepted part of a report, whether all of it was accepted)."""
+    """Return (the accepted part of a report, whether all of it was accepted); the part
+    is None if nothing was."""
     id, number = seen.key
     if key_of(node) not in (None, seen.key):
         return None, False
@@ -141,7 +142,8 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
 
 
 def _strip_report(seen: Seen) -> Seen:
-    """Reduce the report to the presence of the attempt.
+    """Return the report of an attempt that is over or unknown, reduced to key, phase
+    and trouble.
 
     The rest is not used, and may be large.
     """
@@ -151,9 +153,10 @@ def _strip_report(seen: Seen) -> Seen:
 
 
 def _of_ranks(seen: Seen, ranks: range) -> Seen:
-    """Return the report restricted to these ranks. The report is nearly always
-    unchanged, because a head receives thousands of heartbeats. Only the engine may
-    report a cause other than the node and the program."""
+    """Return the report with only the data of these ranks. Nearly always that is the
+    same object, which matters because a head receives thousands of heartbeats. A cause
+    other than the node and the program is removed, because only the engine may report
+    it."""
     progress = seen.progress
     if progress is not None and not all(pace.rank in ranks for pace in progress.ranks):
         own_paces = tuple(pace for pace in progress.ranks if pace.rank in ranks)
@@ -195,7 +198,8 @@ def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> boo
 
 
 def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
-    """Whether an attempt that is placed on the node has this workdir."""
+    """Return whether an attempt that is placed on the node uses the workdir with this
+    digest."""
     node_id, key = node_of(node), key_of(node)
     jobs = (
         world.jobs.get(job)
@@ -208,8 +212,7 @@ def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
 async def ranks_of(
     control: Control, node: NodeId, job: JobId, attempt: AttemptNumber
 ) -> range:
-    """Return the ranks of the attempt that run on the node; an empty range if the
-    attempt does not use the node."""
+    """Return the ranks of the attempt that run on the node; an empty range without any."""
     known_job = control.world.jobs.get(job) or await control.store.job(job)
     if known_job is None or key_of(node) not in (None, (job, attempt)):
         return range(0)

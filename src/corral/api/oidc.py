@@ -60,13 +60,14 @@ async def sign_on(house: Within) -> wire.SignOnView:
 
 @router.get(f"{PATH}/start")
 async def start(request: Request, house: Within, to: Word = "/") -> Response:
-    """Redirect the browser to the provider, and afterwards to the page `to`."""
+    """Begin a log-in: redirect the browser to the provider, and afterwards to the page
+    `to`."""
     return await set_out(request, house, {"to": to if _OURS.fullmatch(to) else "/"})
 
 
 async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Response:
-    """Redirect the browser to the provider. The fields in `kept` are returned when the
-    browser comes back."""
+    """Redirect the browser to the provider, with a sealed cookie. The cookie also holds
+    the fields in `kept`, which are returned when the browser comes back."""
     try:
         provider = provider_of(house)
         verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
@@ -166,7 +167,8 @@ def _open_log_in_state(request: Request, house: House, state: str) -> dict[str, 
 def _record_refused_log_in(
     house: House, refused: CorralError, source: str
 ) -> CorralError:
-    """Count a refused log-in for the audit log, and return what the person reads."""
+    """Count a refused log-in for the audit log, and return the error that is shown to
+    the person."""
     if isinstance(refused, IdentityNotLinked):
         house.failed_log_ins.note(source, refused.code, f"user {refused.name}")
         return _add_pending_log_in(house, refused)
@@ -236,8 +238,8 @@ def provider_of(house: House) -> SignOnSettings:
 
 
 def _redirect_url(request: Request, house: House) -> str:
-    """Return the URL to which the provider sends the browser: this head, by the host
-    name that the browser has used. That name was checked earlier."""
+    """Return the URL of this head to which the provider sends the browser back. It has
+    the host name that the browser has used, which was checked earlier."""
     scheme = house.settings.url.partition("://")[0]
     return f"{scheme}://{request.headers['host']}{PATH}/back"
 

@@ -43,7 +43,7 @@ class TransferCutShort(Trouble):
 
 @dataclass(slots=True)
 class Transfer:
-    """A tar stream in transfer. `ended` is called once."""
+    """A tar stream of output files in transfer. `ended` is called once, on closing."""
 
     pieces: AsyncGenerator[bytes, None]
     ended: Callable[[], None]
@@ -99,11 +99,11 @@ class OutputDesk:
     async def begin(
         self, node: NodeId, key: AttemptKey, path: str, by: UserName
     ) -> "Transfer":
-        """Return a transfer whose first piece has arrived. The caller must close the
-        transfer.
+        """Begin to transfer the file or folder `path`, and return the transfer once its
+        first piece has arrived. The caller must close the transfer.
 
-        Raises: Conflict, OutputAbsent, CutShort; TooMany if the user or all users
-        together run as many transfers as are allowed.
+        Raises: Conflict, OutputAbsent, TransferCutShort; TooMany if the user or all
+        users together run as many transfers as are allowed.
         """
         if (
             self._transfers[by] >= MOST_OF_USER
@@ -154,7 +154,7 @@ class OutputDesk:
 async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
     """Yield the pieces of the stream until the agent reports that all were sent.
 
-    Raises: OutputAbsent, Conflict, CutShort.
+    Raises: OutputAbsent, Conflict, TransferCutShort.
     """
     while True:
         try:
@@ -175,7 +175,7 @@ def _check_end(frame: bytes, node: NodeId) -> None:
     """Check the last frame of a stream.
 
     Raises: OutputAbsent if the file does not exist, Conflict if the agent refused the
-    request, CutShort otherwise if not all bytes were sent.
+    request, TransferCutShort otherwise if not all bytes were sent.
     """
     try:
         end_record = decode_end(frame)

@@ -90,9 +90,10 @@ async def files(
     node: Annotated[str | None, Query(max_length=253)] = None,
     rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
 ) -> Response:
-    """Return a file or folder of the work folder as a tar stream. It comes from the
-    requested node, from the node of the requested rank, or else from the first node
-    that has the file. The stream breaks off if the file cannot be sent completely."""
+    """Return a file or folder of an attempt's work folder as a tar stream. It comes
+    from the requested node, from the node of the requested rank, or else from the first
+    node that has the file. The stream breaks off if the file cannot be sent completely.
+    """
     found_job = await find_job(house.control, job, caller)
     caller.check_job(found_job, f"the outputs of {found_job.spec.name}")
     tried = await _find_attempt(house, found_job, attempt)

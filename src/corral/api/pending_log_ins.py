@@ -1,4 +1,5 @@
-"""Log-ins by the provider that wait until an admin links them to a user of the cluster."""
+"""Log-ins of identities that the provider has authenticated, but that no admin has
+linked to a user of the cluster yet."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,7 +17,8 @@ PENDING_MOST: Final = 1_000  # the oldest goes first: whoever is left out logs i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingLogIn:
-    """One refused log-in. `name` is the user name that the provider's claim proposes."""
+    """One refused log-in of an unlinked identity. `name` is the user name that the
+    provider's claim proposes."""
 
     id: str
     identity: ProviderIdentity
@@ -33,7 +35,8 @@ class PendingLogIns:
     _by_id: dict[str, PendingLogIn] = field(default_factory=dict)
 
     def add(self, identity: ProviderIdentity, name: UserName) -> PendingLogIn:
-        """Keep a refused log-in. The same person gets the same id each time."""
+        """Keep a refused log-in, and return it. The same identity gets the same id each
+        time."""
         text = f"{identity.issuer}\0{identity.subject}"
         id = "p" + hashlib.sha256(text.encode()).hexdigest()[:16]
         self._by_id.pop(id, None)

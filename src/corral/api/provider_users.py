@@ -126,7 +126,8 @@ def _provider_audit_entry(
     on: str,
     detail: str,
 ) -> AuditEntry:
-    """Return an audit log entry about a user that the provider has just identified."""
+    """Return an audit log entry about a user that the provider has just identified. The
+    entry names no token."""
     caller = Caller(
         name=name, role=role, token=TokenId(""), sha256="", source=source, key=key
     )

@@ -1,5 +1,4 @@
-"""Routes of queues: their settings, what they hold and have used, and how they are
-changed."""
+"""Routes of queues: show their settings, jobs and usage, and change them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -48,7 +47,7 @@ USER: Final = ("GET", "/v1/users/{user}")
 
 
 class QueueSnapshot:
-    """The state of all queues at one moment."""
+    """State of all queues at one moment: usage and job counts."""
 
     def __init__(self, control: Control) -> None:
         self.world = control.world
@@ -77,7 +76,8 @@ class QueueSnapshot:
         )
 
     def _subtree_counts(self, counts: Counter[QueueName]) -> Counter[QueueName]:
-        """Return the counts of each queue, including the counts of the queues below it."""
+        """Return the counts by queue, where each queue's count includes those of the
+        queues below it."""
         child_counts: Counter[QueueName] = Counter()
         for name, count in counts.items():
             for queue in self.tree.path(name):
@@ -186,8 +186,9 @@ class QueueSnapshot:
         return budget.period_start(self.now) + budget.period_seconds
 
     def _users(self, queue: Queue, sight: CallerView) -> list[wire.UserRow]:
-        """Return what each user holds and has used in the queue and in the queues below
-        it. Users who are hidden from the caller are left out."""
+        """Return one row for each user with the allocated resources and recent usage in
+        the queue and the queues below it. Users who are hidden from the caller are left
+        out."""
         below = {
             queue_row.name
             for queue_row in self.tree.queues

@@ -1,4 +1,4 @@
-"""Usage and limits of every user, and the check before a user takes more."""
+"""Quota usage and limits of every user, and the check before a request takes more."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from corral.domain.users import Token, User
 
 @dataclass(slots=True, kw_only=True)
 class QuotaDesk:
-    """Quotas of one head. `cluster` holds the limits that apply to every user. What
-    current requests are about to take also counts as used."""
+    """Quota checks of one head. `cluster` holds the limits that apply to every user.
+    Amounts that current requests have reserved also count as used."""
 
     control: Control
     cluster: Mapping[str, int]
@@ -26,25 +26,25 @@ class QuotaDesk:
 
     @property
     def under_way(self) -> Mapping[tuple[UserName, Quota], int]:
-        """Return what requests under way are about to take."""
+        """Return the amounts that current requests have reserved."""
         return self._taking
 
     def of_caller(self, caller: Caller) -> Quotas:
-        """Return the limits of the caller."""
+        """Return the quotas of the caller."""
         own_limits = dict(caller.limits)
         return Quotas(
             user=caller.name, role=caller.role, own=own_limits, cluster=self.cluster
         )
 
     def of_user(self, user: User) -> Quotas:
-        """Return the limits of a user."""
+        """Return the quotas of a user."""
         own_limits = dict(user.limits)
         return Quotas(
             user=user.name, role=user.role, own=own_limits, cluster=self.cluster
         )
 
     async def used(self, user: UserName) -> dict[Quota, int]:
-        """Return what the user has of each quota that adds up."""
+        """Return how much of each quota with a running total the user has used."""
         store = self.control.store
         user_holdings = await store.holdings(user)
         now = self.control.clock.wall()
@@ -64,8 +64,8 @@ class QuotaDesk:
     def taking(
         self, quotas: Quotas, quota: Quota, *, used: int, asked: int
     ) -> Iterator[None]:
-        """Reserve the amount `asked` for a request, until what the request takes is
-        counted as used.
+        """Reserve the amount `asked` of the quota while the body runs. Concurrent
+        requests then count it as used.
 
         Raises: OverQuota.
         """
@@ -82,8 +82,8 @@ class QuotaDesk:
     async def submitting(
         self, caller: Caller, specs: Sequence[JobSpec], size: int
     ) -> AbstractContextManager[object]:
-        """Reserve the quotas that the jobs take. `size` is the total size of their
-        large specs.
+        """Reserve the quotas that the jobs of this submission take. `size` is the total
+        size of their large specs.
 
         Raises: OverQuota.
         """
@@ -105,8 +105,8 @@ class QuotaDesk:
 
 
 def stored_characters(specs: Sequence[JobSpec]) -> int:
-    """Return the total size of the large specs. Jobs of an array share one spec, which
-    counts once."""
+    """Return the total characters of the large specs. Jobs of an array share one spec,
+    which counts once."""
     sizes = {(id(spec.env), id(spec.run)): spec for spec in specs}.values()
     return sum(size for size in map(size_of, sizes) if size >= LARGE_CHARACTERS)
 

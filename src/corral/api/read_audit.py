@@ -17,7 +17,7 @@ READERS_MOST: Final = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class ReadsOfOthers:
-    """Reads of other users' logs that are already in the audit log."""
+    """Record of which reads of other users' logs are already in the audit log."""
 
     store: Store
     clock: Clock
@@ -26,8 +26,8 @@ class ReadsOfOthers:
     )
 
     async def note(self, caller: Caller, job: Job) -> None:
-        """Record that the caller reads the log of another user's job, before it is
-        read.
+        """Record in the audit log, before the read, that the caller reads the log of
+        another user's job, unless that was recorded recently.
 
         Raises: StoreTrouble.
         """

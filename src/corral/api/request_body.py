@@ -28,7 +28,8 @@ _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
 
 def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> None:
-    """Check that the headers announce a body that is accepted.
+    """Check that the headers announce an acceptable body: not compressed, and at most
+    `most_bytes` long.
 
     Raises: EncodingRefused, TooLarge, RequestInvalid.
     """
@@ -93,13 +94,14 @@ async def read_json(
 
 
 def _is_form(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether the body is the form of a web page, which no route accepts as
-    JSON."""
+    """Return whether the headers announce a form of a web page. No route accepts that
+    as JSON."""
     return any(name == b"content-type" and value == FORM for name, value in headers)
 
 
 def check_json(body: bytes) -> None:
-    """Refuse JSON that different parsers read differently.
+    """Check that the body is JSON which all parsers read alike, and is not nested too
+    deeply.
 
     Raises: RequestInvalid.
     """

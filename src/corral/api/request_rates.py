@@ -46,7 +46,7 @@ class Rates:
             raise _too_many(self._users, str(caller.name), wait)
 
     def of_user(self, user: UserName) -> RateUse:
-        """Return what the user has sent lately, and may send."""
+        """Return how much of the request rate the user has used lately, and the limit."""
         buckets = self._users
         return RateUse(
             used=buckets.used(user), most=buckets.burst, a_second=buckets.rate

@@ -19,8 +19,9 @@ def origin_text(origin: Origin | None) -> str:
 
 
 def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
-    """Return the text that suggests a new job from the newest save of this one. For
-    example: start a new job from its save of step 21: corral run --from j35 -- CMD.
+    """Return the text that suggests to start a new job from the newest save of this
+    job. For example: start a new job from its save of step 21: corral run --from j35 --
+    CMD.
 
     The text is "" for a job that is not over, or has no save. `whole` says whether the
     job's command may be shown.
@@ -39,8 +40,8 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
 
 
 async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
-    """Return the refusal to resume a job that is over. Its hint says what the user can
-    do instead."""
+    """Return the error that refuses to resume a job that is over. Its hint says what
+    the user can do instead. `whole`: as in `restart_text`."""
     restart = restart_text(job, await store.saves(job.id), whole=whole)
     return Conflict(
         f"job {job.id} is {job.state} already",

@@ -53,8 +53,8 @@ class RouteRight:
     """The roles that may call a route on the caller's own objects (`own`), and on those
     of others (`others`).
 
-    `what` names the request in the audit log; a route without a name only reads what is
-    not secret. `jobs` says which tokens of jobs may call the route.
+    `what` names the request in the audit log. A route with an empty `what` only reads
+    what is not secret. `jobs` says which tokens of jobs may call the route.
     """
 
     own: Roles
@@ -66,7 +66,7 @@ class RouteRight:
 def _unowned_route_right(
     roles: Roles, what: str = "", jobs: Reach = Reach.NONE
 ) -> RouteRight:
-    """Return a right on things that belong to no particular user."""
+    """Return a route's right for objects that belong to no user."""
     return RouteRight(roles, roles, what, jobs)
 
 
@@ -210,17 +210,17 @@ QUEUE_SETTINGS: Final[frozenset[Key]] = frozenset(
 
 
 def may(role: Role, key: Key, *, own: bool, more: Roles = NO_MORE) -> bool:
-    """Return whether the role may call the route on an object of its own or, without
-    `own`, on that of another user. `more` holds additional roles to which the cluster's
+    """Return whether the role may call the route: with `own` on the caller's own
+    object, else on another user's. `more` holds additional roles to which the cluster's
     settings give the right."""
     route_right = RIGHTS[key]
     return role in more or role in (route_right.own if own else route_right.others)
 
 
 def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
-    """Return whether a job's own token of this scope may call the route: with `itself`
-    on its own job or array, else on anything else. The rights of the job's owner are
-    checked separately."""
+    """Return whether a job's own token with this scope may call the route: with
+    `itself` on that job or its array, else on anything else. The rights of the job's
+    owner are checked separately."""
     match RIGHTS[key].jobs:
         case Reach.NONE:
             return False
@@ -235,8 +235,8 @@ def reaches(scope: TokenScope, key: Key, *, itself: bool) -> bool:
 
 
 def least(key: Key, *, own: bool) -> Role | None:
-    """Return the lowest role of a person that may call the route; None if the route is
-    for nodes only."""
+    """Return the lowest role of a person that may call the route, with `own` on an own
+    object, else on another user's; None if the route is for nodes only."""
     route_right = RIGHTS[key]
     return next(
         (
@@ -260,8 +260,8 @@ def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
 
 @dataclass(frozen=True, slots=True)
 class RequiredRight:
-    """The key of a row in the table of rights, and the object on which the route is
-    called."""
+    """The right that a request needs: its key in the table of rights, and the object
+    (`on`) of the request."""
 
     key: Key
     on: str
@@ -283,8 +283,8 @@ class RouteRights:
             )
 
     def wanted(self, scope: Scope) -> RequiredRight | None:
-        """Return the right that a request needs. None means that no route matches, so
-        the response is 404."""
+        """Return the right that a request needs; None if no route matches the request,
+        which is answered with 404."""
         for route in self._routes:
             match, match_scope = route.matches(scope)
             if match is Match.FULL:

@@ -15,7 +15,7 @@ class KnownSecrets:
     for_everybody: Set[str]
 
     def serves(self, name: str, owner: UserName) -> bool:
-        """Return whether jobs of this owner may request the secret of this name."""
+        """Return whether jobs of this owner may use the secret of this name."""
         return name in self.for_everybody or self.owners.get(name) == owner
 
     def usable(self, owner: UserName) -> list[str]:

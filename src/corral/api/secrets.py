@@ -72,8 +72,8 @@ async def put_secret(
 async def _reserve_secret_quota(
     house: House, caller: Caller, name: str, size: int
 ) -> AbstractContextManager[object]:
-    """Reserve what the secret takes of its user's quotas. A secret of the user that it
-    replaces is subtracted.
+    """Reserve the secret's count and bytes in its user's quotas until the context ends.
+    If it replaces a secret of the user, only the difference is reserved.
 
     Raises: OverQuota.
     """

@@ -1,4 +1,4 @@
-"""Signals that a user has sent to a job, as the cause of the job's end."""
+"""Lookup of the user whose signal ended a job's attempt."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -24,8 +24,8 @@ _BY_SIGNAL: Final = frozenset(
 async def with_sender(
     control: Control, job: Job, attempt: Attempt, failed: Failed
 ) -> Failed:
-    """Return the failure. If a user sent the signal that ended the attempt, the failure
-    names that user."""
+    """Return the failure unchanged, or with the name of the user who sent the signal
+    that ended the attempt."""
     is_open = attempt.failure in _BY_SIGNAL or (attempt.exit_code or 0) > SHELL_SIGNALS
     if not is_open or attempt.ended_at is None or attempt.running_at is None:
         return failed
@@ -46,7 +46,7 @@ async def with_sender(
 
 
 def _ended_it(entry: AuditEntry, job: Job, attempt: Attempt) -> bool:
-    """Return whether this request sent the signal that the attempt ended by."""
+    """Return whether this audit entry is of the request whose signal ended the attempt."""
     if entry.what != WHAT or entry.on != job.id or not entry.accepted:
         return False
     assert attempt.ended_at is not None

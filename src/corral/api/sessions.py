@@ -1,6 +1,6 @@
-"""Open connections by token. When a token becomes invalid, its connections end within
-about a second, whichever process has changed the token: a stream must not last longer
-than the right to read it."""
+"""Connections that are open, by token. When a token becomes invalid, its connections
+end within about a second, whichever process has changed the token. A stream thus lasts
+no longer than the right to read it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +21,8 @@ LOOK_SECONDS: Final = 1.0
 
 @dataclass(eq=False, slots=True)
 class OpenConnection:
-    """One open connection. `ended` is the reason why it is closed, or None."""
+    """One open connection. `ended` is the error with which it was closed; None while it
+    is open."""
 
     caller: Caller
     limit: asyncio.Timeout
@@ -29,7 +30,8 @@ class OpenConnection:
 
 
 class Sessions:
-    """Checks all open connections once a second, as long as there are any."""
+    """Registry of all open connections. Once a second, it checks whether their tokens
+    are still valid."""
 
     def __init__(
         self, store: Store, wall: Callable[[], float], jobs: JobTokens
@@ -42,7 +44,8 @@ class Sessions:
 
     @asynccontextmanager
     async def held(self, caller: Caller) -> AsyncIterator[None]:
-        """Run the body, and cancel it when the caller's token becomes invalid.
+        """Run the body for this caller, and cancel it when the caller's token becomes
+        invalid.
 
         Raises: Unauthorised, with the reason.
         """
@@ -105,8 +108,8 @@ class Sessions:
 def _session_end_reason(
     identity: Identity | None, role: Role, now: float
 ) -> Unauthorised | None:
-    """Return why a connection that was opened in this role must end; None if the
-    connection may continue."""
+    """Return the reason to end a connection that was opened in this role; None if the
+    token is still valid for it."""
     if identity is None:
         return Unauthorised("this cluster does not know the token any more")
     try:

@@ -28,7 +28,8 @@ def own_python() -> str:
 
 
 class Seals(Protocol):
-    """Encryption of stored secrets. Each encrypted value is bound to its name."""
+    """Encryption and signatures by the cluster's keys. Each encrypted value is bound to
+    its name."""
 
     def seal(self, name: str, value: bytes) -> bytes: ...
 
@@ -37,8 +38,8 @@ class Seals(Protocol):
     def sign(self, text: str) -> str: ...
 
     def signatures(self, text: str, made_at: float = 0.0) -> Sequence[str]:
-        """Return the signature of the text by the newest key, then by each earlier key
-        that was in use at `made_at`."""
+        """Return the text's signature by the newest key, then by each earlier key that
+        was in use at the time `made_at`."""
         ...
 
 

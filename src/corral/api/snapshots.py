@@ -33,8 +33,8 @@ class Snapshots:
         return path
 
     def asked(self, sha256: str) -> int:
-        """Return the size of the snapshot, and set its time of last request, so that it
-        is not deleted for a while.
+        """Return the size of the snapshot, and set its time of last request to now,
+        which delays its deletion.
 
         Raises: NotFound.
         """
@@ -57,8 +57,9 @@ class Snapshots:
         *,
         most_bytes: int,
     ) -> int:
-        """Store the bytes if their digest is `sha256`, and return their size. If the
-        snapshot is stored already, nothing changes.
+        """Store the bytes as a snapshot if their digest is `sha256`, and return their
+        size. If the snapshot is stored already, nothing changes. `fresh_id` names the
+        temporary file.
 
         Raises: RequestInvalid if the digest differs or is invalid, TooLarge, OSError,
         and what `pieces` raises.

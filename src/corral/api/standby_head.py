@@ -39,8 +39,8 @@ WAIT: Final = (
 
 
 class Standby:
-    """The ASGI app of a head that does not lead. If `forwarder` is None, no head leads
-    at the moment."""
+    """The ASGI app of a head that does not lead. `forwarder` sends requests to the
+    leader; None if no head leads now."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Standby:
             await self._forwarder.http(scope, receive, send)
 
     async def _down(self, scope: Scope, receive: Receive) -> Response:
-        """Stop this head; jobs are the leader's, and run on."""
+        """Handle the request to stop this standby head; jobs continue under the leader."""
         now = self._clock.wall()
         stored_identity = await self._store.identity(
             token_digest(bearer(scope["headers"]))
@@ -119,10 +119,11 @@ class Standby:
 
 
 class Front:
-    """Application of a head's port: one for the leader, another for a standby.
+    """ASGI application of a head's port. It passes requests to the app of the leader or
+    to that of a standby.
 
-    When the application changes, open requests of the previous one are ended. No client
-    then waits for a head that no longer leads.
+    When the app changes, open requests of the previous one are ended. No client then
+    waits for a head that no longer leads.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,8 @@ MOST_ENVIRONMENT: Final = 16 * 1000**2  # characters of variables that one answe
 async def admitted(
     house: House, caller: Caller, specs: Sequence[JobSpec]
 ) -> AbstractContextManager[object]:
-    """Reserve what the jobs take of their user's quotas.
+    """Reserve the quotas that the submitted jobs take of their user, until the context
+    ends.
 
     Raises: OverQuota, DiskLow.
     """
@@ -71,8 +72,8 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
 async def specs_of(
     house: House, body: api.JobSubmit, caller: Caller
 ) -> tuple[JobSpec, ...]:
-    """Return the specs of a submission after all checks, with dependencies replaced by
-    the jobs that they name.
+    """Return the specs of a submission after all checks. Each dependency then holds the
+    id of the job that it names.
 
     Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared.
     """

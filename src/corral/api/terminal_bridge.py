@@ -134,8 +134,8 @@ async def _bridge_sockets(one: WebSocket, other: WebSocket) -> None:
 
 
 async def _copy_frames(source: WebSocket, target: WebSocket) -> int | None:
-    """Copy frames until one side closes. Return the closing code, or None if there was
-    none."""
+    """Copy frames until one side closes. Return the close code; None if the connection
+    broke off without one."""
     try:
         while True:
             await target.send_bytes(await frame_of(source))

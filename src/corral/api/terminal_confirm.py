@@ -47,8 +47,8 @@ def code_page(
 
 
 def refuse_terminal(house: House, id: str, why: CorralError) -> None:
-    """Record that the log-in in the browser was refused, so that the terminal learns
-    the reason."""
+    """Record in the terminal's log-in that the browser's log-in was refused (`why`), so
+    that the terminal can show the reason."""
     if id and isinstance(why, Refusal):
         try:
             terminal_log_in = house.terminal_log_ins.find(id)

@@ -52,7 +52,8 @@ class TerminalLogIns:
         )
 
     def begin(self, source: str) -> tuple[str, TerminalLogIn]:
-        """Return the terminal's secret, and a log-in that waits. Raises: TooMany."""
+        """Begin a log-in of a terminal. Return the terminal's secret, and the log-in to
+        be confirmed. Raises: TooMany."""
         now = self.clock.wall()
         self._by_id = {
             id: terminal_log_in
@@ -92,14 +93,14 @@ class TerminalLogIns:
         return terminal_log_in
 
     def keep(self, changed: TerminalLogIn) -> None:
-        """Keep the changed state of a log-in. A log-in that was fetched in the meantime
-        is not kept again."""
+        """Replace the log-in by its changed state. If the terminal has fetched the
+        log-in meanwhile, nothing is kept."""
         if changed.id in self._by_id:
             self._by_id[changed.id] = changed
 
     def take(self, secret: str) -> TerminalLogIn:
-        """Remove the log-in and return it to its terminal, which proves itself by the
-        secret. `give_back` undoes this.
+        """Remove the log-in of the terminal that has this secret, and return it.
+        `give_back` undoes the removal.
 
         Raises: TooMany if the terminal polls too often, LogInExpired.
         """
@@ -122,5 +123,6 @@ class TerminalLogIns:
         return terminal_log_in
 
     def give_back(self, log_in: TerminalLogIn) -> None:
-        """Keep the log-in again, so that the terminal can poll for it later."""
+        """Undo `take`: keep the log-in again, so that the terminal can poll for it
+        later."""
         self._by_id[log_in.id] = log_in

@@ -51,7 +51,7 @@ async def fetch(
     body: wire.TerminalFetch, request: Request, house: Within
 ) -> wire.TerminalToken:
     """Return the token of the user who has confirmed the log-in; no token while the
-    log-in waits for confirmation."""
+    log-in is not confirmed yet."""
     terminal_log_in = house.terminal_log_ins.take(body.secret)
     source = source_of(request.scope)
     person = terminal_log_in.fetched_by(house.control.clock.wall())

@@ -68,7 +68,8 @@ async def series(
 
 
 def _is_pretend(world: World, kind: str, name: str) -> bool:
-    """Whether the GPUs of the node, or else any of the cluster, are pretend ones."""
+    """Return whether the GPUs of the node `name` are pretend ones; for other kinds,
+    whether any of the cluster's are."""
     if kind == "node" and (node := world.nodes.get(NodeId(name))) is not None:
         return node.inventory.pretend
     return any(node.inventory.pretend for node in world.nodes.values())

@@ -65,9 +65,9 @@ async def put_snapshot(
 
 
 async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of a body while they arrive fast enough.
+    """Yield the pieces of a body as they arrive.
 
-    Raises: TooSlow.
+    Raises: TooSlow if they arrive too slowly.
     """
     began, received = asyncio.get_running_loop().time(), 0
     while True:
@@ -90,8 +90,8 @@ async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def upload_seconds(received_bytes: int) -> float:
-    """Return the seconds within which an upload must have delivered more than these
-    bytes."""
+    """Return the seconds since its start in which an upload must have delivered more
+    than this number of bytes."""
     return UPLOAD_SECONDS + received_bytes / UPLOAD_BYTES_PER_SECOND
 
 

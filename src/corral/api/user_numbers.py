@@ -33,7 +33,8 @@ class OwnerNumbers:
             return self._numbers[own_name]
 
     async def _assign_owner_number(self, store: Store, mine: str) -> int:
-        """Assign the lowest number that no head has assigned to another user."""
+        """Assign the lowest number that no head has assigned to another user. `mine`
+        identifies this user."""
         used_numbers = set(self._numbers.values())
         for number in count():
             if number in used_numbers:

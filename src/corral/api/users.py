@@ -367,8 +367,9 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenVi
 
 
 async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
-    """Check that the caller's token may revoke this token. A token that was given a
-    lower role on purpose must not revoke the user's tokens with a higher role.
+    """Check that the token to be revoked has no higher role than the caller's token. A
+    token that was given a lower role on purpose must not revoke tokens of the same user
+    with a higher role.
 
     Raises: Forbidden.
     """

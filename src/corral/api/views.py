@@ -76,14 +76,15 @@ def job_row(control: Control, job: Job) -> api.JobView:
 
 def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
     """Return the number of GPUs that the job holds now, which varies for an elastic job
-    or a job with several shapes. Return None if the job is not on nodes."""
+    or a job with several shapes. Return None if the job has no nodes now."""
     if attempt is None or not job.state.is_on_nodes:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
 
 
 def running_since(job: Job, attempt: Attempt | None) -> float | None:
-    """Return when the running attempt was up, by the wall clock."""
+    """Return when the attempt began to run, by the wall clock; None if it does not run
+    now."""
     runs = attempt is not None and job.state.is_on_nodes and attempt.ended_at is None
     return attempt.running_at if attempt is not None and runs else None
 
@@ -103,8 +104,8 @@ async def job_detail(
     control: Control, job: Job, *, whole: bool, whose: str = ""
 ) -> api.JobDetail:
     """Return a job with all its details. Without `whole`, fields that may hold secrets
-    or code are left out. `whose` is a text for a job that belongs to another user than
-    the caller, who asked for it by name."""
+    or code are left out. `whose` is a note for the answer if the name belongs to a job
+    of another user than the caller."""
     store = control.store
     attempts = await store.attempts(job.id)
     receipts = await store.receipts(job.id)
@@ -141,8 +142,8 @@ async def job_detail(
 
 
 def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
-    """Return whether any of these nodes has pretend GPUs; without nodes, whether any
-    node of the cluster has."""
+    """Return whether any of these nodes has pretend GPUs. If none of them is known,
+    return whether any node of the cluster has."""
     known_nodes = [
         world.nodes[id] for id in nodes if id in world.nodes
     ] or world.nodes.values()
@@ -150,7 +151,7 @@ def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
 
 
 def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
-    """Return the bottleneck of a running job."""
+    """Return what limits a running job's speed; None if unknown."""
     if job.state != JobState.RUNNING:
         return None
     now = control.now().wall
@@ -166,7 +167,8 @@ def _suggestions(
     *,
     whole: bool,
 ) -> list[str]:
-    """Return what a user can do about the job's state, most important first."""
+    """Return hints on what a user can do about the job's state, most important first.
+    `whole`: as at `job_detail`."""
     bottleneck = bottleneck_of(control, job)
     is_done = whole and job.state == JobState.DONE
     doubt = attempts[-1].quote if attempts and is_done else ""
@@ -193,9 +195,9 @@ async def why(
     whose: str = "",
     line: Mapping[JobId, int] = NO_LINE,
 ) -> api.Why:
-    """Return why the job is in its state. `ending_of` returns when a running job is
-    expected to end. `line` holds the place in the queue of each waiting job. `whole`
-    and `whose` are described at `job_detail`."""
+    """Return why the job is in its state. `forecast` is its expected start. `ending_of`
+    returns when a running job is expected to end. `line` holds the position of each
+    waiting job in the queue. `whole` and `whose` are described at `job_detail`."""
     attempts = await control.store.attempts(job.id)
     receipts = [
         receipt
@@ -234,7 +236,8 @@ async def why(
 def node_rows(
     world: World, heard: Container[NodeId], sensed: Mapping[NodeId, NodeSample]
 ) -> list[api.NodeView]:
-    """Return all nodes as rows of a listing, in one pass over the allocations."""
+    """Return all nodes as rows of a listing, in one pass over the allocations. `sensed`
+    holds each node's last sample."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     gpu_millis_by_node: Counter[NodeId] = Counter()
     exclusive_jobs: dict[NodeId, JobId] = {}
@@ -316,9 +319,9 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
 
 
 def gpus(world: World) -> api.Gpus:
-    """Return the numbers of GPUs in the cluster: in total, used, and available now. All
-    GPUs of a node that a job holds exclusively count as used. GPUs that other software
-    uses are not available."""
+    """Return the numbers of GPUs in the cluster: in total, used, and available now. If
+    a job holds a node exclusively, all GPUs of that node count as used. GPUs that other
+    software uses are not available."""
     total = sum(len(node.inventory.gpus) for node in world.nodes.values())
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
@@ -347,8 +350,8 @@ def gpus(world: World) -> api.Gpus:
 def planned(
     one: Planned, forecast: StartForecast | None = None, *, with_env: bool = True
 ) -> api.PlannedJob:
-    """Return what would happen to one job of a submission. `with_env` includes the
-    environment variables of the job itself."""
+    """Return what would happen to one job of a submission. `with_env`: include the
+    environment variables that the job's spec sets."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     ranks_per_node = ranks_each(
@@ -388,8 +391,8 @@ def planned(
 
 
 async def rank_bound(control: Control, job: Job) -> int:
-    """Return a number above every rank that the job has had; 0 before its first
-    attempt."""
+    """Return a number that is above all rank numbers of the job's attempts; 0 before
+    the first attempt."""
     attempts = await control.store.attempts(job.id)
     counts = [
         len(attempt.nodes) * ranks_each(job.spec, attempt.seats[0].gpus)
@@ -401,8 +404,8 @@ async def rank_bound(control: Control, job: Job) -> int:
 def _interface(
     spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]
 ) -> dict[str, str]:
-    """Return the environment of rank 0, without values that are known only at the
-    start: addresses, ports, paths, secrets."""
+    """Return the variables that Corral sets for rank 0. Values that are known only at
+    the start are left out: addresses, ports, paths, secrets. `each`: ranks per node."""
     ranks = {
         "RANK": "0",
         "LOCAL_RANK": "0",

@@ -86,14 +86,15 @@ def message_of(entry: AuditEntry, head: str) -> bytes:
 
 
 def _escape_param_value(value: str) -> str:
-    """Escape a value of structured data by RFC 5424 section 6.3.3, and cut a long
-    one."""
+    """Return the value of structured data, escaped by RFC 5424 section 6.3.3 and cut if
+    it is too long."""
     plain = _replace_unprintable(value)[:VALUE_LETTERS]
     return plain.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 
 
 def _replace_unprintable(text: str) -> str:
-    """Replace unprintable characters, so that no receiver takes the text for two lines."""
+    """Return the text with unprintable characters replaced, so that a receiver does not
+    split it into two lines."""
     return "".join(
         character if character.isprintable() else "\ufffd" for character in text
     )
@@ -124,7 +125,8 @@ class AuditSyslog:
             self.close()
 
     def trouble(self) -> str:
-        """Return a sentence for `corral status`; "" while all is sent."""
+        """Return a sentence for `corral status` about entries that could not be sent;
+        "" otherwise."""
         sentences = []
         if self._failing:
             sentences.append(
@@ -137,8 +139,8 @@ class AuditSyslog:
         return "; ".join(sentences)
 
     async def send_after(self, sent: int) -> int:
-        """Send the waiting entries. Return the number of the last entry that was sent
-        or skipped."""
+        """Send the entries after number `sent`. Return the number of the last entry
+        that was sent or skipped."""
         sent = await self._leave_out(sent)
         audit_entries = await self.store.audit(after=sent, limit=BATCH)
         initial_number = sent

@@ -117,7 +117,7 @@ def back_up(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSources:
-    """The parts of a cluster that a backup contains."""
+    """Where the parts of a cluster are that a backup contains."""
 
     database: Database
     snapshots: Path
@@ -125,7 +125,8 @@ class BackupSources:
 
 
 def kept_of(place: ClusterDir) -> BackupSources:
-    """Return the database, the snapshots and the key of the cluster in this directory.
+    """Return the database, the snapshots folder and the key file of the cluster in this
+    directory.
 
     Raises: Conflict if there is no store.
     """
@@ -164,8 +165,8 @@ def _snapshot_folder(folder: str | None) -> Path:
 def _in_no_hurry(
     database: Database, connection: Connection, *, write: bool
 ) -> Iterator[None]:
-    """Run the body in a transaction that may be idle between two statements, while
-    files are read and written."""
+    """Run the body in a transaction without a limit on idle time, because files are
+    read and written between two statements."""
     if connection.dialect.name == "postgresql":
         driver(connection).execute("SET idle_in_transaction_session_timeout = 0")
     with transaction(database, connection, write=write):
@@ -174,8 +175,8 @@ def _in_no_hurry(
 
 @contextmanager
 def read_alone(database: Database, connection: Connection) -> Iterator[None]:
-    """Run the body in a transaction that reads a store of this version, as of one
-    moment.
+    """Run the body in a transaction that sees the store as of one moment. The store
+    must have this version's schema.
 
     Raises: Unsupported for another schema, StoreTrouble.
     """
@@ -188,7 +189,7 @@ def read_alone(database: Database, connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _in_words(database: Database) -> Iterator[None]:
-    """Translate errors of the database into errors of Corral."""
+    """Run the body; raise database errors as errors of Corral."""
     try:
         yield
     except database.errors as error:
@@ -248,8 +249,9 @@ def _add_member(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
-    """Target of a restore: a file of the directory or, with `store_file`, the empty
-    database whose address is in it, and the folder `shared_state` of its heads."""
+    """Where a restore puts the store: by default, in a file of the directory. With
+    `store_file`, it is the empty database whose address is in that file, and
+    `shared_state` is the folder that its heads share."""
 
     store_file: str | None = None
     shared_state: str | None = None
@@ -296,7 +298,8 @@ def restore(
 
 @contextmanager
 def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
-    """Create the directory. If the body fails, leave the directory as it was before."""
+    """Create the directory for the body. If the body fails, remove what was created, so
+    that the directory is as before."""
     was_there = place.root.exists()
     place.create()
     created_paths = [
@@ -362,8 +365,8 @@ def _extract_archive(
 
 
 def _update_store_settings(place: ClusterDir, into: Into) -> None:
-    """Set the place of the store in the restored settings. All other settings are those
-    of the backup."""
+    """In the restored settings, set where the store is. All other settings are those of
+    the backup."""
     cluster_settings = ClusterSettings.load(place)
     if cluster_settings is not None and (
         cluster_settings.store_file,
@@ -425,7 +428,7 @@ def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _put_once(path: Path, content: bytes, *, may_differ: bool = False) -> None:
-    """Write the file if it does not exist. An existing file is kept.
+    """Write the file if it does not exist. An existing file is not changed.
 
     Raises: Conflict if the existing file has other content, unless `may_differ`.
     """

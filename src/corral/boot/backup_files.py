@@ -26,8 +26,8 @@ UNWRITABLE: Final = (
 
 @contextmanager
 def made_whole(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that gets its name only once it is complete and durable.
-    Only its owner may read it.
+    """Open a file for the body to write. It appears under the name `target` only once
+    it is complete and durable. Only its owner may read it.
 
     Raises: Conflict if the file cannot be created.
     """
@@ -66,7 +66,7 @@ def opened_backup(
     source: Path, identity: X25519PrivateKey | None, folder: Path
 ) -> Iterator[IO[bytes]]:
     """Open the backup for reading. A sealed backup is decrypted into a temporary file
-    without a name.
+    without a name in `folder`.
 
     Raises: Conflict if the backup is sealed and no identity is given, or the reverse;
     SealBroken, OSError.

@@ -94,7 +94,7 @@ def is_sealed(file: IO[bytes]) -> bool:
 
 
 class _Sealing(io.RawIOBase):
-    """Writer that encrypts in chunks. `finish` writes the last chunk."""
+    """Writer that encrypts what it is given in chunks. `finish` writes the last chunk."""
 
     def __init__(self, out: IO[bytes], cipher: ChaCha20Poly1305) -> None:
         self._out = out
@@ -124,8 +124,8 @@ class _Sealing(io.RawIOBase):
 
 @contextmanager
 def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
-    """Encrypt what the body writes, and write it to `out`. An incomplete file cannot be
-    opened."""
+    """Provide a file whose content is encrypted for the recipient and written to `out`.
+    If the body fails, the incomplete result cannot be opened."""
     ephemeral = X25519PrivateKey.generate()
     own_key = ephemeral.public_key().public_bytes_raw()
     out.write(FIRST_LINE + own_key)

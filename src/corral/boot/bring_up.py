@@ -234,10 +234,10 @@ def with_variables(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Result of a start. `is_new` is false if the head ran already. `continues` is true
-    if the cluster existed before. `since_bytes` is the size of the head's log before
-    the start. `lost_port` is the port of the last head if another process uses it now.
-    """
+    """Result of starting a cluster. `is_new` is false if the head ran already.
+    `continues` is true if the cluster existed before. `since_bytes` is the size of the
+    head's log before the start. `lost_port` is the previous head's port, if another
+    process uses that port now."""
 
     is_new: bool
     continues: bool = False
@@ -294,7 +294,8 @@ def _read_if_exists(path: Path) -> str | None:
 
 
 def _put_back(files: Mapping[Path, str | None]) -> None:
-    """Restore the settings with which the last head started, after a failed start."""
+    """Restore the settings files of the last head after a failed start, from path and
+    content (None: the file did not exist)."""
     for path, text in files.items():
         if text is None:
             path.unlink(missing_ok=True)
@@ -311,9 +312,9 @@ def wait_for_nodes(
 ) -> "api.Status":
     """Return the status once every node is alive and has sent a heartbeat to this head.
 
-    Until then, the status may still hold reports to the previous head. `since_bytes` is
-    the size of the head's log before the start. `tell` receives messages about nodes
-    that an engine does not provide yet.
+    Until then, the status may still show what nodes reported to the previous head.
+    `since_bytes` is the size of the head's log before the start. `tell` receives
+    messages about nodes that an engine does not provide yet.
 
     Raises: StartFailed with the end of an agent's log if a node does not start.
     """

@@ -1,5 +1,5 @@
-"""Replay files of decisions during which a bug occurred. They allow the decision to be
-repeated."""
+"""Replay files of scheduling decisions during which a bug occurred. With such a file,
+the decision can be repeated."""
 
 from collections.abc import Callable
 from typing import Final

@@ -14,7 +14,7 @@ from corral.domain.users import Role
 
 
 class Owner(Protocol):
-    """A user, either from the store or from an API response."""
+    """A user, from the store or from an API response: name, role and whether disabled."""
 
     @property
     def name(self) -> str: ...
@@ -42,8 +42,8 @@ def ranks_account(name: str) -> JobAccount | None:
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
-    """Return one sentence that says which users have no access and how to give it; ""
-    if all users have access.
+    """Return one sentence that says which users' ranks have no access to the directory
+    and how to give it; "" if all have access.
 
     Only the owner can open the directory itself, and a node opens it to its ranks
     (`agent.private_root`). The access to its parent folders depends on the machine.

@@ -39,7 +39,7 @@ class DirectoryToken:
     """One token in a file, and the user that authenticates with it.
 
     Args:
-        hide: Keeps a secret out of the head's log.
+        hide: Is called with each secret to keep it out of the head's log.
     """
 
     store: Store
@@ -81,10 +81,11 @@ class DirectoryToken:
         )
 
     async def begin(self, *, afresh: bool = False) -> None:
-        """Register the user and the token of the file in the store. With `afresh`, the
-        last head's token is deleted, and a new one is created.
+        """Register the user and the token of the file in the store; create the file if
+        it does not exist. With `afresh`, the previous head's token is deleted, and a
+        new one is created.
 
-        A user or token that the store knows already stays unchanged, even if it is
+        If the store already has the user or token, that stays unchanged, even if it is
         disabled or revoked.
 
         Raises: StoreTrouble, OSError.
@@ -110,8 +111,8 @@ class DirectoryToken:
         await self.look()
 
     async def look(self) -> None:
-        """Renew the token once half of its day is over. Raises: StoreTrouble,
-        OSError."""
+        """Renew the token once half of its day is over. Delete replaced tokens that
+        have expired. Raises: StoreTrouble, OSError."""
         now = self.wall()
         while self._earlier and self._earlier[0][0] <= now:
             _, id = self._earlier.pop(0)

@@ -47,7 +47,7 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
 
 def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with absolute paths, so that every process of the head finds
-    the files."""
+    these files."""
     files = KINDS[engine].FILES if engine in KINDS else {}
     return {
         name: str(Path(value).expanduser().absolute())
@@ -156,7 +156,7 @@ def _format_setting_value(value: Any) -> str:
 
 
 def _engine_with_settings(given: Mapping[str, Any]) -> str:
-    """The first engine that has them all, else some that has settings."""
+    """Return the first engine that has all these settings, else Slurm."""
     having = (
         engine
         for engine, kind in KINDS.items()
@@ -179,7 +179,7 @@ def _nearest_existing_path(folder: Path) -> Path:
 
 
 def _unwritable(folder: Path) -> str:
-    """Return why a folder that does not exist yet cannot be created; "" if it can."""
+    """Return why the head's account cannot create the folder; "" if it can."""
     if os.access(path := _nearest_existing_path(folder), os.W_OK | os.X_OK):
         return ""
     return f"{path} cannot be written by the head's account"

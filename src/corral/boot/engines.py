@@ -26,7 +26,7 @@ Build = Callable[[ClusterDir, ClusterSettings, HeadLinks], LivingEngine]
 
 
 def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSettings:
-    """Return the settings of the local engine from those of the cluster."""
+    """Convert the cluster's settings to settings of the local engine."""
     return LocalSettings(
         nodes=settings.nodes,
         gpus=settings.gpus,
@@ -67,8 +67,8 @@ def _make_local_engine(
 
 
 def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
-    """Return the nodes that are parts of the head's machine. Only these start and end
-    together with the head."""
+    """Return the nodes that are agents on the head's machine, which end together with
+    the head. Only the local engine has such nodes."""
     return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
 
 

@@ -19,7 +19,8 @@ from corral.ports.store import Store
 def open_with_keys(
     place: ClusterDir, settings: ClusterSettings, clock: SystemClock
 ) -> tuple[Store, HeadKeys]:
-    """Open the store, and the key ring that encrypts its values.
+    """Open the store, and load the key ring with which the store's values are
+    encrypted. Return both.
 
     Raises: KeyTrouble, Conflict.
     """
@@ -41,8 +42,8 @@ async def begin(
     hide: Callable[[str], None],
 ) -> list[DirectoryToken]:
     """Agree with the other heads on settings and keys. Register the tokens of the
-    directory: the admin's, and that of its Prometheus. Return these tokens, the admin's
-    first.
+    directory: the admin's, and that of the directory's Prometheus if it has one. Return
+    these tokens, the admin's first.
 
     Raises: Conflict, StoreTrouble.
     """

@@ -25,8 +25,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastAnswer:
-    """The answer to one question. `fault` describes a bug that occurred during this
-    question; it does not affect the next question."""
+    """The forecast that answers one question. `fault` describes a bug that occurred
+    during this question; it does not affect the next question."""
 
     forecast: StartForecast | None = None
     fault: str = ""

@@ -16,7 +16,7 @@ OLD: Final = 20  # of those before one of all
 
 def search_rarely() -> None:
     """Freeze the current objects, so that garbage collection never scans them again,
-    and let it run rarely."""
+    and set it to run rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)

@@ -81,8 +81,8 @@ HideText = Callable[[str], None]  # keeps a secret out of the log
 
 @dataclass(slots=True, kw_only=True)
 class HeadProcess:
-    """Parts of one run of the head. `down` is true if the nodes shall end together with
-    the head."""
+    """All parts of one run of the head. `down` is true if the agents of the nodes shall
+    end with the head."""
 
     turns: Turns
     here: LivingEngine | None  # whose nodes are of this machine, whoever leads
@@ -293,7 +293,7 @@ def control_of(
     engine: LivingEngine,
     beside: Beside,
 ) -> Control:
-    """Return the control loop for one term of leadership."""
+    """Return the control loop for one term of leadership, not started yet."""
     return Control(
         store=store,
         engine=engine,
@@ -315,8 +315,8 @@ def turns_of(
     front: Front,
     beside: Beside,
 ) -> tuple[Turns, LivingEngine | None]:
-    """Return the head's terms of leadership, and the engine for the nodes of this
-    machine; None if this machine has none."""
+    """Return the object that leads and stands by in turn, and the local engine for
+    nodes of this machine; None if another engine provides the nodes."""
     channels, tokens = (
         Channels(),
         NodeTokens(store, clock.wall, settings.node_token_seconds),

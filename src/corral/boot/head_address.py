@@ -19,9 +19,9 @@ def announce(place: ClusterDir, about: ApiSettings) -> None:
 
 
 def keep_announced(place: ClusterDir, about: ApiSettings, token: str) -> None:
-    """Announce the head again if its files were removed.
+    """Write the head's address and token files again if they were removed.
 
-    Without these files, it could not be found or stopped.
+    Without these files, the head could not be found or stopped.
     """
     if not place.head_json.exists():
         announce(place, about)

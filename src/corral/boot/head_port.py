@@ -13,12 +13,12 @@ log = HeadLogger("corral.head")
 
 
 def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
-    """Return a socket that is bound to a port. With `port`, it is bound to that port;
-    otherwise to the port of the last head, so that agents and clients find this head,
-    or else to a free port.
+    """Return a socket that is bound to a port. With `port`, it is that port. Otherwise
+    it is the previous head's port, so that agents and clients find this head, or else a
+    free port.
 
-    Raises: Conflict if the requested port cannot be used, or the port of the last head
-    cannot be used although machines may have joined it.
+    Raises: Conflict if the requested port cannot be used, or the previous head's port
+    cannot be used although machines may have joined there.
     """
     if port:
         return _asked_for(host, port)
@@ -64,8 +64,8 @@ def _asked_for(host: str, port: int) -> socket.socket:
 
 
 def _port_unusable_error(host: str, port: int, error: OSError) -> Conflict:
-    """Return the error of a head that its agents and clients would not find at its
-    address."""
+    """Return the error for a port that cannot be used: agents and clients would not
+    find the head elsewhere."""
     if error.errno == errno.EADDRNOTAVAIL:
         return Conflict(
             f"this machine does not have the address {host}, where agents and clients look for "

@@ -11,7 +11,8 @@ from corral.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The helper processes of the head. Each process starts when it is first needed."""
+    """The helper processes of the head: forecasts, plans and log reading. Each starts
+    when first needed."""
 
     foreteller: ForetellerProcess
     planner: PlannerProcess
@@ -25,7 +26,7 @@ class Beside:
 
 
 def beside_of(clock: Clock, settings: ClusterSettings) -> Beside:
-    """Return the processes of a cluster's settings."""
+    """Return the head's helper processes for these settings."""
     planner = PlannerProcess(
         clock=clock.monotonic, hourly_seconds=settings.plan_seconds
     )

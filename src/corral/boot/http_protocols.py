@@ -60,10 +60,10 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
 class Http(HttpToolsProtocol):
     """Uvicorn's HTTP protocol, with limits on reads, and a clean end for WebSockets.
 
-    The protocol and its parser refer to each other, and so keep the buffers of the
-    connection in memory after it has ended, until Python collects garbage. A head
-    collects garbage rarely (boot.garbage), so with agents that reconnect every day this
-    would be a memory leak.
+    The protocol and its parser refer to each other. They would therefore keep the
+    buffers of the connection in memory after it has ended, until Python collects
+    garbage. A head collects garbage rarely (boot.gc_tuning), so with agents that
+    reconnect every day this would be a memory leak.
     """
 
     def __init__(
@@ -100,7 +100,8 @@ class Http(HttpToolsProtocol):
                 return
 
     def _refuse_connection(self, why: ClosedReason) -> None:
-        """Close the connection, with an answer where none is in progress."""
+        """Close the connection; send the reason first, unless a response is in
+        progress."""
         self._connection.refuse(why)
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_answer_to(why, self._connection.limits))
@@ -118,7 +119,7 @@ class Http(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _break_off(self, why: ClosedReason) -> None:
-        """Record why the connection is refused, and end the parser's work.
+        """Record why the connection is refused, and stop the parser by an error.
 
         Raises: ValueError.
         """
@@ -141,7 +142,8 @@ class Http(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; also for the rest of a body that was refused."""
+        """When a response is complete, wait for the client's next request, or for the
+        rest of a refused body."""
         super().on_response_complete()
         if not self.pipeline and self.cycle.response_complete:
             self._connection.wait()

@@ -1,5 +1,5 @@
-"""Tokens of nodes and parts, registered by the engines that start them. A token that
-was revoked or changed since then stays so."""
+"""Tokens of nodes and parts (agents of single attempts), registered by the engines that
+start them. If a token was revoked or changed since then, that is kept."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ async def record_start(store: Store, name: str, key: str, now: float) -> None:
 async def admit_node(
     store: Store, node: NodeId, sha256: str, now: float, *, until: float | None = None
 ) -> None:
-    """Register the token of the node's agent."""
+    """Register the token of the node's agent, valid until `until`."""
     id = token_id(sha256)
     token = Token(
         id=id,
@@ -39,9 +39,9 @@ async def admit_node(
 
 
 class NodeTokens:
-    """Tokens of nodes and of parts. Each attempt has one part on each of its nodes. The
-    tokens of a part are deleted when its attempt is deleted, and those of a node when
-    the node is removed."""
+    """Registry of the tokens of nodes and of parts. A part is the agent of one attempt
+    on one of its nodes. The tokens of a part are deleted when its attempt is deleted,
+    and those of a node when the node is removed."""
 
     def __init__(
         self,
@@ -90,11 +90,12 @@ class NodeTokens:
         self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """Return the tokens that an earlier head registered. Pilots that the earlier
-        head revoked are removed.
+        """Return the valid tokens that an earlier head registered, by node. Revoked
+        tokens of pilots (parts) are deleted.
 
-        A token that its part has replaced is kept as long as the part, because the
-        agent still uses the old token if the response with the new one was lost.
+        A revoked token that its part has replaced is kept as long as the part has a
+        valid one. The agent still uses the old token if the response with the new one
+        was lost.
         """
         token_ids_by_node: dict[NodeId, set[TokenId]] = {}
         revoked: list[tuple[NodeId, TokenId]] = []

@@ -73,7 +73,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """This machine as a node of a cluster whose head is elsewhere."""
+    """Membership of this machine as a node in a cluster whose head is elsewhere."""
 
     place: ClusterDir
     url: str
@@ -97,7 +97,7 @@ class Joined:
 
     @property
     def own(self) -> Path:
-        """Return the path of the token that the machine has made."""
+        """Return the node's folder in this directory."""
         return self.place.nodes / self.node
 
     @property
@@ -113,8 +113,8 @@ class Joined:
         return LocalProcess.recorded(self.dir / "agent.pid")
 
     def shims(self) -> list[LocalProcess]:
-        """Return the shim processes: one for each attempt that still has processes on
-        this machine."""
+        """Return the shim processes that run here: one for each attempt that still has
+        processes."""
         records = self.dir.glob("attempts/*/shim.pid")
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
@@ -205,7 +205,8 @@ def _call_head(
 
 
 def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
-    """Raises: Conflict when the directory is another cluster's."""
+    """Return the earlier join, or None. Raises: Conflict when the directory is another
+    cluster's."""
     if place.cluster_json.exists():
         raise Conflict(
             f"{place.root} has a cluster of its own",
@@ -267,8 +268,8 @@ def _encode_node_settings(
 def _write_node_files(
     joined: Joined, settings: bytes, secret: str, trusted: str
 ) -> None:
-    """Write the files that make the machine a node; joined.json comes last, when all
-    others exist."""
+    """Write the files of a node: token, settings, and the head's address and
+    certificates. joined.json comes last, when all others exist."""
     cluster_dir = joined.place
     for folder in (
         cluster_dir.nodes,
@@ -286,7 +287,7 @@ def _write_node_files(
 
 
 def _write_policy(joined: Joined, policy: NodePolicy) -> None:
-    """Write the policy; the agent reads it at each start."""
+    """Write the node's policy into its file, which the agent reads at each start."""
     joined.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(joined.dir / POLICY_FILE, encode_policy(policy).decode())
 
@@ -387,7 +388,7 @@ def kill(joined: Joined) -> None:
 
 
 def forget(joined: Joined) -> None:
-    """Remove what made this machine a node. Raises: OSError."""
+    """End all that runs of the node, and remove its files here. Raises: OSError."""
     if joined.agent is not None or joined.shims() or joined.on_ray:
         kill(joined)
     joined.place.joined.unlink(missing_ok=True)

@@ -70,7 +70,8 @@ def write(
 def check_machine(machine: ClusterSettings) -> None:
     """Check the settings of this machine for a node of Ray.
 
-    Raises: SpecInvalid for settings that Ray takes from its head only.
+    Raises: SpecInvalid if shared directories are given, which only the head of Ray
+    sets.
     """
     if machine.shared:
         raise SpecInvalid(
@@ -89,7 +90,7 @@ def start(folder: Path) -> None:
 
 
 def check_starts(folder: Path) -> None:
-    """Check that Ray still runs or has not started yet.
+    """Check that Ray still runs or has not started yet; clean up otherwise.
 
     Raises: StartFailed if Ray has started and ended already.
     """

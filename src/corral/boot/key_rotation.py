@@ -37,8 +37,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(slots=True, kw_only=True)
 class HeadKeys:
-    """The key ring of this head, which all heads keep equal to the current key in the
-    store. `several` says whether other heads share the store."""
+    """Key ring of this head, kept in step with the current key in the store. `several`
+    says whether other heads share the store."""
 
     store: Store
     ring: KeyRing
@@ -77,8 +77,8 @@ class HeadKeys:
                 log.warning("key_not_looked_at", error=str(trouble))
 
     async def look(self, *, leads: bool) -> None:
-        """Adopt the current key. As the leader, also encrypt values again that are
-        under earlier keys. Remove keys that are too old.
+        """Adopt the current key, and remove keys that are too old. The leader also
+        encrypts values again that are still under earlier keys.
 
         Raises: StoreTrouble, KeyTrouble, OSError.
         """
@@ -150,7 +150,7 @@ class HeadKeys:
 
     async def _seal_anew(self) -> tuple[int, int]:
         """Encrypt again the values that are under an earlier key. Return how many
-        values were encrypted again, and how many no key can open."""
+        secrets were encrypted again, and how many could not be opened by any key."""
         done = left_over = 0
         for name, _, _ in await self.store.secrets():
             sealed = await self.store.secret(name)

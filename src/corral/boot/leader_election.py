@@ -41,10 +41,10 @@ log = HeadLogger("corral.head")
 
 @dataclass(slots=True, kw_only=True)
 class LeaderTerm:
-    """Parts that exist for one term of a leader.
+    """Parts that exist only while this head leads, for one term.
 
-    `lent`: an engine whose nodes are not processes of this machine; it works only for
-    the leader, and is created again for each term.
+    `lent`: an engine whose nodes are not processes of this machine. It works only for
+    the leader, and is created again for each term. None with the local engine.
     """
 
     control: Control
@@ -64,7 +64,7 @@ class LeaderTerm:
                 self.lent.look_after()
 
     def ways(self, about: ApiSettings) -> list[Coroutine[None, None, None]]:
-        """Return the coroutines that run during the whole term."""
+        """Return the coroutines that run in parallel during the whole term."""
         run, swept = self.control.run(), keep_swept(self.control, about)
         return [
             run,
@@ -80,7 +80,7 @@ class LeaderTerm:
 
 @dataclass(slots=True)
 class RollCall:
-    """When each head last gave a sign of life, by the clock of this head."""
+    """Record of when this head, by its own clock, last saw a sign of life of each head."""
 
     _seen: dict[str, tuple[HeadSeen, float]] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class RollCall:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Alternates between leading and standing by.
+    """Alternation of this head between leading and standing by.
 
     `alone`: no other head uses the store. `build` creates the parts that a term needs;
     `front` is the application that serves the head's port.
@@ -175,13 +175,14 @@ class Turns:
         return 0.0 if self.term is None else self.term.control.serving_seconds()
 
     def waiting(self) -> list[Shape]:
-        """Return the first shape of each job that waits in a queue."""
+        """Return the first shape of each queued job; an empty list while this head does
+        not lead."""
         jobs = () if self.term is None else self.term.control.world.jobs.values()
         return [job.spec.shapes[0] for job in jobs if job.state == JobState.QUEUED]
 
     def queues(self, job: JobId) -> Sequence[QueueName]:
         """Return the job's queue and its parent queues, the nearest first; empty if the
-        job is unknown."""
+        job is unknown or this head does not lead."""
         world = None if self.term is None else self.term.control.world
         found_job = None if world is None else world.jobs.get(job)
         if world is None or found_job is None:
@@ -198,21 +199,22 @@ class Turns:
 
     @property
     def lent(self) -> LivingEngine | None:
-        """The engine that works for this head while it leads."""
+        """Return the other engine that works for this head while it leads; else None."""
         return None if self.term is None else self.term.lent
 
     def has_jobs(self) -> bool | None:
-        """Whether any is not over; None: only the leader knows."""
+        """Return whether unfinished jobs exist; None on a standby."""
         return None if self.term is None else bool(self.term.control.world.jobs)
 
     def heads(self) -> list[HeadNow]:
-        """Return all heads of the store; an empty list if this head is alone."""
+        """Return all heads that use the store; an empty list if this head is alone."""
         return [] if self.alone else self.roll.heads(self.name, self.clock.monotonic())
 
     # -- leading ---------------------------------------------------------------------------------
 
     async def _run_as_leader(self, known: int | None) -> None:
-        """Lead until another head leads. Raises: TermLost, Trouble."""
+        """Lead until another head leads. `known`: the term before. Raises: TermLost,
+        Trouble."""
         term = self.build()
         await term.control.start(known=known)
         search_rarely()
@@ -262,7 +264,7 @@ class Turns:
     # -- standing by -----------------------------------------------------------------------------
 
     async def _stand_by(self) -> int:
-        """Wait until this head may lead, and return the term of the leader that it
+        """Wait until this head may lead. Return the term number of the leader that it
         replaces."""
         beating = asyncio.create_task(self._be_there())
         try:
@@ -327,8 +329,8 @@ class Turns:
         self._door, self._forwarder = None, None
 
     def _trusted(self) -> ssl.SSLContext | None:
-        """Return the certificates that verify other heads: the machine's list, and the
-        certificate that verifies this head."""
+        """Return a TLS context that verifies other heads by the machine's certificates
+        and the one that verifies this head; None without TLS."""
         if not self.about.url.startswith("https"):
             return None
         context = ssl.create_default_context()

@@ -44,7 +44,7 @@ def check_network(text: str) -> None:
 
 
 def work_limits(days: float, size: str) -> WorkLimits:
-    """Return the limits of kept work folders. Raises: SpecInvalid."""
+    """Return the limits of kept work folders, by days and by size. Raises: SpecInvalid."""
     try:
         user_bytes = bytes_of(size)
     except ValueError as error:

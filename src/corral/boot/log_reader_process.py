@@ -23,8 +23,8 @@ log = HeadLogger("corral.boot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReaderAnswer:
-    """Result of reading one set of log tails. `fault`: a bug of the reader that these
-    lines caused."""
+    """The cause of failure found in one set of log tails, if any. `fault`: a bug of the
+    reader that these lines caused."""
 
     failure: Failure | None = None
     fault: str = ""

@@ -51,7 +51,7 @@ def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.Plan
 
 
 def _all_nodes_alive_facts(world: World) -> Facts:
-    """Return facts by which all nodes have just sent a heartbeat."""
+    """Return facts in which every node of the world has just sent a heartbeat."""
     return Facts(
         nodes={
             id: NodeFacts(

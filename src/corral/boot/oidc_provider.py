@@ -141,10 +141,11 @@ class Provider:
         )
 
     async def _verify_id_token(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token that one of the provider's keys has signed.
+        """Return the claims of an ID token, after a check that one of the provider's
+        keys has signed it.
 
-        If the key is unknown, the keys are fetched again once, because providers rotate
-        their keys.
+        If the key is unknown, the provider's keys are fetched once more, because
+        providers rotate their keys.
         """
         from joserfc import jwt
         from joserfc.errors import InvalidKeyIdError, JoseError
@@ -225,7 +226,7 @@ class Provider:
 
 
 def is_safe(url: str) -> bool:
-    """Whether the connection is safe from changes in transit."""
+    """Return whether the URL is HTTPS, or HTTP on loopback."""
     url_parts = urlsplit(url)
     return url_parts.scheme == "https" or (
         url_parts.scheme == "http" and is_loopback(url_parts.hostname or "")

@@ -58,8 +58,8 @@ _ANSWERS: Final = msgspec.msgpack.Decoder(PlannerAnswer)
 
 @dataclass(slots=True, kw_only=True)
 class PlannerProcess:
-    """Implementation of ports.Planner: one process, a bounded line of waiting requests,
-    and a budget of planning seconds for each user.
+    """Implementation of ports.Planner: one process, a bounded queue of waiting
+    requests, and a budget of planning seconds for each user.
 
     Args:
         hourly_seconds: seconds of planning that one user may use in an hour.
@@ -113,8 +113,9 @@ class PlannerProcess:
         return answer.report
 
     def _check(self, by: UserName) -> None:
-        """Check the number of plans in line. Raises: TooMany if this user, or all users
-        together, have too many."""
+        """Check that the user may request a plan now. Raises: TooMany if too many plans
+        of this user, or of all users, are waiting, or the user's planning time is used
+        up."""
         own_count, all_ = self._in_line[by], self._in_line.total()
         if own_count >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
             raise TooMany(

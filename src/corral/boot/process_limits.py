@@ -38,8 +38,9 @@ log = HeadLogger("corral.head")
 
 
 def prepare() -> None:
-    """Set the limits of this process, before anything is opened or built. A limit that
-    the system does not let it change stays as it is."""
+    """Raise the open-file limit and set the allocator of this process, before anything
+    is opened or built. A limit that the system does not allow to be changed stays as it
+    is."""
     shape_heap()
     file_limit = raise_files()
     if file_limit < files_for(FEW_NODES):
@@ -72,7 +73,7 @@ def files_for(nodes: int) -> int:
 
 
 def agents_in(files: int) -> int:
-    """Return how many agents a head with this limit of open files can serve."""
+    """Return how many agents a head can serve with this number of open files."""
     return max(0, files - FILES_BESIDE) // FILES_A_NODE
 
 
@@ -102,7 +103,7 @@ def connection_limits() -> ConnectionLimits:
 
 
 def shape_heap() -> bool:
-    """Configure the C library's allocator, and return whether that was possible."""
+    """Configure the C library's allocator. Return whether it accepted all settings."""
     mallopt = _of_libc("mallopt")
     if mallopt is None:
         return False
@@ -117,19 +118,19 @@ def shape_heap() -> bool:
 
 
 def give_back() -> bool:
-    """Return the free pages within the heap to the system, and return whether there
-    were any.
+    """Return the free pages within the heap to the system, and return whether any were
+    released.
 
-    Each read of a TLS connection takes 256 KB for a moment, and later allocations stay
-    in the holes between such blocks.
+    Each read of a TLS connection takes 256 KB for a moment. Later allocations fill
+    parts of the gaps between such blocks, so the heap does not shrink by itself.
     """
     trim = _of_libc("malloc_trim")
     return trim is not None and trim(0) == 1
 
 
 def _of_libc(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library; None if the library does not have it (musl,
-    macOS)."""
+    """Return a function of the C library by name; None if the library does not have it
+    (musl, macOS)."""
     try:
         libc_function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):

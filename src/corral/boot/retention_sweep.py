@@ -25,7 +25,8 @@ log = HeadLogger("corral.boot")
 
 
 async def keep_swept(control: Control, about: ApiSettings) -> None:
-    """Sweep forever. A disk failure is retried, because late removal causes no harm."""
+    """Remove old logs and snapshots forever, when due. A failure of the disk is
+    retried, because late removal causes no harm."""
     swept = -1  # how many were forgotten when the disk was last looked through
     now, uploads_at = asyncio.get_running_loop().time, float("-inf")
     while True:
@@ -48,8 +49,8 @@ async def keep_swept(control: Control, about: ApiSettings) -> None:
 
 
 async def sweep_logs(world: World, logs: Path) -> None:
-    """Remove the folders of forgotten jobs; any other name is left alone. Raises:
-    OSError."""
+    """Remove the log folders of jobs that the head has forgotten. Folders with any
+    other name are left alone. Raises: OSError."""
     names = await asyncio.to_thread(_list_directory, logs)
     forgotten_jobs = [name for name in names if world.forgot(JobId(name))]
     await asyncio.to_thread(_remove_log_folders, logs, forgotten_jobs)
@@ -75,8 +76,8 @@ async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
 
 
 def _expired_snapshots(snapshots: Path, now: float) -> list[str]:
-    """Return the names of expired snapshots, and of the parts of uploads that were cut
-    short."""
+    """Return the file names of snapshots that were not requested in the last hour, and
+    of partial files of uploads that were cut short."""
     patience = {SNAPSHOT: UNASKED_SECONDS, ".part": STALLED_SECONDS}
     return [
         name

@@ -33,12 +33,12 @@ class KeyTrouble(Trouble):
 
 
 class KeyRing:
-    """The keys of one cluster, the newest first: the newest key encrypts, and all of
-    them decrypt.
+    """The keys of one cluster, newest first. The newest key encrypts; every key
+    decrypts.
 
-    The file holds one key a line, in hexadecimal digits, readable by its owner alone.
-    After a key that was replaced, the line holds the time of its replacement, in
-    seconds since 1970.
+    The file holds one key a line, in hexadecimal digits, and is readable by its owner
+    alone. On the line of a key that was replaced, the key is followed by the time of
+    its replacement, in seconds since 1970.
     """
 
     def __init__(
@@ -79,22 +79,22 @@ class KeyRing:
 
     @property
     def check(self) -> str:
-        """Return the id of the key that encrypts now. The id reveals nothing of the
-        key; heads compare it."""
+        """Return the id of the newest key, which encrypts now. Heads compare this id;
+        it reveals nothing of the key."""
         return _key_id_bytes(self._keys[0]).hex()
 
     def has(self, check: str) -> bool:
         return any(_key_id_bytes(key).hex() == check for key in self._keys)
 
     def seal(self, name: str, value: bytes) -> bytes:
-        """Encrypt the value, so that it can be decrypted only with these keys and only
-        under this name."""
+        """Return the value, encrypted by the newest key. Only these keys can decrypt
+        it, and only under this name."""
         key, nonce = self._keys[0], os.urandom(NONCE_BYTES)
         body = AESGCM(key).encrypt(nonce, value, FORM + name.encode())
         return FORM + _key_id_bytes(key) + nonce + body
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """Decrypt the value that was sealed under this name.
+        """Return the decrypted value that was sealed under this name.
 
         Raises: KeyTrouble when none of the keys sealed it, or it was changed since.
         """
@@ -140,14 +140,14 @@ class KeyRing:
         return [hmac.digest(key, signed, "sha256").hex() for key in known_keys]
 
     def seal_link(self, link: str) -> str:
-        """Return the newest key's id and its HMAC of a link of the audit log's
-        chain."""
+        """Return the seal of one link of the audit log's hash chain: the newest key's
+        id, and the HMAC of the link under that key."""
         key = self._keys[0]
         return f"{_key_id_bytes(key).hex()}:{_link_mac(key, link)}"
 
     def check_link(self, link: str, seal: str) -> bool | None:
-        """Return whether the seal belongs to this link of the audit log's chain; None
-        if this head does not have the seal's key."""
+        """Return whether `seal` is the correct seal of this link of the audit log's
+        hash chain; None if this head does not have the key that made the seal."""
         id, _, mac = seal.partition(":")
         key = next((key for key in self._keys if _key_id_bytes(key).hex() == id), None)
         return (
@@ -165,19 +165,20 @@ class KeyRing:
         return _key_id_bytes(key).hex()
 
     def wrap(self, check: str) -> bytes:
-        """Return the key of this id, encrypted for heads that have the key that
-        encrypts now."""
+        """Return the key with the id `check`, encrypted with the newest key, so that
+        other heads that have the newest key can read it."""
         return self.seal(f"key {check}", self._key_by_check(check))
 
     def unwrap(self, check: str, wrapped: bytes) -> None:
-        """Add the key that another head has wrapped. Raises: KeyTrouble."""
+        """Add the key with the id `check`, which another head encrypted by `wrap`.
+        Raises: KeyTrouble."""
         self.add(self.open(f"key {check}", wrapped))
 
     def turn(self, check: str, at: float) -> None:
-        """Encrypt with the key of this id from now on. Earlier keys still decrypt and
-        verify.
+        """Make the key with the id `check` the newest one, which encrypts from now on.
+        Earlier keys still decrypt and verify.
 
-        `at`: time of the replacement of the earlier keys.
+        `at`: time at which the earlier keys count as replaced.
         """
         newest_key = self._key_by_check(check)
         earlier_keys = [key for key in self._keys if key != newest_key]
@@ -216,8 +217,9 @@ class KeyRing:
 
 
 def rotation_entry(before: str, fresh: str, now: float) -> AuditEntry:
-    """Return the entry of the audit log for a key rotation; the new key seals it and
-    thereby all entries before it."""
+    """Return the entry of the audit log for a key rotation from the key id `before` to
+    the key id `fresh`. The new key seals this entry and thereby all entries before it.
+    """
     detail = f"from {before} to {fresh}"
     return AuditEntry(
         at=now,

@@ -67,10 +67,10 @@ def _shown_default(default: Any) -> str:
 
 
 def declared(default: Any, help: str, metavar: str = "", **declaration: Any) -> Any:
-    """Return the field of a setting, for a class of settings.
+    """Return a dataclass field that declares a setting of a cluster.
 
     Args:
-        declaration: Further fields of `Setting`.
+        declaration: Values of further fields of `Setting`.
     """
     setting = Setting(help=help, metavar=metavar, **declaration)
     metadata = {_DECLARATION: setting}
@@ -80,7 +80,8 @@ def declared(default: Any, help: str, metavar: str = "", **declaration: Any) -> 
 
 
 def settings_of(declaring: type[Any]) -> Mapping[str, Setting]:
-    """Return the declared settings of a class, by name, in their order."""
+    """Return the settings that the fields of a class declare, by field name, in the
+    order of declaration."""
     return {
         declared_field.name: _setting_of(declared_field)
         for declared_field in fields(declaring)
@@ -89,7 +90,8 @@ def settings_of(declaring: type[Any]) -> Mapping[str, Setting]:
 
 
 def _setting_of(declared_field: Field[Any]) -> Setting:
-    """Return the declaration of a field, with its name, type, default and options."""
+    """Return the setting that a dataclass field declares, with its name, type, default
+    and names of options."""
     setting: Setting = declared_field.metadata[_DECLARATION]
     option = setting.option or f"--{declared_field.name.replace('_', '-')}"
     kind, is_repeated, is_mapping = _type_of(declared_field.type)
@@ -109,7 +111,8 @@ def _setting_of(declared_field: Field[Any]) -> Setting:
 
 
 def _type_of(annotation: Any) -> tuple[type, bool, bool]:
-    """Return (type of a value, whether there are several, whether they have names)."""
+    """Return (type of one value, whether the setting has several values, whether the
+    values are NAME=VALUE)."""
     if get_origin(annotation) is tuple:
         return get_args(annotation)[0], True, False
     if get_origin(annotation) is Mapping:

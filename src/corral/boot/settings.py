@@ -38,7 +38,7 @@ MODES: Final = ("observe", "enforce")
 
 
 class UnsafeBind(Refusal):
-    """The requested way of serving cannot be encrypted."""
+    """The head cannot serve encrypted: a certificate or its key is missing."""
 
     code = "unsafe_bind"
 
@@ -198,7 +198,7 @@ class ClusterSettings(DeclaredSettings):
             )
 
     def _check_health(self) -> None:
-        """Check how the health of nodes is watched. Raises: SpecInvalid."""
+        """Check the settings for the health checks of nodes. Raises: SpecInvalid."""
         if self.health not in MODES:
             raise SpecInvalid(
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
@@ -212,7 +212,8 @@ class ClusterSettings(DeclaredSettings):
             )
 
     def _check_head(self) -> None:
-        """Check the settings of the head itself. Raises: SpecInvalid."""
+        """Check the settings of the head, such as its name and port. Raises:
+        SpecInvalid."""
         if self.audit_syslog is not None:
             syslog_target(self.audit_syslog)
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
@@ -243,9 +244,9 @@ class ClusterSettings(DeclaredSettings):
 
     @property
     def node_prefix(self) -> str:
-        """Return the prefix of the names of this machine's nodes, which separates them
-        from the nodes of other heads' machines; "" if this head has a store of its own.
-        """
+        """Return the prefix of the names of this machine's nodes: the head's name and a
+        dash. It keeps the names apart from those of other heads' nodes. It is "" if
+        this head has a store of its own."""
         return f"{self.head_name}-" if self.store_file else ""
 
     def node_names(self) -> list[str]:
@@ -265,7 +266,8 @@ class ClusterSettings(DeclaredSettings):
 
     @property
     def limits(self) -> ClusterLimits:
-        """Return the limits of users without limits of their own, and of the disk."""
+        """Return the limits of users for which no individual limits are set, and the
+        disk space that stays free."""
         cluster_limits = ClusterLimits.of(self.quotas, self.disk_reserve)
         return replace(cluster_limits, user_requests=self.user_requests)
 
@@ -379,9 +381,11 @@ def keep_variable(
     name: str,
     environment: Mapping[str, str] = os.environ,
 ) -> str | None:
-    """Store the value of an environment variable in a file of the directory, for the
-    next start.
-    Returns: the path; None if the variable is not set."""
+    """Store the value of an environment variable in the file `name` of the directory,
+    where the next start finds it.
+
+    Returns: the path of the file; None if the variable is not set or empty.
+    """
     keep_text = environment.get(variable)
     if not keep_text:
         return None

@@ -54,10 +54,10 @@ class SshHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshAccess:
-    """How to reach hosts over ssh. `user` and `key` of None: as in ~/.ssh/config.
+    """How to reach hosts over ssh. If `user` or `key` is None, ~/.ssh/config decides.
 
     `python`: a Python on the host that has Corral. None: install Corral into
-    ~/.corral/venv, together with the additional packages.
+    ~/.corral/venv, together with `extra_packages`.
     """
 
     user: str | None = None
@@ -68,7 +68,8 @@ class SshAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Address, fingerprint and join token by which machines join the cluster."""
+    """What a machine needs to join: the head's address, its certificate's fingerprint,
+    and a join token."""
 
     url: str
     fingerprint: str
@@ -131,6 +132,8 @@ def bring_up_hosts(
     """Start nodes on all hosts at once, and return the outcome of each in the order of
     `targets`.
 
+    `way`: how to log in. `wheel`: Corral's package to install.
+
     Raises: Unsupported if asyncssh is not installed.
     """
     try:
@@ -189,7 +192,7 @@ async def _connect_to_host(
 
 
 def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
-    """Return (the error, what to do)."""
+    """Return (what failed, what to do) for an error."""
     import asyncssh
 
     port = "" if target.port == SSH_PORT else f"-p {target.port} "
@@ -219,7 +222,7 @@ def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
 async def _run_remote_script(
     connection: "asyncssh.SSHClientConnection", script: str, said: str = ""
 ) -> tuple[int, str, str]:
-    """(exit code, output, errors) of a script of sh."""
+    """Run a shell script on the host. Return (exit code, output, errors)."""
     done = await connection.run(f"sh -c {shlex.quote(script)}", input=said)
     code = -1 if done.returncode is None else done.returncode
     return code, str(done.stdout or ""), str(done.stderr or "")
@@ -230,8 +233,8 @@ async def _installed(
     wheel: Path | None,
     extra_packages: Sequence[str],
 ) -> str:
-    """Return the Python of a venv on the host that has exactly this code and the
-    additional packages.
+    """Return the path of the Python in a venv on the host. The venv has exactly the
+    code in `wheel` and the additional packages; it is created if necessary.
 
     Raises: HostFailed.
     """

@@ -39,7 +39,7 @@ def current_directory() -> str | None:
 
 
 def head_runs(place: ClusterDir) -> bool:
-    """Whether a living process holds the head's lock."""
+    """Return whether a living process holds the lock of the directory's head."""
     try:
         with place.head_lock.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -112,7 +112,8 @@ def _start_failed_error(log: Path, since_bytes: int, code: int | None) -> StartF
 
 
 def logged_bytes(place: ClusterDir) -> int:
-    """Return the size of the head's log: what follows belongs to this start."""
+    """Return the current size of the head's log in bytes. Text after this position
+    belongs to the start that follows."""
     return place.head_log.stat().st_size if place.head_log.exists() else 0
 
 
@@ -156,7 +157,7 @@ def healthy(url: str, trusted: Path | None = None) -> bool:
 
 
 def last_lines(log: Path, since_bytes: int) -> str:
-    """Return the last lines that were logged after `since_bytes`."""
+    """Return the last lines of the log after the position `since_bytes`."""
     lines = _read_log_lines(log, since_bytes)
     return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
 

@@ -23,7 +23,8 @@ def open_store(
     fresh_id: Callable[[], str],
     seal: Callable[[str], str] | None = None,
 ) -> Store:
-    """Return the store of the directory's file, or of the database at the URL.
+    """Return the store in the directory, or in the PostgreSQL database at `url`.
+    `fresh_id` makes the id of a new store; `seal` seals links of the audit log's chain.
 
     Only the store that a head uses is imported, with its driver; `corral up`, which
     calls this module too, imports none.
@@ -75,9 +76,9 @@ def url_in(file: str | None) -> str | None:
 
 
 async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> None:
-    """Compare the settings that all heads of a store must have in common, and then
-    reserve the head's name. A head that is refused must not keep the name, so the name
-    comes last.
+    """Check that this head's settings equal those that all heads of the store must have
+    in common. Then reserve the head's name. The name comes last, because a head that is
+    refused must not keep it.
 
     Raises: Conflict if the settings of the other heads differ, StoreTrouble.
     """
@@ -105,8 +106,8 @@ async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> N
 
 
 def check_several(settings: ClusterSettings) -> None:
-    """Check the settings for several heads. Raises: SpecInvalid if they do not fit
-    together."""
+    """Check the settings with which several heads share one store. Raises: SpecInvalid
+    if they do not fit together."""
     file = settings.store_file
     if file is not None and "://" in file:
         raise SpecInvalid(

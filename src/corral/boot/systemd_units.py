@@ -78,7 +78,8 @@ def unit_of(
     """Return the systemd unit of the head, or of a node.
 
     `node`: the folder of the node in a directory that has joined; None for the head.
-    `ray`: the folder of its Ray node, which starts the agent itself.
+    `python`: the interpreter that runs the program. `ray`: the folder of a Ray node,
+    which starts the agent itself.
     """
     if ray is not None:
         name, about = NODE, f"Corral, the Ray node of {place.root}"
@@ -112,8 +113,9 @@ def _quote_exec_word(word: str) -> str:
 
 
 def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
-    """Return the unit for the head or node of this directory. `installs`: the unit is
-    about to be written or removed.
+    """Return the systemd unit for the head or node of this directory. `installs`:
+    whether the unit is about to be written or removed, for which a unit of the system
+    needs root.
 
     Raises: Conflict if the directory has no cluster and no node, or if only root may
     install the unit.
@@ -159,7 +161,8 @@ def install(unit: Unit) -> bool:
 
 
 def remove(unit: Unit) -> bool:
-    """Remove the unit; running processes continue. False if this directory has no unit.
+    """Remove the unit; running processes continue. Return False if this directory has
+    no unit.
 
     Raises: Conflict if systemd does not release it.
     """

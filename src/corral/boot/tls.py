@@ -110,8 +110,8 @@ def trusted_of(place: ClusterDir, settings: ClusterSettings) -> str | None:
 
 
 def names_of(host: str) -> tuple[str, ...]:
-    """Return the names and addresses under which a head that serves on this host may be
-    reached."""
+    """Return every name and address under which clients may reach a head that serves on
+    `host`; for all addresses of the machine, its own ones."""
     own_names = {"localhost", "127.0.0.1", "::1", gethostname(), *own_addresses()}
     return tuple(sorted(own_names if is_any(host) else own_names | {host}))
 
@@ -358,7 +358,8 @@ async def keep_renewed(
     """Check the certificate each hour, without end; new connections get a renewed
     certificate.
 
-    `serving`: returns the TLS context with which the head serves.
+    `renew`: renews the certificate if it is due and returns its files. `serving`:
+    returns the TLS context with which the head serves.
     """
     while True:
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,5 +1,5 @@
-"""Prediction errors of each kind of prediction, by GPU, on sources to which the
-prediction was not fitted.
+"""Measured errors of each kind of prediction, by GPU. They are taken on sources to
+which the prediction was not fitted.
 
 `make validate` writes them.
 """
@@ -52,7 +52,8 @@ class ErrorBand:
 
     @property
     def measured(self) -> str:
-        """Return the number of rows and sources as part of a sentence."""
+        """Return a phrase such as: 40 measured rows from 3 sources that the model was
+        not fitted to."""
         rows, sources = (
             f"{count:,} {noun}{'' if count == 1 else 's'}"
             for count, noun in ((self.rows, "measured row"), (self.sources, "source"))
@@ -60,7 +61,7 @@ class ErrorBand:
         return f"{rows} from {sources} that the model was not fitted to"
 
     def sentence(self, what: str) -> str:
-        """Return the meaning of a plus-minus alongside `what`."""
+        """Return a sentence that explains the error shown as plus-minus of `what`."""
         if self.is_lone:
             return (
                 f"\u00b1 of {what}: nine in ten of {self.measured} are within it; the mean is "
@@ -74,7 +75,8 @@ class ErrorBand:
 
 @cache
 def bands() -> dict[str, ErrorBand]:
-    """Return the error bands of the catalog by name; none before a measurement."""
+    """Return the error bands of the catalog by name; an empty dict if the catalog has
+    no measured bands."""
     return bands_of(table(TABLE)) if TABLE in tables() else {}
 
 
@@ -95,8 +97,8 @@ def unmeasured(name: str) -> str:
 
 
 def gpu_band(name: str, chip: str) -> ErrorBand | None:
-    """Return the error band of this chip, or the wider band of GPUs that were not
-    measured.
+    """Return the error band of this chip. If the chip was not measured, or only by one
+    source with a narrower band, return the band of GPUs that were not measured.
 
     One source is not enough to conclude that a chip is predicted better than its kind.
     """
@@ -150,8 +152,8 @@ def written(bands: Iterable[ErrorBand]) -> str:
 
 
 def bands_of(facts: Facts) -> dict[str, ErrorBand]:
-    """Return the error bands of a table, by name. Raises: ValueError if a band lacks a
-    quantity."""
+    """Return the error bands in the facts of a table, by name. Raises: ValueError if a
+    band lacks a quantity."""
     bands_by_name: dict[str, ErrorBand] = {}
     for name, own_facts in facts.items():
         if missing := {*SHARES, "rows", "sources"} - own_facts.keys():

@@ -49,7 +49,8 @@ def most_clock_seconds() -> float:
 
 @cache
 def rated(kind: CheckKind, gpu_type: str) -> float | None:
-    """Return the rate in the data sheet of a GPU, in bytes/s; None if unknown."""
+    """Return a GPU's data sheet rate for what the check measures, in bytes/s; None if
+    unknown."""
     try:
         rated_device = device(gpu_type)
     except NotFound:

@@ -54,10 +54,10 @@ def assumptions() -> Mapping[str, Assumption]:
 def assume(
     said: Mapping[str, float], better: Mapping[str, Assumption] | None = None
 ) -> dict[str, Assumption]:
-    """Return all assumptions, with the given values in place of the catalog's.
+    """Return all assumptions, with the caller's values in place of the catalog's.
 
-    `better`: values that take precedence over the catalog's, such as the prices of one
-    GPU, but not over the given values.
+    `better`: assumptions that replace the catalog's, such as the prices of one GPU. The
+    caller's values replace these as well.
 
     Raises: NotFound with the nearest name, SpecInvalid for a number that is out of
     bounds.

@@ -15,11 +15,11 @@ CARDS: Final = ("pcie",)  # links of GPUs that sit in slots, not on a board of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """A network switch with `ports` ports at `port_gbps`; each port can be split into
+    """A network switch with `ports` ports at `port_gbps`. Each port can be split into
     `splits` slower ones.
 
-    `watts` does not include the optical modules; each module holds `links_per_module`
-    links at a port's rate.
+    `watts`: power without the optical modules. `links_per_module`: number of links at a
+    port's rate that one optical module holds.
     """
 
     name: str
@@ -158,6 +158,6 @@ def _gpus_of(name: str) -> list[str]:
 
 
 def rule(name: str, quantity: str) -> float:
-    """Return one number of equipment that is neither a server nor a switch, such as a
-    rack, the grid or a head node."""
+    """Return one number from the equipment table for an entry that is neither a server
+    nor a switch, such as a rack, the grid or a head node."""
     return table(EQUIPMENT)[name][quantity].number

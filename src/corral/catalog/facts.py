@@ -17,8 +17,8 @@ TEXT: Final = "text"  # the unit of what is a word and no number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Statement of a source about a quantity of a subject. `date`: date of the source,
-    or the date on which the source was read."""
+    """One line of a catalog table: the value of one quantity of a subject, as a source
+    states it. `date`: date of the source, or the date on which the source was read."""
 
     subject: str
     quantity: str
@@ -127,9 +127,10 @@ def subject(
     *,
     listed: str,
 ) -> Mapping[str, Fact]:
-    """Return the facts of one subject, found by its name or one of its aliases. Two
-    names match if `spelled` returns the same text for both. `listed`: the kind of
-    catalog entry that lists all subjects.
+    """Return the facts of one subject in `known`, found by its name or one of its
+    aliases. Two names match if `spelled` returns the same text for both. `listed`: the
+    KIND in `corral plan catalog KIND`, which the error names because it lists all
+    subjects.
 
     Raises: NotFound, with the nearest name.
     """

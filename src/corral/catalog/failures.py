@@ -39,8 +39,8 @@ class FailingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Failures per 1,000 days of a node of 8 GPUs. `low` and `high`: the range over the
-    clusters with known rates."""
+    """Failures per 1,000 days of a node of 8 GPUs. `usual`: the median of the clusters.
+    `low` and `high`: the range over the clusters with known rates."""
 
     usual: float
     low: float
@@ -85,10 +85,10 @@ def failing_parts() -> tuple[FailingPart, ...]:
 
 def rate_of(architecture: str, *, without: str = "") -> FailureRate:
     """Return the expected failure rate of an architecture: the median of the clusters
-    with this architecture, or of all clusters if fewer than two had it.
+    with this architecture, or of all clusters if fewer than two have it.
 
-    The range is that of all clusters, because age and care matter more than the type of
-    GPU. `without`: a cluster to leave out for validation.
+    The range covers all clusters, because age and care matter more than the type of
+    GPU. `without`: name of a cluster to leave out, for validation.
     """
     cluster_failures = [cluster for cluster in seen() if cluster.name != without]
     same_architecture = [

@@ -57,8 +57,9 @@ _RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
 
 @cache
 def rule_of(kind: SignalKind, code: int | None, family: str = "") -> FaultCode:
-    """Return the rule for a signal on a GPU of this family (`ampere`, `hopper`,
-    `blackwell`, ...).
+    """Return the rule for a fault code on a GPU of this family (`ampere`, `hopper`,
+    `blackwell`, ...). A code that the table lacks gets the rule for other codes of its
+    kind.
 
     Raises: KeyError for a kind of signal that the table lacks.
     """
@@ -146,8 +147,8 @@ def _fault_code_from_row(
 def _by_code() -> tuple[
     dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]
 ]:
-    """Return the subjects by kind and code, and for each kind the subject that applies
-    to all other codes."""
+    """Return two mappings: from (kind of signal, code) to the row of the table, and
+    from the kind to the row for all other codes."""
     subject_by_code: dict[tuple[SignalKind, int | None], str] = {}
     fallback_subjects: dict[SignalKind, str] = {}
     for subject, row in table("fault_codes").items():

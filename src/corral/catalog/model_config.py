@@ -344,7 +344,8 @@ def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
 def _read_window_layers(
     read: Config, family: ModelFamily, layers: int
 ) -> tuple[int, int]:
-    """Return the attention window in tokens, and the number of layers that have it."""
+    """Return (attention window in tokens, number of layers that have it); zeros without
+    a window."""
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
         return chunk, layers * 3 // 4 if chunk else 0

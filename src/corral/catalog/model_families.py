@@ -8,7 +8,7 @@ from typing import Any, Final
 
 
 class Windows(StrEnum):
-    """Which layers have an attention window, if the configuration gives one."""
+    """Which layers have an attention window if the model's configuration states one."""
 
     NONE = "none"
     ALL = "all"
@@ -18,8 +18,8 @@ class Windows(StrEnum):
 
 
 class QueryNorm(StrEnum):
-    """Normalisation of queries and keys: none, for each head separately, or over all
-    heads."""
+    """How queries and keys are normalised: not at all, for each head separately, or
+    over all heads."""
 
     NONE = "none"
     HEAD = "head"

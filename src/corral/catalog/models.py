@@ -35,7 +35,8 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Mixture of experts in every `every`th layer from the layer `dense_layers` on.
+    """Mixture of experts. From the layer `dense_layers` on, every `every`th layer has
+    experts; the others are dense.
 
     `ffn`: width of one expert. `shared`: number of experts of this width that every
     token passes through; `shared_ffn`: width of one additional shared expert that
@@ -240,10 +241,10 @@ def model_of_dimensions(
     as many key-value heads as heads, heads that share the hidden size, an MLP of four
     times the hidden size.
 
-    If `parameters` is given, it decides whether the MLP is gated and the embedding
-    tied: the form with the nearest number is taken. Otherwise the MLP is gated unless
-    it is four times as wide as the hidden size, and the embedding is tied unless the
-    MLP is gated, like the models of the GPT and Llama families. A model without gate
+    `parameters`: known number of parameters. It decides whether the MLP is gated and
+    the embedding tied: the form with the nearest number is taken. Without it, the MLP
+    is gated unless it is four times as wide as the hidden size. The embedding is then
+    tied unless the MLP is gated, as in the GPT and Llama families. A model without gate
     has biases.
 
     Raises: ModelRefused, with the dimension that does not fit the others.

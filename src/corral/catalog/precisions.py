@@ -5,8 +5,8 @@ from typing import Final
 
 
 class Precision(StrEnum):
-    """One number format. The block scales of fp8 and fp4 are not included here; the
-    code that uses them counts them."""
+    """One number format. `bytes` does not include the block scales of fp8 and fp4; the
+    code that uses these formats adds them."""
 
     FP32 = "fp32"
     TF32 = "tf32"

@@ -30,7 +30,8 @@ FORM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """Price of a GPU-hour of one kind at one cloud. `kind`: one of KINDS."""
+    """Price of one GPU-hour of a device at one cloud. `kind`: on demand, reserved or
+    spot, as in KINDS."""
 
     cloud: str
     device: str
@@ -97,7 +98,7 @@ class PriceList:
         return median(offer.usd_per_gpu_hour for offer in offers)
 
     def sale(self, device: str, what: str = "gpu") -> Sale | None:
-        """The newest price of it; None without one."""
+        """Return the newest price for buying the device; None without one."""
         fit = [
             sale for sale in self.sales if (sale.device, sale.what) == (device, what)
         ]
@@ -128,8 +129,8 @@ class PriceList:
             )
 
     def or_else(self, other: "PriceList") -> "PriceList":
-        """Return this list, completed by prices of the other list for what this list
-        does not contain: a user's own list takes precedence."""
+        """Return a list of all prices of this list, and of those of `other` for which
+        this list has no price. A user's own list thus takes precedence."""
         listed_rents = {(rent.cloud, rent.device, rent.kind) for rent in self.rents}
         sold = {(sale.device, sale.what) for sale in self.sales}
         rents = (

@@ -15,10 +15,10 @@ ANY: Final = "any"  # what holds where no nearer subject says otherwise
 class Protocol:
     """One protocol for sending a message over a link, such as Simple and LL128 of NCCL.
 
-    `launch_s`: time once for each call. `hop_s`: the shortest time of one step of a
-    ring. `fill_s`: time to fill the pipeline of chunks; with the best chunk length it
-    costs 2 sqrt(fill x transfer). `efficiency`: share of the link's rate that large
-    messages reach. `own_bytes_per_s`: rate at which a GPU passes its share on.
+    `launch_s`: time to start a call. `hop_s`: the shortest time of one step of a ring.
+    `fill_s`: time to fill the pipeline of chunks; with the best chunk length it costs 2
+    sqrt(fill x transfer). `efficiency`: share of the link's rate that large messages
+    reach. `own_bytes_per_s`: rate at which a GPU passes on its part of a message.
     """
 
     launch_s: float
@@ -30,9 +30,9 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direct:
-    """Direct exchange between each pair of GPUs. Small messages start sooner
-    (`low_launch_s`) and go to each peer at `peer_bytes_per_s`; large ones reach
-    `efficiency` of the link's rate."""
+    """Direct exchange of messages between each pair of GPUs. Small messages start
+    sooner (`low_launch_s`) and go to each peer at `peer_bytes_per_s`. Large messages
+    reach `efficiency` of the link's rate."""
 
     launch_s: float
     low_launch_s: float
@@ -44,9 +44,9 @@ class Direct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """An all-reduce for inference in one kernel. Each GPU reads its peers' memory: all
-    of it in one shot, or its share in the first of two shots. Engines use it for
-    messages below `below_bytes`."""
+    """An all-reduce that one kernel does, for inference. Each GPU reads its peers'
+    memory. In the one-shot form it reads the whole message; in the two-shot form it
+    first reads only its own part. Engines use it for messages below `below_bytes`."""
 
     launch_s: float
     peer_s: float
@@ -72,16 +72,16 @@ class InSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """Performance of collectives over one link. `low` is the protocol if a GPU's share
-    of the message has less than `low_bytes`, `bulk` the one for larger shares.
+    """Performance of collectives over one link. `low`: the protocol if a GPU's part of
+    the message has less than `low_bytes`; `bulk`: the protocol for larger parts.
 
     `pair_efficiency`: share of the link's rate that two GPUs reach without a switch.
     `host_bytes_per_s`: rate that a host of such a link carries for all of its GPUs;
     None: no bound is known. `rings`: share of the link's rate by number of GPUs, if
-    there are few wires between them. `adapter_bytes_per_s`: rate of one network adapter
-    that a GPU has for itself while the other GPUs of its node are idle. `host_call_s`:
-    time of a call through torch.distributed for which a rank waits; in a stream it is
-    hidden.
+    there are few wires between them. `adapter_bytes_per_s`: rate that a GPU gets from
+    one network adapter while the other GPUs of its node are idle. `host_call_s`: time
+    that a rank waits for a call through torch.distributed; calls in a stream hide this
+    time.
     """
 
     bulk: Protocol

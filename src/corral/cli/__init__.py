@@ -1,2 +1,3 @@
-"""Commands of the command line. Each parses its arguments, makes one call and prints
-the answer; heavy imports happen inside the command that needs them."""
+"""Commands of the command line. Each command parses its arguments, makes one call to
+the head and prints the answer. Heavy imports happen inside the command that needs them.
+"""

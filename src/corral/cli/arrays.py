@@ -51,8 +51,8 @@ def found(
 
 
 def members(client: "Client", job: str) -> list[str]:
-    """Return the ids of the jobs that a change of `job` affects: the job itself, or the
-    unfinished jobs of an array.
+    """Return the ids of the jobs that a change of `job` affects: the unfinished jobs of
+    an array, or the one job of that id or name.
 
     Raises: NotFound; Conflict when all jobs of an array are over.
     """
@@ -144,8 +144,9 @@ def why_array(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -
 
 
 def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
-    """Return advice for a whole array, whose unfinished jobs all have the same reason:
-    its commands name the array instead of the job."""
+    """Return the explanation with the array's id in place of the job's id in its
+    suggested commands. It then advises on all unfinished jobs of the array, which have
+    the same reason."""
     advised = [
         re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, suggestion)
         for suggestion in found.suggestions
@@ -154,7 +155,8 @@ def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
 
 
 def say_sooner(found: "api.Why") -> None:
-    """Print when the job starts and ends, and what would let it start sooner."""
+    """Print a job's place in its queue, when it is expected to start and end, and what
+    would let it start sooner."""
     if line := line_text(found):
         say(f"  {line}")
     if found.assumed:
@@ -202,7 +204,8 @@ def end_text(ending: "api.ExpectedEndView") -> str:
 
 def when_text(forecast: "api.StartForecastView") -> str:
     """Return when a job is expected to start and end. For example: starts in 12 to 40
-    min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
+    min (80 %); the last 200 held 83 %, and ends in 1 to 3 h. There, 83 % of the last
+    200 forecasts were right."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
     clauses = (
@@ -289,9 +292,10 @@ def events_of(
     follow: bool,
     after: int,
 ) -> "list[api.EventView]":
-    """Return past events of the jobs in order.
+    """Return the events of the jobs with a number above `after`, in order.
 
-    With `follow`, pass each event to `tell` as it happens, until all jobs are over.
+    With `follow`, pass each event to `tell` as it happens, until all jobs are over, and
+    return an empty list.
     """
     from corral.cli.follow_many import each
 

@@ -18,12 +18,13 @@ def change_each(
     *,
     as_json: bool,
 ) -> tuple[list[T], int]:
-    """Apply a change to each part of the named jobs; return the answers and the common
-    exit code.
+    """Apply a change to several jobs. Return the answers, and one exit code for all of
+    them.
 
-    If a change is refused, the refusal is printed, and the remaining jobs are still
-    tried. The parts of an array are its jobs. An array counts as refused only if every
-    one of its jobs refused the change.
+    `parts` returns the ids to change for a name: for an array, those of its jobs.
+    `call` changes one of them, and `tell` prints its answer. If a change is refused,
+    the refusal is printed, and the remaining jobs are still tried. An array counts as
+    refused only if every one of its jobs refused the change.
     """
     done_answers: list[T] = []
     code = error_output.DONE
@@ -51,8 +52,8 @@ def change_each(
 def _apply_to_parts(
     name: str, parts: Callable[[str], Sequence[str]], call: Callable[[str], T]
 ) -> tuple[list[T], list[Refusal]]:
-    """Apply the change to each part, and return the answers of the changed parts and
-    the refusals of the others."""
+    """Apply the change to each part of `name`, such as the jobs of an array. Return
+    (answers of the changed parts, refusals of the other parts)."""
     granted: list[T] = []
     refused: list[Refusal] = []
     try:

@@ -76,7 +76,7 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def show_sameness(found: "api.Checkup") -> None:
-    """Print whether all nodes see the same files."""
+    """Print whether all nodes see the same files in the checked directory."""
     nodes_by_listing: dict[str, list[str]] = {}
     for node in found.nodes:
         for result in node.results:
@@ -101,7 +101,7 @@ def sees_other(found: "api.Checkup") -> bool:
 
 
 def failed_of(found: "api.Checkup") -> bool:
-    """Return whether a check failed, or nodes see different files."""
+    """Return True if any check failed or nodes see different files."""
     bad = any(
         result.result == "failed" for node in found.nodes for result in node.results
     )

@@ -61,9 +61,9 @@ def up(
 def _start_cluster(
     common: Common, asked: "ClusterOptions", *, restart: bool
 ) -> "tuple[Start, api.Status]":
-    """Start the head, or replace a running head if `restart` is set; its jobs continue.
-    If the cluster cannot be started with the requested settings, it is started again
-    with its old ones.
+    """Start the head and return its start and the cluster's status. With `restart`,
+    replace a running head; its jobs continue. If the cluster cannot be started with the
+    requested settings, it is started again with its old ones.
 
     Raises: Conflict when the running head does not end; SpecInvalid; StartFailed.
     """
@@ -109,8 +109,8 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
 def _bring_others(
     common: Common, up: "api.Status", outcomes: "list[HostOutcome]"
 ) -> None:
-    """Print the result for the machines that were started over ssh. Raises: StartFailed
-    when not all of them have joined."""
+    """Print the cluster's status, and the result for each machine on which a node was
+    started over ssh. Raises: StartFailed when not all of them have joined."""
     from corral.cli import ssh_hosts as hosts
 
     with common.client() as client:
@@ -147,8 +147,8 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
 
 
 def _say_head(common: Common, found: "api.Status", what: str) -> str:
-    """Print the address of this directory's head, even if another head leads and
-    answers.
+    """Print `what`, for example "up", and the address of this directory's head, even if
+    another head leads and answers.
 
     Returns: the address.
     """
@@ -199,8 +199,9 @@ def say_prometheus(place: "ClusterDir") -> None:
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
-    """Print the command with which other machines join, if they can reach the head. It
-    is printed only for a new cluster, because it holds a secret."""
+    """Print the command with which other machines join, if they can reach the head.
+    Because the command holds a secret, it is printed only for a new cluster (`fresh`);
+    for others, a note says how to get it."""
     if not url.startswith("https"):
         return
     if not fresh:
@@ -214,8 +215,8 @@ def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
 
 
 def check_ours(common: Common, verb: str) -> None:
-    """Check that the command applies to the head of the directory. Raises: Conflict if
-    CORRAL_URL names a head, which may be another one."""
+    """Check that a command such as `down` (`verb`) applies to the head of the
+    directory. Raises: Conflict if CORRAL_URL names a head, which may be another one."""
     from corral.domain.errors import Conflict
 
     if common.remote:

@@ -132,7 +132,8 @@ def _run_node_checks(
 def _wait_for_checkup(
     client: "Client", begun: "api.Checkup", *, quiet: bool
 ) -> "api.Checkup":
-    """Wait until the check of each node has finished or was given up."""
+    """Wait until the check of each node has finished or was given up, and return all
+    results."""
     shown_nodes: set[str] = set()
     checkup = begun
     while not checkup.is_over:
@@ -159,7 +160,7 @@ def _wait_for_checkup(
 
 
 def _say_next(found: "api.Checkup", again: str) -> None:
-    """Print the next command, by the result."""
+    """Print what to do next, depending on the result."""
     for node in found.nodes:
         bad = [
             check_result

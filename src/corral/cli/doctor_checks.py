@@ -199,8 +199,8 @@ def of_cluster(client: "Client") -> list[Finding]:
 
 
 def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
-    """Return a note if some or all GPUs of the cluster are pretended ones, whatever
-    this machine has."""
+    """Yield a note if some or all GPUs of the cluster are pretended ones; jobs then run
+    on the CPU."""
     if gpus.pretend:
         count = f"all {gpus.total}" if gpus.pretend == gpus.total else f"{gpus.pretend}"
         of = "" if gpus.pretend == gpus.total else f" of {gpus.total}"
@@ -209,8 +209,8 @@ def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
 
 
 def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]:
-    """Return for each group of nodes which account runs the ranks, and whether users
-    are separated from each other."""
+    """Yield one finding for each group of nodes: which account runs the ranks, and
+    whether users are separated from each other."""
     from corral.domain.user_isolation import names_text
 
     for user_isolation_view in separation:
@@ -273,7 +273,7 @@ def is_unhealthy(node: "api.NodeView") -> bool:
 def of_nodes(
     nodes: "Iterable[api.NodeView]", details: "list[api.NodeDetail]"
 ) -> Iterator[Finding]:
-    """Yield problems of each node; healthy nodes come together."""
+    """Yield the problems of each node, and one common finding for all healthy nodes."""
     known_nodes = {detail.id: detail for detail in details}
     unproven, well = [], 0
     for node in nodes:

@@ -1,4 +1,4 @@
-"""The head of this machine: started when a command needs one, and ended in order."""
+"""Start of this machine's head when a command needs one, and its orderly end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +19,9 @@ JOBS_SECONDS: Final = 135.0  # the head gives them 120
 
 @contextmanager
 def head_for(common: "Change") -> Iterator[None]:
-    """A head, started here where none runs. One that was started for what is then
-    refused, or given up, ends again; jobs that an earlier one had left run on."""
+    """Start a head here if none runs, and run the body of the `with` statement. If the
+    command is then refused or interrupted, end the head that was started; jobs that an
+    earlier head had left continue."""
     from corral.domain.errors import Refusal
 
     left_jobs = _start_head_if_absent(common)
@@ -33,8 +34,9 @@ def head_for(common: "Change") -> Iterator[None]:
 
 
 def _start_head_if_absent(common: "Change") -> frozenset[str] | None:
-    """Start a head if none runs. Returns: the ids of unfinished jobs that the new head
-    found; None if a head ran before, or the head is on another machine."""
+    """Start a head if none runs. Returns: the ids of the unfinished jobs that the new
+    head found in its store; None if no head was started, because one runs already or
+    the head is on another machine."""
     from corral.boot.start_head import head_runs
 
     if common.remote or head_runs(common.place):
@@ -79,7 +81,8 @@ def say_who_is_kept_out(common: "Common", client: "Client") -> None:
 
 
 def _end_again(common: "Change", left: frozenset[str]) -> None:
-    """End the head that was started, unless it has received other jobs since."""
+    """End the head that this command started, unless it has received jobs other than
+    `left` since."""
     with common.client() as client:
         running = unfinished(client)
         if all(job.id in left for job in running):
@@ -123,8 +126,8 @@ def end_head(
     *,
     jobs: Literal["leave", "stop"],
 ) -> None:
-    """End the head. `jobs`: whether running jobs are stopped or left. Raises: Conflict
-    when the head does not end."""
+    """End the head. `jobs`: whether the running jobs are stopped too, or left to
+    continue. Raises: Conflict when the head does not end."""
     from corral.boot.settings import read_json
     from corral.boot.start_head import head_runs, node_processes, until
     from corral.domain.errors import Conflict

@@ -53,8 +53,8 @@ def hint_of(error: CorralError) -> str:
 
 
 def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:
-    """Print an error to stderr: what was requested, what prevents it, and the next
-    command."""
+    """Print an error to stderr: its message, and a hint with the next command. With
+    `as_json`, print both and the error's code as JSON."""
     if as_json:
         error = {"error": {"code": code, "message": message, "hint": hint}}
         print(json.dumps(error, ensure_ascii=False), file=sys.stderr)

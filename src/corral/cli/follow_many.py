@@ -24,7 +24,8 @@ def each(
     jobs: "Sequence[api.JobView]",
     work: "Callable[[AsyncClient, api.JobView], Awaitable[T]]",
 ) -> list[T]:
-    """Return the result for each job in order, with many jobs at a time."""
+    """Run `work` for each job, many jobs at a time, and return the results in the order
+    of the jobs."""
 
     async def all_of_them() -> list[T]:
         turn = asyncio.Semaphore(AT_ONCE)

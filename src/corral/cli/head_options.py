@@ -1,4 +1,5 @@
-"""Options that every command takes, and the choice of the head that a command calls."""
+"""Options that every command takes. They include the choice of the head that a command
+calls."""
 
 import os
 import select
@@ -65,8 +66,8 @@ class Common:
         return ClusterDir.chosen(self.dir)
 
     def client(self) -> "Client":
-        """Return a client of the head at CORRAL_URL, unless --dir is given; else of the
-        head of the directory."""
+        """Return a client of the head at CORRAL_URL. If --dir is given or CORRAL_URL is
+        not set, return a client of the head of the directory."""
         from corral.cli.token_expiry import TellingClient
 
         if self.remote:
@@ -83,7 +84,8 @@ class Common:
 
     @property
     def remote(self) -> bool:
-        """Whether the head is remote: CORRAL_URL is set, and no directory is given."""
+        """Return whether the command calls the head at CORRAL_URL: the variable is set,
+        and no --dir is given."""
         return self.dir is None and bool(os.environ.get("CORRAL_URL"))
 
 
@@ -96,23 +98,24 @@ class Change(Common):
 
     @property
     def is_attended(self) -> bool:
-        """Whether a person sits at a terminal."""
+        """Return whether a person can answer at a terminal."""
         return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
     @property
     def asks(self) -> bool:
-        """Whether the command asks before a change that ends no job and removes
-        nothing; never in a script."""
+        """Return whether the command asks the user before a change that ends no job and
+        removes nothing. It never asks in a script."""
         return self.is_attended and self.asks_before_loss
 
     @property
     def asks_before_loss(self) -> bool:
-        """Whether a question comes before a change that ends or removes something."""
+        """Return whether the command asks before a change that ends or removes
+        something; False with --yes or --json."""
         return not (self.yes or self.json)
 
     def agreed(self, question: str, *, destroys: bool = False) -> bool:
-        """Ask whether to make a change, and return the answer. The end of a person's
-        input (Ctrl-D) never agrees.
+        """Ask whether to make a change, and return the answer; True if no question is
+        needed. The end of a person's input (Ctrl-D) never agrees.
 
         Args:
             destroys: the change ends or removes something. Then the Enter key does not

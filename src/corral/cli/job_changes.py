@@ -19,8 +19,8 @@ MOST_NAMES: Final = 10_000  # of one request
 
 
 def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") -> int:
-    """Apply the change to all named jobs, and return the exit code. Raises: Usage,
-    Conflict."""
+    """Apply the change `to` to all named jobs if the user agrees, and return the exit
+    code. Raises: Usage, Conflict."""
     check_named(jobs, verb, verb)
     with common.client() as client:
         question = f"{verb} {', '.join(jobs)}?"
@@ -57,8 +57,8 @@ def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
 
 
 def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
-    """Return a line for each job; for many jobs of an array in one state, return one
-    common line."""
+    """Yield a line of text for each changed job. Many jobs of one array in the same
+    state share one line."""
     groups: dict[tuple[str, str], list[api.ChangedJob]] = {}
     for job in jobs:
         groups.setdefault((job.array or job.id, job.state), []).append(job)

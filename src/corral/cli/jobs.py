@@ -122,7 +122,7 @@ def _image_text(job: "api.JobDetail") -> str:
 
 
 def _idle_text(job: "api.JobDetail") -> str:
-    """Return since when the job holds GPUs that are idle."""
+    """Return since when the running job holds idle GPUs, as text; "" otherwise."""
     idle_since = job.attempts[-1].idle_since if job.attempts else None
     mark = " (pretend)" * job.pretend
     return (

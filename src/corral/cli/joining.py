@@ -118,7 +118,7 @@ def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> N
 
 
 def _load_joined_cluster(common: Common) -> "Joined | None":
-    """Return what this machine has joined; None if it has joined no cluster."""
+    """Return the cluster that this machine has joined; None if it has joined none."""
     from corral.boot.join import Joined
 
     return Joined.load(common.place)

@@ -48,10 +48,11 @@ def link(
 
 
 def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Remove the link of a user to the provider. Open sessions continue.
+    """Remove the link of a user to an identity of the OpenID Connect provider. Open
+    sessions continue.
 
     Args:
-        name: The user.
+        name: Name of the user.
     """
     from corral.domain.errors import Conflict
 

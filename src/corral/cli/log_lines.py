@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class _Begun(NamedTuple):
-    """A line of an attempt that is not complete yet, and the time at which it began."""
+    """A line of a rank's output that is not complete yet: its attempt, its text, and
+    the time at which it began."""
 
     attempt: int | None
     text: str = ""
@@ -20,12 +21,13 @@ class _Begun(NamedTuple):
 
 
 class LogLinePrinter:
-    """Prints log lines with a prefix.
+    """Printer of log lines with a prefix.
 
-    The prefix is the job, if there are several, and the rank, if `label` is set. With
-    `times`, the time at which the line arrived comes first. On a terminal, control
-    sequences are removed unless `raw` is set. The start of a later attempt is noted on
-    standard error, so the lines themselves stay as they were printed.
+    The prefix is the name of the job, if there are several jobs, and the number of the
+    rank, if `label` is set. With `times`, the arrival time of the line comes first. On
+    a terminal, control sequences are removed unless `raw` is set. The start of a later
+    attempt is noted on standard error, so the lines themselves stay as they were
+    printed.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class LogLinePrinter:
         self._out.flush()
 
     def _announce_attempt(self, attempt: int | None) -> None:
-        """Print a note if a later attempt begins."""
+        """Print a note if this is a later attempt than before."""
         if (
             attempt is not None
             and self._attempt is not None
@@ -99,10 +101,11 @@ class LogLinePrinter:
 
 
 def _times_of(begun: _Begun, piece: "api.LogLines", count: int) -> list[float | None]:
-    """Return the arrival times of `count` lines.
+    """Return the arrival times of the `count` lines that this piece of output
+    completes.
 
-    They are the time of the line that was begun before this piece, followed by the
-    times of the piece.
+    A line that began in an earlier piece has the time at which it began; the others
+    have the times of the piece.
     """
     stamp_times = piece.times or [None] * (piece.data.count("\n") + 1)
     if begun.text and count == len(stamp_times):

@@ -84,7 +84,7 @@ def login(
 
 
 def _has_browser() -> bool:
-    """Whether a person sits at this machine's own screen."""
+    """Return whether a person uses this machine's own screen and terminal."""
     has_screen = sys.platform == "darwin" or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
@@ -139,7 +139,7 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
 
 
 def _log_in(root: Path, given: str | None) -> "LogIn":
-    """Return the log-in to end.
+    """Return the log-in that `corral logout` ends.
 
     Raises:
         NotFound: there is no log-in at the given address.

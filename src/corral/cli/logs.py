@@ -108,7 +108,8 @@ def _note_not_run(job: "api.JobDetail", more: str = "") -> None:
 
 
 def check_search(text: str, *, whole: bool, times: bool) -> None:
-    """Refuse options that do not work together with a text search. Raises: Usage."""
+    """Refuse options that do not work with a text search. `whole`: neither --follow nor
+    --tail is given. Raises: Usage."""
     if text and not whole:
         raise Usage(
             "--search reads the whole log",
@@ -131,7 +132,8 @@ def print_matches(
     label: bool,
     raw: bool,
 ) -> None:
-    """Print the lines that hold the text, as they are found.
+    """Print the lines of the job's log that hold the text, as they are found. `label`:
+    show the rank.
 
     Raises: NotFound, Forbidden.
     """

@@ -22,8 +22,8 @@ WAITING: Final = ("QUEUED", "HELD", "SUSPENDED")
 def agreed_to_lose(
     client: "Client", jobs: Sequence[str], question: str, common: Change
 ) -> bool:
-    """Ask whether to make a change that ends attempts of these jobs, and print what
-    each job would lose.
+    """Print what each job would lose by a change that ends its attempt. Then ask
+    whether to make the change, and return the answer.
 
     Args:
         jobs: ids or names, also of arrays. A job that does not exist is not reported

@@ -182,11 +182,10 @@ def run(words: Sequence[str]) -> int:
 
 
 def _expand_default_command(words: Sequence[str]) -> Sequence[str]:
-    """Complete a command that is given alone or with options only: `queue` becomes
-    `ps`, and `doctor` becomes `doctor look`.
+    """Complete `queue` to `ps` and `doctor` to `doctor look`, if only options follow.
 
-    With another word after them, `queue` is about queues, and `doctor` runs one of its
-    checks.
+    If another word follows, return the words unchanged: `queue WORD` is a command about
+    queues, and `doctor WORD` runs one check.
     """
     rest = words[1:]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
@@ -214,8 +213,8 @@ def with_negatives(words: Sequence[str]) -> Sequence[str]:
 
 
 def other_word(own: Sequence[str]) -> str | None:
-    """Return the Corral command for a command name of other tools; None for other
-    words."""
+    """Return the Corral command that corresponds to a command of another tool; None if
+    the words are Corral's own or unknown."""
     is_known = (
         not own
         or own[0] in GROUPS
@@ -225,8 +224,8 @@ def other_word(own: Sequence[str]) -> str | None:
 
 
 def _usage_hint(own: Sequence[str]) -> str:
-    """Return a hint with the most likely command, or else with the help of the command
-    that was recognised."""
+    """Return a hint for a command line that is not valid: the most likely command, or
+    the help of the command that was recognised."""
     if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):

@@ -100,8 +100,8 @@ def _parse_since(text: str) -> float | None:
 def _load_picture(
     client: "Client", job: str, node: str, queue: str, back: float | None
 ) -> Picture:
-    """Query the head for the curves of the job, the node, the queue or the cluster.
-    Raises: NotFound."""
+    """Query the head for the curves of the job, the node, the queue or else the
+    cluster, for the last `back` seconds. Raises: NotFound."""
     now = SystemClock().wall()
     if job:
         return _of_job(client, job, now, back)

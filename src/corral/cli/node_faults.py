@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def health_text(node: "api.NodeView") -> str:
-    """Return the worst fault of the node; "" if it has no fault."""
+    """Return the worst fault of the node, marked if the node is suspect; "" if it has
+    no fault."""
     return f"suspect: {node.health}" if node.suspect else node.health
 
 

@@ -119,8 +119,8 @@ def _show_gpus(gpus: "Sequence[NodeGpu]") -> None:
 
 
 def refused_text(users: Mapping[str, str]) -> str:
-    """Return the users whose ranks the node refuses to run: the first user with the
-    reason, then the names of the others."""
+    """Return text about the users whose ranks the node refuses to run: the first user
+    with the reason, then the names of the others. "" if there are none."""
     if not users:
         return ""
     (first_user, refusal_reason), *other_refusals = users.items()
@@ -157,7 +157,7 @@ def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Stop giving nodes new work, and move running jobs.
 
     Args:
-        nodes: Their names.
+        nodes: Names of the nodes.
     """
     return _change_nodes(
         nodes, common, "drain", lambda client, node: client.drain(node), moves_jobs=True
@@ -168,7 +168,7 @@ def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - fro
     """Give nodes new work again.
 
     Args:
-        nodes: Their names.
+        nodes: Names of the nodes.
     """
     return _change_nodes(
         nodes, common, "uncordon", lambda client, node: client.uncordon(node)
@@ -180,7 +180,7 @@ def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     cordoned them.
 
     Args:
-        nodes: Their names.
+        nodes: Names of the nodes.
     """
     return _change_nodes(
         nodes, common, "clear", lambda client, node: client.clear_node(node)
@@ -194,7 +194,7 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
     declares.
 
     Args:
-        node: Its name.
+        node: Name of the node.
         labels: zone=a sets a label, zone- removes it.
     """
     from corral.domain.errors import Conflict
@@ -223,8 +223,9 @@ def _change_nodes(
     *,
     moves_jobs: bool = False,
 ) -> int:
-    """Apply the change to each named node, and return the exit code. `moves_jobs`: the
-    nodes' jobs end on them, and the question lists what the jobs lose.
+    """Apply the change `call` to each named node, after asking the user, and return the
+    exit code. `verb`: name of the command. `moves_jobs`: the jobs on the nodes are
+    moved, and the question lists what they lose.
 
     Raises: Usage, Conflict.
     """
@@ -297,7 +298,8 @@ def _state_word(node: "api.NodeView") -> str:
 
 
 def _unavailable_reason(node: "api.NodeView") -> str:
-    """Return why the node takes no work, for reasons other than Corral's own jobs."""
+    """Return why the node takes no work, such as a fault, an exclusive job, or programs
+    outside Corral."""
     if node.liveness != "alive":
         return node.why
     if node.health:

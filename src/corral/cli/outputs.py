@@ -107,8 +107,8 @@ def files_text(count: int, size: int) -> str:
 
 
 def summary(found: "Outputs") -> str:
-    """Return a summary of the written files, how long they are kept and how to copy
-    them; "" if the job wrote none."""
+    """Return a summary of the files that a job wrote, how long they are kept and how to
+    copy them; "" if the job wrote none."""
     having = [node for node in found.nodes if node.count]
     if not having:
         return ""
@@ -134,8 +134,8 @@ def summary(found: "Outputs") -> str:
 
 
 def _common_output_path(node: "NodeOutputs") -> str:
-    """Return the path of the only file, or the folder that holds all files; "" if there
-    is no such path, which stands for all files."""
+    """Return the path that covers all output files of the node: the only file, or the
+    one folder that holds all of them. "" if there is no such path."""
     paths = [file.path for file in node.files]
     if len(paths) == 1:
         return paths[0]
@@ -148,8 +148,8 @@ def _common_output_path(node: "NodeOutputs") -> str:
 
 
 def note_outputs(client: "Client", job: str) -> None:
-    """Print which files the job wrote. Errors are ignored, because the end of the job
-    is more important."""
+    """Print a note about the files that the job wrote. Errors are ignored, because the
+    command reports the end of the job, which is more important."""
     if text := _outputs_summary(client, job):
         note(text)
 
@@ -163,8 +163,8 @@ def outputs_text(client: "Client", job: "api.JobDetail") -> str:
 
 
 def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> str:
-    """Return the summary of a job's outputs; "" if there are none, or they belong to
-    another user."""
+    """Return the summary of a job's outputs; "" if there are none, or the head refuses
+    to list them. `wait`: seconds to wait for the nodes' lists."""
     try:
         job_outputs = client.outputs(job, wait=wait)
     except CorralError:
@@ -184,7 +184,8 @@ def _outputs_summary(client: "Client", job: str, wait: float | None = None) -> s
 
 
 def unknown_text(found: "Outputs") -> str:
-    """Return which nodes did not report the files they keep; "" if all nodes did."""
+    """Return text about the nodes that did not report which output files they keep; ""
+    if all nodes did."""
     mute = [node for node in found.nodes if node.trouble and node.is_kept]
     if not mute:
         return ""

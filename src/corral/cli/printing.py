@@ -44,7 +44,7 @@ def console(*, stderr: bool = False, width: int | None = None) -> "Console":
 
     class Piped(Console):
         def on_broken_pipe(self) -> None:
-            """Handle a closed pipe as for plain text: raise BrokenPipeError. By
+            """Raise BrokenPipeError for a closed pipe, as print does for plain text. By
             default, rich would end the process as a failure."""
             raise BrokenPipeError
 
@@ -165,7 +165,8 @@ def _output_console() -> "Console":
 
 
 def _least_width(made: "Table", out: "Console") -> int:
-    """Return the width that the table needs if only the last column shrinks."""
+    """Return the width of the table with the last column at its least width, and all
+    others at full width."""
     from rich.cells import cell_len
     from rich.measure import Measurement
 

@@ -16,14 +16,14 @@ CLEAR: Final = "\r\x1b[2K"
 
 @dataclass(slots=True)
 class WorkProgress:
-    """Progress of a piece of work. `doing` describes the current step as text."""
+    """State of a task whose progress is shown. `doing`: text for the current step."""
 
     doing: str = ""
 
 
 @contextmanager
 def progress(doing: str, *, shown: bool) -> Iterator[WorkProgress]:
-    """Show what is done, and for how long, while the body runs."""
+    """Show the current step, and its duration, while the `with` body runs."""
     now, end_event = WorkProgress(doing), threading.Event()
     if not shown:
         yield now

@@ -212,7 +212,8 @@ def _show_jobs(jobs: "list[api.JobView]") -> None:
 def newest_jobs(
     client: "Client", most: int, wanted: JobQuery, *, before: str | None = None
 ) -> "list[api.JobView]":
-    """Return at most this many jobs, in as many pages as that takes."""
+    """Return at most `most` jobs that match `wanted`, newest first, in as many requests
+    as needed."""
     job_views: list[api.JobView] = []
     while len(job_views) < most:
         page_size = min(MOST_ROWS, most - len(job_views))

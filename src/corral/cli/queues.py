@@ -58,7 +58,7 @@ def _queue_parameter(help: str) -> Any:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetOptions:
-    """Options of `corral queue set` about the budget of a queue."""
+    """Options of `corral queue set` that set or remove the budget of a queue."""
 
     gpu_hours: Annotated[GpuHours | None, _queue_parameter("Budget in GPU-hours.")] = (
         None
@@ -320,7 +320,8 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
 
 
 def _validate_fields(queue: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Check the fields before anything is sent. Raises: SpecInvalid."""
+    """Check fields of a queue before they are sent to the head, and return them.
+    Raises: SpecInvalid."""
     from corral.wire.queue_corrections import option_text
     from corral.wire.queue_file import read_queue
 
@@ -331,8 +332,8 @@ def _validate_fields(queue: str, given: dict[str, Any]) -> dict[str, Any]:
 def _fields_from_options(
     typed: Mapping[str, Any], budget: BudgetOptions
 ) -> dict[str, Any]:
-    """Return the given options as fields of a queue file. A field that is removed is
-    None; options that were not given have no field.
+    """Return the options of `corral queue set` as fields of a queue file. A field to be
+    removed has the value None; options that were not given have no field.
 
     Raises: Usage if the same command sets and removes the budget; SpecInvalid.
     """
@@ -360,7 +361,7 @@ def _fields_from_options(
 
 
 def _parse_idle_steps(text: str | None) -> Any:
-    """Convert warn:15m,reclaim:1h into the value of a file."""
+    """Parse warn:15m,reclaim:1h into the mapping that a queue file holds."""
     if text is None or ":" not in text:
         return text
     return {pair.partition(":")[0]: pair.partition(":")[2] for pair in text.split(",")}

@@ -44,7 +44,7 @@ VERDICTS = {
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportQuery(Common):
-    """Options of every report.
+    """Options that select the content of a report; every report has them.
 
     Attributes:
         by: Group by job, user, queue or GPU type.
@@ -71,7 +71,7 @@ USUAL = ReportQuery()
 
 
 def usage(*, wanted: ReportQuery = USUAL) -> None:
-    """Report which users held GPUs, and how busy these were.
+    """Report which users held GPUs, and how busy the GPUs were.
 
     Utilisation is the share of the measured time in which a kernel ran.
     """
@@ -96,7 +96,8 @@ def cost(*, wanted: ReportQuery = USUAL) -> None:
 
 
 def goodput(*, wanted: ReportQuery = USUAL) -> None:
-    """Report which part of the allocated time went into steps that were kept."""
+    """Report which part of the allocated time went into training steps whose results
+    were kept."""
     _print_report("goodput", wanted)
 
 
@@ -165,7 +166,8 @@ def _print_csv(found: "ReportView") -> None:
 
 
 def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
-    """Return the report in the form that the terminal and the HTML page show."""
+    """Return the report in the form that the terminal and the HTML page show.
+    `figures`: include figures."""
     from corral.plan.report import PlannerReport as Shown
     from corral.plan.report import ReportTable, columns
 
@@ -231,7 +233,8 @@ def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
 
 
 def _format_losses(texts: Mapping[str, str], which: str) -> str:
-    """Return for example: 1.2 wasted, 3.1 for time in which no kernel ran."""
+    """Return for example: 1.2 wasted, 3.1 for time in which no kernel ran. `which`: end
+    of a column's name."""
     wasted, idle = texts[f"wasted{which}"], texts[f"not used{which}"]
     return f"{wasted} wasted, {idle} for time in which no kernel ran"
 

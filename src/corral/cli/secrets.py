@@ -65,7 +65,7 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
     """Remove a secret.
 
     Args:
-        name: Its name.
+        name: Name of the secret.
     """
     from corral.domain.errors import Conflict
 

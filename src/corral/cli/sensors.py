@@ -49,7 +49,7 @@ def share(part: float | None) -> str:
 
 
 def of(used_bytes: int | None, total_bytes: int | None) -> str:
-    """Return the used part of the total; "" if either is unknown."""
+    """Return for example: 12 GB of 80 GB. "" if either number is unknown."""
     if used_bytes is None or total_bytes is None:
         return ""
     return f"{size_text(used_bytes)} of {size_text(total_bytes)}"

@@ -35,14 +35,14 @@ def with_options(settings: Iterable[Setting]) -> Callable[[type[T]], type[T]]:
 
 
 def _unset_value(setting: Setting) -> Any:
-    """Return the value of the field without a typed option."""
+    """Return the value that an option's field has if the user did not type the option."""
     if setting.is_repeated:
         return ()
     return False if setting.is_switch else None
 
 
 def _annotation(setting: Setting) -> Any:
-    """Return the type of an option, with its name and help."""
+    """Return the type annotation of a setting's option, with its name and help."""
     kind: Any = Path if setting.is_path and not setting.keeps_url else setting.kind
     if setting.metavar:
         kind = Annotated[kind, Parameter(metavar=setting.metavar)]
@@ -75,7 +75,8 @@ def requested_settings(options: object) -> ClusterOptions:
 
 
 def _stored_value(setting: Setting, typed: Any, engine: str | None) -> Any:
-    """Convert the value of an option to the form in which the setting is stored."""
+    """Return the typed value of an option in the form in which the setting is stored.
+    `engine`: for the hint of an error."""
     if setting.name == "policy":
         return policy_of(typed)
     if setting.is_mapping:
@@ -115,7 +116,7 @@ def policy_of(words: tuple[str, ...]) -> dict[str, str]:
 
 
 def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str]:
-    """Return pairs typed as NAME=VALUE each. Raises: SpecInvalid."""
+    """Parse words of the form NAME=VALUE into a mapping. Raises: SpecInvalid."""
     from corral.domain.errors import SpecInvalid
 
     for assignment in words:

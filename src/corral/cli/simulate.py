@@ -157,8 +157,11 @@ def _build_queue_tree(
     *,
     per_vc: bool,
 ) -> "QueueTree | None":
-    """Return the queue tree for the replay: from the file, or one queue for each vc.
-    Return None if neither is requested."""
+    """Return the queue tree for the replay: from the file, or with `per_vc` one queue
+    for each vc of the log. None if neither is requested.
+
+    `sizes`: GPUs of each node; `own`: of each vc.
+    """
     from corral.traces.queues import left_out_of, read_tree, tree_of_log
 
     if queues is None and not per_vc:
@@ -181,9 +184,10 @@ def _select_policies(
     restart_seconds: float,
     tree: "QueueTree | None",
 ) -> "dict[str, Named]":
-    """Return the policies to simulate in addition to the queues.
+    """Return the policies to simulate, by name.
 
-    With queues, no policy is required.
+    With queues no policy is required, because the live decision is simulated anyway;
+    the result may be empty.
     """
     from corral.traces.policies import chosen
 
@@ -310,8 +314,12 @@ def _run_replay(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[st
 def _drop_oversized_jobs(
     found: "Trace", sizes: list[int], tree: "QueueTree | None"
 ) -> "tuple[Workload, int]":
-    """Return the jobs that the nodes and the queues can hold at all, and the number of
-    jobs that they cannot hold. The head gives each node of a gang an equal part."""
+    """Return (jobs that the nodes and queues can hold at all, number of other jobs).
+    `sizes`: GPUs of each node.
+
+    A gang must also fit in equal parts on its nodes if there are queues, because the
+    head divides it so.
+    """
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
     from corral.replay.queue_replay import fits
@@ -365,7 +373,8 @@ def _jobs_exceeding_queue(
 def _refuse_endless(
     work: "Workload", sizes: list[int], failures: "NodeFaults", restart_seconds: float
 ) -> None:
-    """Refuse nodes that fail so frequently that some job would never finish."""
+    """Refuse failures of nodes that are so frequent that some job would never finish.
+    `sizes`: GPUs of each node."""
     from corral.domain.errors import Conflict
     from corral.replay.node_failures import endless
 
@@ -381,8 +390,9 @@ def _refuse_endless(
 def _event_file(
     path: Path | None, jobs: Sequence[str]
 ) -> "Iterator[Callable[[str], Callable[[ReplayEvent], None] | None]]":
-    """Yield a function that returns, for the name of a policy, the callback that writes
-    replay events to the file; it returns None if no file is given.
+    """Open the file for replay events, if one is given. Yield a function that takes the
+    name of a policy and returns the callback that writes its events. Without a file,
+    that function returns None.
 
     Args:
         jobs: names of the jobs in the log, by row.
@@ -453,8 +463,8 @@ def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
 
 
 def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
-    """Print a table with one row for each queue or size, and the mean and the longest
-    wait under each policy."""
+    """Print a table with one row for each queue or job size (`kind`), and the mean and
+    the longest wait under each policy."""
     first_result = next(iter(results.values()))
     waits = [
         f"{name} {wait_label}" for name in results for wait_label in ("wait", "longest")

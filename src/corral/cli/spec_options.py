@@ -82,7 +82,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
 
 
 def _drop_empty_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that hold anything."""
+    """Return the fields, without None, [] and {}."""
     return {
         name: value for name, value in fields.items() if value not in (None, [], {})
     }
@@ -107,8 +107,8 @@ def command_text(command: Sequence[str]) -> str:
 
 
 def made_name(command: Sequence[str]) -> str:
-    """Return a job name made of the script or program, and of four digits that make it
-    unique."""
+    """Return a job name made of the script or program and of four random hexadecimal
+    digits, which make it unique."""
     command_words = [
         command_word
         for line in command

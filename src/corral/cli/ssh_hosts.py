@@ -43,9 +43,9 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
 
 
 def _with_policy(target: "SshHost", others: SshOptions) -> "SshHost":
-    """Return the target with the policy root=allow if root runs the command and logs in
-    as root, so that the machine also runs jobs of root. A target with its own --policy
-    is unchanged."""
+    """Return the target with --policy root=allow, so that the machine also runs jobs of
+    root. This is done only if root runs the command and logs in as root. A target with
+    its own --policy is unchanged."""
     by_root = os.geteuid() == 0 and (target.user or others.ssh_user or ROOT) == ROOT
     if not by_root or "--policy" in target.words:
         return target

@@ -16,9 +16,9 @@ MOST = 10  # plans of an array that are shown one by one
 def show_plan(
     plan: "list[api.PlannedJob]", wire_specs: "WireSpecs", *, whole: bool
 ) -> None:
-    """Print where each job would be placed. With `whole`, the plan is the answer of the
-    command and includes the environment. Otherwise it goes to stderr, because stdout is
-    for the output of the ranks."""
+    """Print where each job would be placed. `whole`: the plan is the answer of the
+    command; it goes to stdout and includes the environment. Otherwise it goes to
+    stderr, because stdout is for the output of the ranks."""
     workdirs = {str(path) for path in wire_specs.workdirs}
     for number, planned_job in enumerate(plan[:MOST]):
         if number:
@@ -88,7 +88,7 @@ def python_text(one: "api.PlannedJob") -> str:
 
 
 def given_up_text(forecast: "api.StartForecastView") -> str:
-    """Return the note that start_by may end the job first."""
+    """Return a note that the job ends at start_by if it has not started; "" if unset."""
     if forecast.gives_up_at is None:
         return ""
     deadline_text = clock_text(forecast.gives_up_at)
@@ -98,8 +98,8 @@ def given_up_text(forecast: "api.StartForecastView") -> str:
 
 
 def instead_text(one: "api.ChangeSuggestionView") -> str:
-    """Return a suggested change and its effect as text. For example: in queue b it
-    starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
+    """Return a suggested change of the job and its effect as text. For example: in
+    queue b it starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
     stops = f", and is likely to stop {one.stops}" if one.stops else ""
     return f"{one.change} it starts {one.starts.text}{stops}"
 

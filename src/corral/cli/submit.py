@@ -125,9 +125,10 @@ def _spec_of_options(options: Mapping[str, Any], common: Change) -> dict[str, An
 
 
 def _with_workdir(typed: Typed, common: Change) -> Typed:
-    """Return the options with a decision about the workdir.
+    """Return the options, with --no-workdir added if the current directory must not be
+    sent.
 
-    A decision is needed if the current directory is the home directory or a parent of
+    The question arises if the current directory is the home directory or a parent of
     it. No files of this directory are sent unless the user names it.
 
     Raises: Usage if it is not possible to ask the user.
@@ -154,7 +155,7 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
 
 
 def _script_of(typed: Typed) -> dict[str, Any] | None:
-    """Return the spec of a batch script if the command is one, else None.
+    """Return the spec of a batch script if the command is one; None for other commands.
 
     Raises: Usage if options are given in addition; SpecInvalid.
     """

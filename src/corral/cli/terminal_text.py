@@ -22,8 +22,8 @@ _LONGEST: Final = 4096  # characters of what may still become a sequence
 
 
 class TerminalText:
-    """Cleans the pieces of one stream. A control sequence may be split between two
-    pieces."""
+    """Cleaner for the output of one stream, which arrives in pieces. A control sequence
+    may be split between two pieces."""
 
     def __init__(self) -> None:
         self._begun = ""

@@ -169,8 +169,8 @@ def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
 def _given_twice(
     text: str, label: str, before: Any, values: list[Any], *, negated: bool
 ) -> Exception:
-    """Return the error for a label that is given twice. If both options have the same
-    sign, the hint has one option with the values of both."""
+    """Return the error for a label for which two constraints are given. If both are =
+    or both are !=, the hint shows one constraint with the values of both."""
     was_negated = isinstance(before, dict)
     sign, merged_values = (
         "!=" if negated else "=",
@@ -190,7 +190,7 @@ def forms_of(
     texts: Iterable[str], resources: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Parse alternative forms of a job: NODESxGPUS, or GPUS alone for the same number
-    of nodes. The other resources of each node stay the same.
+    of nodes. `resources`: resources of each node, of which only the GPUs are replaced.
 
     Raises: SpecInvalid for a text of another form.
     """

@@ -13,7 +13,7 @@ LOG_IN_WARNING_SECONDS: Final = 3600.0
 
 
 class TellingClient(Client):
-    """A client that warns the user once in each command that the token expires soon."""
+    """A client that warns the user, when it is closed, if the token expires soon."""
 
     def close(self) -> None:
         super().close()

@@ -58,7 +58,7 @@ class UserQuotaOptions:
 
 
 def show_quotas(rows: "list[QuotaRow]") -> None:
-    """Print what is used and allowed of each quota."""
+    """Print a table of the quotas: their use, limits and origin."""
     quota_table = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
     for row in rows:
         used_text = "" if row.used is None else _format_amount(row, row.used)
@@ -69,7 +69,7 @@ def show_quotas(rows: "list[QuotaRow]") -> None:
 
 
 def show_rates(rows: "list[RateRow]") -> None:
-    """Print what is used and allowed of each rate."""
+    """Print a table of the request rates, used and allowed."""
     rate_table = table(
         "RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE")
     )

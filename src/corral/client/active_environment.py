@@ -20,10 +20,10 @@ def active_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
 def with_active_environment(
     value: dict[str, Any], active: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the spec with the active environment in its variables.
+    """Return the spec with the active Python environment in its variables.
 
-    The spec stays unchanged if it names an environment or a PATH, has an image, or is a
-    program on its own Ray cluster: the Python then comes from there.
+    The spec stays unchanged if it names an environment or a PATH, has an image, or runs
+    on a Ray cluster of its own (`kind: ray`): these determine the Python.
     """
     own_variables = value.get("env") or {}
     has_own = value.get("image") or value.get("kind") == "ray"

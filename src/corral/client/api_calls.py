@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall(Generic[T]):
-    """One request. `repeatable`: sending the request twice has the same effect as
-    sending it once."""
+    """One request of the API. `read` converts the body of the answer. `repeatable`:
+    sending the request twice has the same effect as sending it once."""
 
     method: str
     path: str
@@ -38,7 +38,8 @@ class ApiCall(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Generic[T]):
-    """A streaming response. `is_last` returns whether a piece is the last one."""
+    """A request whose answer is a stream. `is_last` returns whether a piece of the
+    answer is the last one."""
 
     path: str
     read: Callable[[Any], T]
@@ -63,8 +64,8 @@ def plan(specs: Sequence[Mapping[str, Any]]) -> "ApiCall[list[api.PlannedJob]]":
 def begin_plan(
     specs: Sequence[Mapping[str, Any]],
 ) -> "ApiCall[Callable[[], list[api.PlannedJob]]]":
-    """Return the call for a plan, as `plan` does; its result is a function that reads
-    the answer later."""
+    """Return the call that requests a plan, as `plan` does. Its result is a function;
+    when it is called, it reads the answer and returns the plan."""
     api_call = plan(specs)
     return ApiCall(
         method=api_call.method,
@@ -354,8 +355,9 @@ def quoted(kind: str, name: str, see: str) -> str:
 
 
 def read_as(shape: str) -> Callable[[Any], Any]:
-    """Return a function that reads the body as a model of `corral.wire`, for example
-    "api.Job". Pydantic is loaded when the first answer arrives."""
+    """Return a function that reads the body of an answer as a model of `corral.wire`;
+    `shape` names the model, for example "api.Job". Pydantic is loaded when the first
+    answer arrives."""
     module, _, name = shape.partition(".")
 
     def read(body: Any) -> Any:

@@ -258,15 +258,15 @@ class AsyncClient(
     async def put_imports(
         self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
     ) -> "ImportDone":
-        """Import jobs of another system, at most 5,000 a call. Jobs that are already
-        known are skipped."""
+        """Import jobs that another system ran, at most 5,000 a call. Jobs that are
+        already known are skipped."""
         return await self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
     async def imports(
         self, *, limit: int = 100, before: str | None = None
     ) -> "list[ImportedJob]":
-        """Return imported jobs, the latest end first. With `before`, return those that
-        follow the job with this id."""
+        """Return imported jobs, the latest end first. `before`: id of the last job of
+        the previous page; return the jobs after it."""
         return await self._call(api_calls.imports(limit, before))
 
     async def report(

@@ -74,7 +74,8 @@ class AsyncOutputs:
     async def _begun(
         self, stack: AsyncExitStack, path: str, query: Mapping[str, Any]
     ) -> "httpx2.Response":
-        """Return the response, whose body has begun, of the first head that answers."""
+        """Send a GET request. Return the response, with its body still to read, of the
+        first head that answers."""
         import httpx2
 
         for nap in naps(self._where.heads):
@@ -97,7 +98,8 @@ class AsyncOutputs:
 
 
 class LoopPieces:
-    """An iterator for a thread over pieces that an event loop receives."""
+    """An iterator over the pieces of a stream for a thread, while an event loop
+    receives the pieces."""
 
     def __init__(
         self, pieces: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop

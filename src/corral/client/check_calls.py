@@ -60,8 +60,8 @@ class SyncChecks:
         seconds: float = 5.0,
         max_wait_seconds: float = 60.0,
     ) -> "api.Checkup":
-        """Start checks on these nodes, or on all nodes. Each node is checked as soon as
-        nothing runs there."""
+        """Start checks of these kinds on the nodes, or on all nodes. Each node is
+        checked as soon as nothing runs there. `paths`: folders to use."""
         return self._call(check_nodes(kinds, nodes, paths, seconds, max_wait_seconds))
 
     def checkup(self, id: str) -> "api.Checkup":

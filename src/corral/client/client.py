@@ -96,8 +96,9 @@ class Client(
         return self._call(api_calls.plan(read_wire_specs(spec).without_workdirs()))
 
     def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
-        """Request a plan, as `plan` does. The returned function reads the answer later,
-        because loading the reader takes longer than submitting."""
+        """Request a plan, as `plan` does, and return a function that reads the answer.
+        The answer is read later, because loading the reader takes longer than
+        submitting."""
         return self._call(
             api_calls.begin_plan(read_wire_specs(spec).without_workdirs())
         )
@@ -207,10 +208,11 @@ class Client(
         columns: int = 80,
         command: str = "",
     ) -> "Iterator[ClientConnection]":
-        """Open a terminal on the node of the rank, or the rank's standard input.
+        """Open a terminal on the node of the rank; without `shell`, connect to the
+        rank's standard input instead.
 
-        The terminal runs a shell or `command`. Use `send(bytes)` for input, and iterate
-        over the connection for output bytes.
+        The terminal runs a shell or `command`, and has `rows` and `columns`. Use
+        `send(bytes)` for input, and iterate over the connection for output bytes.
         """
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
@@ -294,15 +296,15 @@ class Client(
     def put_imports(
         self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
     ) -> "ImportDone":
-        """Import jobs of another system, at most 5,000 a call. Jobs that are already
-        known are skipped."""
+        """Import jobs that another system ran, at most 5,000 a call. Jobs that are
+        already known are skipped."""
         return self._call(api_calls.put_imports(jobs, dry_run=dry_run))
 
     def imports(
         self, *, limit: int = 100, before: str | None = None
     ) -> "list[ImportedJob]":
-        """Return imported jobs, the latest end first. With `before`, return those that
-        follow the job with this id."""
+        """Return imported jobs, the latest end first. `before`: id of the last job of
+        the previous page; return the jobs after it."""
         return self._call(api_calls.imports(limit, before))
 
     def report(

@@ -119,8 +119,9 @@ def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> b
 
 
 def cluster_around(root: Path) -> Path | None:
-    """The cluster's directory that the workdir is or lies in, unless it lies in a part
-    that is made for projects: `shared`, and the workdirs of jobs."""
+    """Return the cluster's directory that is or contains the workdir `root`, else None.
+    Also return None if the workdir lies in a part that is made for projects: `shared`,
+    or the workdirs of jobs."""
     paths = own_directories()
     for folder in (root, *root.parents):
         if is_cluster(folder, _list_directory(folder), paths):
@@ -132,7 +133,7 @@ def cluster_around(root: Path) -> Path | None:
 
 def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
     """Return a sentence about the files that a snapshot leaves out, with the command
-    that would include one of them."""
+    that would include one of them. `most` is how many files are named."""
     listed_names = ", ".join(left_out[:most])
     remainder_text = f" and {len(left_out) - most} more" if len(left_out) > most else ""
     return (

@@ -25,7 +25,7 @@ OPENED: Final = "connection.connect_tcp.complete"  # httpx's event for a new con
 
 
 def by_bearer(request: "httpx2.Request", address: Address) -> Challenge:
-    """Return the challenge for the token that the request carries."""
+    """Return the challenge to the head for the bearer token in the request's header."""
     token = request.headers["Authorization"].removeprefix("Bearer ")
     return Challenge.by_token(str(request.url), token, address)
 
@@ -51,19 +51,21 @@ def async_http_client(trusted: "ssl.SSLContext") -> "httpx2.AsyncClient":
 
 
 def was_refused(error: Exception) -> bool:
-    """Return whether the error shows that no request was sent: there was no connection,
-    or the head did not prove itself."""
+    """Return whether the error shows that the request was certainly not sent: no
+    connection was made, or the head did not prove its identity."""
     import httpx2
 
     return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | WrongHead)
 
 
 def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
-    """Return the event hooks of an httpx2.Client whose connections begin with a proof
-    of the head.
+    """Return the event hooks for an httpx2.Client. They verify the head on each new
+    connection, before the request is sent.
 
-    If the proof fails, the request raises InsecureHead, WrongHead or Unauthorised
-    before it is sent.
+    If the proof fails, the request raises InsecureHead, WrongHead or Unauthorised.
+
+    Args:
+        ask: Makes the challenge for the head from a request and an address.
     """
 
     def hook(request: "httpx2.Request") -> None:
@@ -80,8 +82,8 @@ def hooks(ask: "Ask" = by_bearer) -> dict[str, list["Callable[..., Any]"]]:
 def async_hooks(
     ask: "Ask" = by_bearer,
 ) -> dict[str, list["Callable[..., Awaitable[Any]]"]]:
-    """Return the event hooks of an httpx2.AsyncClient whose connections begin with a
-    proof of the head."""
+    """Return the event hooks for an httpx2.AsyncClient. They verify the head on each
+    new connection, before the request is sent, as `hooks` does."""
 
     async def hook(request: "httpx2.Request") -> None:
         async def look(event: str, info: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Choice of the head to connect to, and the conversion of its errors to exceptions."""
+"""Choice of the head that the client connects to, and conversion of the head's error
+answers to exceptions."""
 
 import json
 import os
@@ -41,8 +42,8 @@ _BY_CODE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTarget:
-    """The address of a head, a token for it, and `begin`, the hint for the user if no
-    head answers at this address."""
+    """A head to connect to: its address and the token for it. `begin` is the hint that
+    the user gets if no head answers at this address."""
 
     url: str
     token: str
@@ -61,11 +62,11 @@ class HeadTarget:
 
 @dataclass(slots=True, kw_only=True)
 class Where:
-    """The head that the caller names. Without `url` and `token`, CORRAL_URL and
-    CORRAL_TOKEN are used, then the cluster's directory.
+    """Choice of the head and its token. The caller may give `url`, `token` and `dir`.
+    Otherwise CORRAL_URL and CORRAL_TOKEN are used, then the cluster's directory.
 
     Several heads are given as addresses separated by commas or blanks. Any of them may
-    answer, and the head that has answered is used again.
+    answer, and the client stays with a head that has answered.
     """
 
     url: str | None = None
@@ -78,8 +79,8 @@ class Where:
     log_in: LogIn | None = field(default=None, init=False)  # whose token is used
 
     def target(self) -> HeadTarget:
-        """Return the target. It is read again for each connection, because a head may
-        move.
+        """Return the address and the token for the next connection. They are determined
+        again for each connection, because a head may move.
 
         Raises: Unreachable if no head was ever started in the directory; SpecInvalid
         for an invalid address; Unauthorised if there is no token for the head, or the
@@ -137,8 +138,8 @@ class Where:
         return error
 
     def pass_over(self) -> None:
-        """Switch to the next head, if there is one, because the current head did not
-        answer."""
+        """Select the next of the given heads, if there is one, because the current head
+        did not answer. Use it for further connections."""
         self._passed_over += 1
 
     def _given(self) -> str | None:
@@ -211,9 +212,9 @@ class Where:
         )
 
     def _token(self, urls: list[str] | None) -> str:
-        """Return the given token, else that of a log-in at one of these heads, else the
-        token of the cluster's directory, which is sent only to the head of the
-        directory."""
+        """Return the given token, else that of a log-in at one of the heads `urls`,
+        else the token of the cluster's directory. The last is sent only to the head of
+        the directory. `urls` None means this head."""
         token_text = None if self.dir else os.environ.get("CORRAL_TOKEN")
         self._own, self.log_in = False, None
         if self.token or token_text:

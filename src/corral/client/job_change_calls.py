@@ -1,4 +1,5 @@
-"""Calls that change jobs, as values, and the methods of both clients for them."""
+"""API calls that change jobs, each as an ApiCall value, and the methods of Client and
+AsyncClient for them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -65,8 +66,8 @@ class SyncJobChanges:
         return self._call(change_job_call(job, "resume"))
 
     def requeue(self, job: str) -> "api.JobDetail":
-        """Stop the job's attempt, with a save, and queue the job again at its old
-        place."""
+        """Stop the job's attempt after a checkpoint, and put the job back in its old
+        place in the queue."""
         return self._call(change_job_call(job, "requeue"))
 
     def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":

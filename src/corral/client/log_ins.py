@@ -1,4 +1,5 @@
-"""Tokens of `corral login`: one file for each head, readable only by its owner."""
+"""Tokens that `corral login` obtained: one file for each head, readable only by its
+owner."""
 
 import hashlib
 import json
@@ -40,10 +41,10 @@ def all_log_ins(root: Path) -> list[LogIn]:
 
 
 def keep_log_in(root: Path, log_in: LogIn) -> Path:
-    """Store the log-in, and replace an earlier log-in at the same head. Return the path
+    """Store the log-in in place of an earlier log-in at the same head. Return the path
     of the file.
 
-    Raises: Conflict.
+    Raises: Conflict if the file cannot be written.
     """
     path = _log_in_path(root, log_in.url)
     temporary_path = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")

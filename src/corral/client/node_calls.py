@@ -1,5 +1,5 @@
-"""Calls about machines that join and leave, as values, and the methods of both clients
-for them.
+"""API calls about machines that join and leave, each as an ApiCall value, and the
+methods of Client and AsyncClient for them.
 
 As in `api_calls`, pydantic is loaded when the first answer arrives.
 """
@@ -71,8 +71,8 @@ class SyncNodes:
     def create_join_token(
         self, *, uses: int = 1, expires_seconds: float = 900.0
     ) -> "joining.JoinTokenMade":
-        """Create a token that allows N machines to join. Its secret is returned
-        once."""
+        """Create a token with which `uses` machines can join. Its secret is in this
+        answer only and cannot be read later."""
         return self._call(create_join_token(uses, expires_seconds))
 
     def remove_node(self, name: str, *, force: bool = False) -> None:
@@ -86,12 +86,12 @@ class SyncNodes:
         return self._call(declare_dead(name))
 
     def clear_node(self, name: str) -> "api.NodeDetail":
-        """Confirm that all conditions of the node are repaired."""
+        """Confirm as an operator that all faults of the node are repaired."""
         return self._call(clear_node(name))
 
     def cordon_suspects(self) -> "list[api.NodeView]":
-        """Cordon all suspect nodes, which the health rules would cordon but have left
-        to an operator. Return these nodes."""
+        """Cordon all suspect nodes. These are nodes that the health rules would cordon,
+        but whose cordon they have left to an operator. Return these nodes."""
         return self._call(cordon_suspects())
 
 

@@ -1,5 +1,5 @@
-"""Calls about observations of a cluster (curves, alerts), as values, and the methods of
-both clients for them.
+"""API calls that read observations of a cluster (curves, GPUs, alerts), each as an
+ApiCall value, and the methods of Client and AsyncClient for them.
 
 As in `api_calls`, pydantic is loaded when the first answer arrives.
 """
@@ -84,8 +84,8 @@ def search_of(
 
 
 class SyncSights:
-    """Methods of `Client` for observations of a cluster, such as curves, GPUs and
-    events."""
+    """Methods of `Client` that read observations of a cluster: curves, GPUs, events,
+    alerts and log lines."""
 
     def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError
@@ -99,8 +99,9 @@ class SyncSights:
         fields: tuple[str, ...] = (),
         points: int = 360,
     ) -> "series.SeriesView":
-        """Return a curve of "cluster", "node:N", "job:J" or "queue:Q". By default it
-        covers the last hour."""
+        """Return measured values of "cluster", "node:N", "job:J" or "queue:Q" over
+        time, by default of the last hour. `points` is the requested number of moments.
+        """
         return self._call(curve(key, since, until, fields, points))
 
     def gpus(self) -> "gpus.GpusNow":
@@ -117,7 +118,7 @@ class SyncSights:
         return self._call(alerts_now())
 
     def test_alerts(self) -> "AlertsSent":
-        """Send a message to each receiver."""
+        """Send a test message to each receiver of alerts."""
         return self._call(test_alerts())
 
     def search_logs(
@@ -129,14 +130,15 @@ class SyncSights:
         attempt: int | None = None,
         after: str = "",
     ) -> "LogMatches":
-        """Return lines of an attempt's log that contain the text, up to a bound.
-        `after`: `next` of the previous answer, to continue after it."""
+        """Return the lines of an attempt's log that contain the text. One answer has a
+        limited number of lines. `after`: the value `next` of the previous answer, to
+        continue from there."""
         return self._call(search_of(job, text, rank=rank, attempt=attempt, after=after))
 
 
 class AsyncSights:
-    """Methods of `AsyncClient` for observations of a cluster, such as curves, GPUs and
-    events."""
+    """Methods of `AsyncClient` that read observations of a cluster: curves, GPUs,
+    events, alerts and log lines."""
 
     async def _call(self, call: ApiCall[T]) -> T:
         raise NotImplementedError

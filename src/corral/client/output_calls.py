@@ -113,7 +113,8 @@ class SyncOutputs:
     def _begun(
         self, stack: ExitStack, path: str, query: Mapping[str, Any]
     ) -> "httpx2.Response":
-        """Return the response, whose body has begun, of the first head that answers."""
+        """Return the response of the first head that answers. Its body is not read yet,
+        and `stack` closes it."""
         import httpx2
 
         for nap in naps(self._where.heads):

@@ -1,5 +1,5 @@
-"""Writing of a tar stream of outputs to this machine, and never outside of the
-requested folder.
+"""Writing of received outputs to this machine. The outputs arrive as a tar stream, and
+nothing is written outside of the requested folder.
 
 The sender of the stream may be hostile: only files and folders are accepted, no name
 may lead out of the folder, and existing links are not followed. A file gets its name
@@ -37,7 +37,8 @@ class Fetched:
 
 
 class _Pieces(io.RawIOBase):
-    """The pieces of the stream as a file object that is read forward."""
+    """File object that reads the byte chunks of a stream, only forward, so that tarfile
+    can read them."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -59,7 +60,8 @@ class _Pieces(io.RawIOBase):
 
 
 def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
-    """Write the file or folder that was requested as `path` to `to`.
+    """Write the received tar stream to `to`. `pieces` are its byte chunks; `path` is
+    the file or folder that was requested.
 
     Raises: OutputUnsafe if the stream is incomplete or holds unsafe entries; Conflict
     if `to` cannot be written; the errors of the stream.

@@ -30,15 +30,21 @@ def headers(target: HeadTarget) -> dict[str, str]:
 
 
 def naps(heads: int) -> tuple[float | None, ...]:
-    """Return the seconds before each further try of a call, and None after the last
-    try. With several heads, each of the others is tried without a wait."""
+    """Return the waits in seconds between the tries of a call, one for each further
+    try, with a None at the end: after the last try there is no other. With several
+    heads, each of the other heads is tried without a wait."""
     return (*[0.0] * (heads - 1), *NAPS, None)
 
 
 def worth_another_try(call: ApiCall[T], nap: float, *, refused: bool) -> bool:
-    """Return whether to try a call again after a failed connection. `refused`: the call
-    was certainly not sent, and a retry is allowed while `nap` is at most REFUSED_NAP.
-    Otherwise the call may have been sent, and only a repeatable call is tried again."""
+    """Return whether to repeat a call after a failed connection.
+
+    Args:
+        nap: seconds to wait before the next try.
+        refused: whether the call was certainly not sent. Then it is repeated while
+            `nap` is at most REFUSED_NAP. Otherwise the call may have been sent, and is
+            repeated only if it is repeatable.
+    """
     return nap <= REFUSED_NAP if refused else call.repeatable
 
 
@@ -56,8 +62,8 @@ def body_of(content: bytes) -> Any:
 
 
 class Following(Generic[T]):
-    """Reads one stream over several connections. Each connection continues after the
-    last event that was read."""
+    """Reader of one event stream that survives lost connections. Each new connection
+    continues after the last event that was read."""
 
     def __init__(self, stream: Stream[T]) -> None:
         self._stream = stream
@@ -66,7 +72,7 @@ class Following(Generic[T]):
         self.over = False
 
     def query(self) -> dict[str, str | int]:
-        """Return the query for the next connection."""
+        """Return the query parameters of the next connection."""
         self._parser = Parser()
         query = dict(self._stream.query)
         if self._places:

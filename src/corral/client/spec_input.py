@@ -21,9 +21,9 @@ Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpecs:
-    """Checked specs in the form in which they are sent. A workdir or checkpoint path is
-    relative to the spec's file, else to the current directory, and `~` is the home
-    directory of the user who submits."""
+    """Checked specs in the form in which they are sent. A relative path of a workdir or
+    checkpoint is resolved against the folder of the spec's file, or without a file
+    against the current directory. `~` is the home directory of the user who submits."""
 
     values: tuple[dict[str, Any], ...]
     # of each value's workdir; None when it needs no upload
@@ -99,8 +99,9 @@ def _begin_times(parsed: "Iterable[Parsed]") -> Iterator[float]:
 
 
 def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
-    """Return the document with an absolute checkpoint path, because nodes do not know
-    the current directory of the caller."""
+    """Return the spec as a document in which the checkpoint path is absolute, because
+    nodes do not know the caller's directory. `folder` is where a relative path begins.
+    """
     value = one.document.value
     if one.spec.checkpoint is None:
         return value

@@ -1,5 +1,5 @@
-"""Calls about users, tokens and the audit log, as values, and the methods of both
-clients for them."""
+"""API calls about users, tokens and the audit log, each as an ApiCall value, and the
+methods of Client and AsyncClient for them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -239,7 +239,7 @@ class SyncPeople:
         return self._call(revoke_token(id))
 
     def create_link(self) -> "people.LinkMade":
-        """Return an address that logs a browser in once."""
+        """Create an address that logs a browser in as the caller. It works once."""
         return self._call(create_link())
 
     def audit(

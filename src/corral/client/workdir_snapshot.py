@@ -69,8 +69,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Walk:
-    """The entries that a snapshot contains, and those that it leaves out although no
-    ignore file names them: credentials and directories of clusters."""
+    """Result of a walk through a workdir: the entries to pack, and those that are left
+    out although no ignore file names them, which are credentials and directories of
+    clusters."""
 
     root: Path
     entries: list[_Entry] = field(default_factory=list)
@@ -91,7 +92,8 @@ _Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]
 
 
 def notes_on(root: Path) -> tuple[str, ...]:
-    """Return sentences about the files that a snapshot of the directory leaves out.
+    """Return sentences for the user about credentials and directories of clusters that
+    a snapshot of this directory leaves out.
 
     Raises: as `pack`.
     """
@@ -177,8 +179,8 @@ def _walk_workdir(root: Path) -> _Walk:
 
 
 def _state_of(found: "os.DirEntry[str]") -> os.stat_result | None:
-    """Return the stat result of an entry; None if the file has been deleted meanwhile,
-    for example by a running program."""
+    """Return the stat result of an entry; None if the file no longer exists, for
+    example because a running program deleted it during the walk."""
     try:
         return found.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -231,8 +233,9 @@ def _is_ignored(specs: _Specs, name: str) -> bool:
 
 
 def _is_let_in(specs: _Specs, name: str) -> bool:
-    """Return whether a .corralignore has a `!` line for the name. A `!` line of a
-    .gitignore does not count, because it only concerns git."""
+    """Return whether a .corralignore includes the name by a `!` line, although it may
+    hold credentials. A `!` line of a .gitignore does not count, because it only
+    concerns git."""
     return any(
         file == LET_IN and spec.check_file(name.removeprefix(base)).include is False
         for base, file, spec in specs
@@ -298,8 +301,9 @@ def _validate_link(root: Path, entry: _Entry) -> str:
 
 
 def _left_out_with(root: Path, entry: _Entry) -> str:
-    """Return the path to ignore in place of the entry: the virtual environment that
-    contains it, which is only usable as a whole on its machine, else the entry."""
+    """Return the path that is left out because of this entry. If the entry lies in a
+    virtual environment, this is the whole environment, which is usable only as a whole
+    and only on its machine. Otherwise it is the entry."""
     for above in entry.path.parents:
         if above == root:
             break

@@ -1,5 +1,5 @@
-"""Delivery of alerts to receivers: every few seconds, each receiver gets the conditions
-that hold and the failures that have happened."""
+"""Delivery of alerts to receivers. Every few seconds, each receiver gets the alert
+conditions that hold now and the job failures that have happened since."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +35,9 @@ log = HeadLogger("corral.alerts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """State that outlives a head: how far the events were read, what each receiver has
-    received, and what was and may still have to be sent."""
+    """State of the alerting that a new head continues with: the last event that was
+    read, the alerts that each receiver has received, and failure alerts that may still
+    have to be sent (`moments`)."""
 
     event: int | None = None
     told: Mapping[str, DeliveredAlerts] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Remembered:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
     """Settings of the alerts. `trouble`: why the newest version of the settings file
-    could not be read."""
+    could not be read; "" if it was read."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
     receivers: tuple[Receiver, ...] = ()
@@ -92,8 +93,9 @@ class Alerting:
         return f"{self._machine} ({id_prefix})" if self._machine else id_prefix
 
     def standing(self) -> list[Alert]:
-        """Return the alert conditions that hold now, even without a receiver, and the
-        times at which they began. A low share has no start time of its own."""
+        """Return the alert conditions that hold now, each with the time at which it
+        began. They are computed even without a receiver. A low share of a budget has no
+        start time in the data; it counts from when it was first seen."""
         alerts = with_beginnings(
             standing(self._look(), self.asked().rules), self._since
         )
@@ -101,7 +103,7 @@ class Alerting:
         return alerts
 
     def warnings(self) -> list[str]:
-        """Return problems of the messages themselves."""
+        """Return sentences about unread settings and undelivered alerts."""
         trouble = self.asked().trouble
         undelivered = [
             f"alerts do not reach {name}: {failure_reason}"
@@ -139,7 +141,7 @@ class Alerting:
 
     async def test(self) -> dict[str, str]:
         """Send one test message to each receiver, independently of the others. Return
-        by receiver name why the message was not delivered, or ""."""
+        for each receiver's name why its message was not delivered; "" if it was."""
         receivers = self.asked().receivers
         outcomes = await asyncio.gather(*map(self._test_receiver, receivers))
         return {
@@ -181,7 +183,8 @@ class Alerting:
         alerts: Sequence[Alert],
         now: float,
     ) -> DeliveredAlerts:
-        """Deliver the alerts to one receiver, and return its state afterwards."""
+        """Deliver the due alerts to one receiver. Return its new state, or `before` if
+        the delivery failed."""
         if now - self._failed_at.get(receiver.name, float("-inf")) < AGAIN_SECONDS:
             return before
         notice, next_state = due(
@@ -203,9 +206,9 @@ class Alerting:
     async def _read(
         self, after: int | None, rules: AlertRules
     ) -> tuple[int, list[Alert]]:
-        """Return the number of the newest event, and alerts for failed jobs among the
-        events after `after`. With `after` None there are no alerts, because events
-        before the first receiver are not sent."""
+        """Read the events after number `after`. Return the number of the newest event,
+        and alerts for the failed jobs among these events. With `after` None there are
+        no alerts, because events before the first receiver are not sent."""
         store, alerts = self._control.store, list[Alert]()
         number = after or 0
         while page := await store.events(after=number, job=None, limit=PAGE):
@@ -232,7 +235,8 @@ class Alerting:
 
 
 def budgets_left(draft: Draft) -> dict[QueueName, float]:
-    """Return for each queue with a budget the share that is left in this period."""
+    """Return for each queue with a budget which share of it, from 0 to 1, is not spent
+    in this period."""
     budgets = {}
     for name, spent in spent_now(draft, held_now(draft)).items():
         budget = draft.tree.queue(name).budget

@@ -1,5 +1,5 @@
-"""Texts about the jobs that hold resources a waiting job could use: which of these jobs
-is likely to end first, which of their nodes take no work, and what is held by programs
+"""Texts about what keeps a waiting job from its resources: the jobs that hold them and
+the likely first of their ends, nodes that take no work, and resources held by programs
 outside Corral."""
 
 from collections import Counter
@@ -158,8 +158,9 @@ def _gpu_millis_by_job(world: World, nodes: set[NodeId]) -> Counter[JobId]:
 
 
 def _candidate_nodes(world: World, job: Job) -> set[NodeId]:
-    """Return the nodes that could hold a part of the job if nothing else ran. If the
-    job requests GPUs, only nodes with GPUs count."""
+    """Return the nodes that match the job's placement rule and could hold one node's
+    share of the job if nothing else ran. If a shape of the job requests GPUs, only such
+    shapes count."""
     fleet, rule = NodeTypes(world.nodes.values()), job.spec.place
     all_resources = {shape.resources for shape in job.spec.shapes}
     resources = {
@@ -174,7 +175,7 @@ def _candidate_nodes(world: World, job: Job) -> set[NodeId]:
 
 
 def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) -> str:
-    """Return the likely first end; "" if unknown."""
+    """Return a text about the likely first end of these; "" if unknown."""
     dated_endings = [
         (latest, str(job.id), job, ending)
         for job, ending in endings
@@ -191,8 +192,8 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
 
 
 def _latest_end_seconds(ending: ExpectedEnd, now: float) -> float | None:
-    """Return the seconds until the job has ended in most cases; None if this is
-    unknown."""
+    """Return the seconds until the job has ended in most cases, or at the latest by its
+    limit. None if both are unknown."""
     if ending.ends is not None and ending.ends.high_seconds is not None:
         return ending.ends.high_seconds
     return None if ending.ends_by is None else ending.ends_by - now

@@ -1,4 +1,4 @@
-"""Whether nodes may be checked, as things are."""
+"""Checks of a request for active checks on nodes."""
 
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.requests import CheckNodes
@@ -6,7 +6,7 @@ from corral.domain.world import World
 
 
 def check_checks(world: World, asked: CheckNodes) -> None:
-    """Check whether the requested active checks are possible.
+    """Refuse a request for active checks that is not possible now.
 
     Raises: NotFound for an unknown node, Conflict if none of the nodes can be checked,
     SpecInvalid for a path that is not absolute.

@@ -180,8 +180,8 @@ class Control:
     async def ask(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Take a request about a job or a node. The request is granted when this method
-        returns."""
+        """Process a user's request about a job or a node: check it, store it, and wait
+        until a tick has granted it. Return the stored request."""
         check_asked(self.world, asked, self.now())
         request = await self.acknowledge(asked, by=by, speaker=speaker)
         await self._granted.wait(self.world, request)
@@ -190,8 +190,8 @@ class Control:
     async def acknowledge(
         self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Make the request durable. From then on it will be granted, even if the head
-        dies."""
+        """Store the request durably, without waiting until it is granted. From then on
+        it will be granted, even if the head dies."""
         request = await self.store.add_request(
             asked, by=by, at=self._wall.read(), speaker=speaker
         )
@@ -200,7 +200,8 @@ class Control:
         return request
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
-        """Return what a submission would do now.
+        """Return for each job its placement, or why it would wait, if it were submitted
+        now.
 
         Raises: the same refusals as `submit`.
         """
@@ -210,7 +211,7 @@ class Control:
         )
 
     def hear(self, heard: NodeFacts) -> None:
-        """Process the complete report of an agent."""
+        """Store an agent's complete report; wake the loop if it has news."""
         touched = words.take_word(self.facts, heard)
         if touched is not None:
             self._touched |= touched
@@ -224,20 +225,20 @@ class Control:
         self._wake.set()
 
     def wake(self, *jobs: JobId) -> None:
-        """Run the loop at once, because something outside has changed, perhaps for
-        these jobs."""
+        """Run the loop at once, because something outside of the head has changed.
+        `jobs` are the jobs that the change may concern."""
         self._touched.update(jobs)
         self._wake.set()
 
     # -- what is known ---------------------------------------------------------------------------
 
     def wanted(self, node: NodeId) -> DesiredState:
-        """Return the newest desired state of the node."""
+        """Return the newest desired state for the agent of the node."""
         return self._book.newest(self.world, node, self.facts.nodes.get(node))
 
     def reason(self, job: Job) -> Reason:
-        """Return the reason of a job's state. For a waiting job, it is the reason of
-        the last scheduling pass."""
+        """Return the reason of a job's state. For a queued job, it is the reason from
+        the last scheduling pass, if that pass considered the job."""
         wait_reason = self.reasons.get(job.id) if job.state == "QUEUED" else None
         wait_reason = awaited(self.world, job, wait_reason, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
@@ -297,8 +298,8 @@ class Control:
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
 
     async def run(self) -> None:
-        """Run ticks forever: at once if something has changed, else at the time at
-        which a bound may run out."""
+        """Run ticks forever. The next tick starts at once if something has changed,
+        else at the time at which a time limit may be reached."""
         while True:
             nap = RETRY_STORE_SECONDS
             try:
@@ -360,7 +361,8 @@ class Control:
         touched: Iterable[JobId] | None,
         news: Changes,
     ) -> Decided:
-        """Reconcile and commit, if there are changes or the term must be checked.
+        """Reconcile, and commit the result together with `news`. A commit also takes
+        place without changes if the term must be checked.
 
         If the store cannot record a row, decide again without this row.
         """
@@ -448,8 +450,8 @@ class Control:
             raise
 
     def _take_touched(self, serving: float) -> set[JobId] | None:
-        """Return the jobs that have changed. Once a second return None, so that every
-        job is considered."""
+        """Return the jobs that have changed since the last tick. Once a second return
+        None instead, which means that every job must be considered."""
         touched, self._touched = self._touched, set()
         if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
             # another head may take some

@@ -1,5 +1,5 @@
-"""The desired states that were last sent to the nodes, and the nodes that a change
-concerns."""
+"""Versions of the desired states that the head has sent to the nodes, and search for
+the nodes whose desired state a change affects."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from corral.reconcile import grounds_of, wanted_of
 
 
 class Book:
-    """The newest desired state of each node within one term. The counter rises with
-    each new desired state."""
+    """Register of the newest desired state of each node within one term. Each new
+    desired state gets the next version number."""
 
     def __init__(self) -> None:
         self._counter = 0
@@ -27,8 +27,9 @@ class Book:
         self._indexed = False
 
     def index(self, world: World, changes: Changes) -> None:
-        """Index the allocations by node, so that the desired state of one node is built
-        without a search through all nodes."""
+        """Update the index of allocations by node with the changes of a commit. With
+        the index, the desired state of one node is built without a search through all
+        nodes."""
         if not self._indexed:
             self._indexed = True
             self._index(world.allocations.values())
@@ -47,10 +48,8 @@ class Book:
     def _see_addresses(
         self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()
     ) -> None:
-        """Build all desired states again if the address of a node has changed.
-
-        Each gang receives the addresses of its nodes.
-        """
+        """Note the addresses of nodes. If an address has changed, build all desired
+        states again, because each gang receives the addresses of its nodes."""
         addresses = {node.id: node.address for node in nodes}
         addresses.update(dict.fromkeys(removed, ""))
         if any(self._addresses.get(id) != address for id, address in addresses.items()):
@@ -58,8 +57,9 @@ class Book:
         self._addresses.update(addresses)
 
     def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
-        """Return the nodes whose desired state may have changed. Call it for every
-        change, because it also drops jobs that have ended from its index."""
+        """Return the nodes whose desired state may have changed because of a commit or
+        of these jobs. Call it after every commit, because it also drops ended jobs from
+        its index."""
         jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
         nodes = {
             node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())
@@ -73,8 +73,8 @@ class Book:
     def renewed(
         self, world: World, node: NodeId, heard: NodeFacts | None
     ) -> DesiredState | None:
-        """Return the node's desired state with a new version if it differs from the
-        last one, else None."""
+        """Return the node's desired state with a new version, if it differs from the
+        one that was last returned; None if it is equal."""
         last_state, held_launches = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held_launches, heard)
         if last_state is not None and grounds == self._grounds.get(node):

@@ -30,10 +30,10 @@ class _Asked(NamedTuple):
 
 
 class Diagnoses:
-    """Diagnoses of attempts that have not ended. They are in `known`, which is part of
-    the facts.
+    """Queue of attempts whose logs must be read, and the results. `known` maps attempts
+    that have not ended to their diagnoses; it is part of the facts.
 
-    `known` is None without a reader, as in tests; the loop then reads the logs itself.
+    Without a reader, as in tests, `known` is None, and the loop reads the logs itself.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Diagnoses:
         self._asked = asyncio.Event()
 
     def ask(self, unread: Mapping[AttemptKey, RankEnds], world: World) -> None:
-        """Queue the attempts whose logs are not read yet. An attempt that already waits
-        is read in its earlier state, and must be queued again afterwards if it has
-        changed."""
+        """Queue the attempts whose logs are not read yet. An attempt that is already in
+        the queue is read with the rank ends known when it was queued. If more ranks
+        have ended since, it must be queued again after that."""
         for key, rank_ends in unread.items():
             job = world.jobs.get(key[0])
             if key in self._waiting or job is None:
@@ -77,8 +77,8 @@ class Diagnoses:
                 await self._read(question, self._reader)
 
     async def _read(self, asked: _Asked, reader: LogReader) -> None:
-        """Read the log of one attempt. If the log cannot be read in time, the cause
-        stays unknown for now."""
+        """Read the log of one attempt and store the diagnosis. If the log cannot be
+        read in time, the diagnosis keeps the failure that was known before, or None."""
         assert self.known is not None
         key, last_diagnosis = asked.key, self.known.get(asked.key)
         failure = last_diagnosis.failure if last_diagnosis is not None else None

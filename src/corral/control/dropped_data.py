@@ -86,7 +86,7 @@ class DroppedData:
         return bool(self._events)
 
     def take_events(self) -> tuple[Event, ...]:
-        """Return what is to be recorded, once."""
+        """Return the events to record. Each event is returned once."""
         events, self._events = tuple(self._events), []
         return events
 

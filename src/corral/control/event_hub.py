@@ -1,5 +1,5 @@
-"""Delivery of events to waiting readers, at once. A reader that is too slow is not
-waited for."""
+"""Delivery of new events to readers that wait for them, at once. A slow reader does not
+delay the others: it is notified that it has missed events."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -41,7 +41,7 @@ class Hub:
                     _enqueue_event(queue, event)
 
     def lost(self) -> None:
-        """Notify all readers that they are behind, because events may have been
+        """Notify all readers that they may have missed events: events may have been
         committed that were never published."""
         for _, queue in self._followers:
             _enqueue_event(queue, None)

@@ -52,8 +52,8 @@ log = HeadLogger("corral.control")
 
 @dataclass(slots=True)
 class _Line:
-    """The line of forecasts that one user has requested. `here`: number of forecasts
-    that wait for a turn or are being computed."""
+    """Queue of one user's forecast requests, of which few run at a time. `here`: number
+    of requests that wait or are being computed."""
 
     turns: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
@@ -62,8 +62,8 @@ class _Line:
 
 
 class Forecasts:
-    """Forecasts of one head. `run` keeps their data up to date; without it they learn
-    nothing."""
+    """Start forecasts for users and for the record, by one head. `run` keeps the data
+    up to date; without it, nothing is learned."""
 
     def __init__(self, control: Control, foreteller: Foreteller) -> None:
         self._control = control
@@ -80,10 +80,11 @@ class Forecasts:
     # -- what is asked ---------------------------------------------------------------------------
 
     async def of(self, job: Job, by: UserName) -> StartForecast | None:
-        """Return when a waiting job will start, and what would let it start sooner;
-        None if the start cannot be predicted.
+        """Return when a waiting job is expected to start, and which changes would let
+        it start sooner; None if the start cannot be predicted. `by` is the user who
+        asks.
 
-        A forecast that is a few seconds old is used again.
+        A forecast that is a few seconds old is returned again.
         """
         async with self._user_turn(by):
             return await self._of(job)
@@ -117,9 +118,10 @@ class Forecasts:
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName
     ) -> dict[int, StartForecast]:
-        """Return the predicted start of the first of these jobs (`places`) that would
-        be queued, by its place, as if the specs were submitted now; an empty dict if
-        none would be queued."""
+        """Return the forecast of one new job, as if the specs were submitted now: the
+        first of those at the indices `places` that would be queued. The key is its
+        index. The dict is empty if none would be queued or its start cannot be
+        predicted."""
         async with self._user_turn(by):
             return await self._forecast_new_jobs(specs, places, by)
 
@@ -213,8 +215,8 @@ class Forecasts:
                 await asyncio.sleep(ROUND_SECONDS)
 
     def learn_anew(self) -> None:
-        """Load all data of the store again in the next round, because jobs were
-        imported."""
+        """Request that the next round loads all learned data from the store again,
+        because jobs were imported."""
         self._behind = True
 
     async def _load_history(self) -> None:
@@ -230,9 +232,9 @@ class Forecasts:
         await self._record_outcomes(list(self._open))
 
     async def _round(self, events: list[Event] | None) -> bool:
-        """Process events.
+        """Process new events; None means that some were missed.
 
-        Return whether events were missed, so that everything must be loaded again.
+        Return whether everything must be loaded again because events were missed.
         """
         if events is None:
             return True
@@ -252,8 +254,9 @@ class Forecasts:
         return False
 
     async def _record_outcomes(self, ids: Iterable[JobId]) -> None:
-        """Record the outcome of forecasts for these jobs: the first start of the job,
-        or that it no longer waits, for example by request."""
+        """Record for each of these jobs whether its forecast came true: when the job
+        first started, or that it no longer waits for another reason, for example a
+        user's request."""
         rows, void = [], []
         for id in ids:
             attempts = await self._control.store.attempts(id)
@@ -281,9 +284,9 @@ class Forecasts:
                 self._runs.append(ran)
 
     async def _tell_next(self) -> None:
-        """Compute and store the forecast of the next waiting job. After a forecast the
-        method skips calls for a time in proportion to the time that the forecast took.
-        """
+        """Compute and store the forecast of the next new job that still waits. After a
+        forecast, the method does nothing for a time in proportion to the time that the
+        forecast took."""
         began = self._control.clock.monotonic()
         while self._untold and began >= self._rests_until:
             id = self._untold.popleft()
@@ -318,7 +321,7 @@ def _settled_at(row: StartForecastTold) -> float:
 
 
 def _drain_events(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
-    """Return the events since then; None if some were dropped."""
+    """Return all events that are in the queue now; None if the reader has missed some."""
     events = [news.get_nowait() for _ in range(news.qsize())]
     known_events = [event for event in events if event is not None]
     return known_events if len(known_events) == len(events) else None

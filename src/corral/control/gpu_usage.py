@@ -1,4 +1,5 @@
-"""Sums of sensor readings of allocated GPUs between commits.
+"""Sums of GPU usage from the sensor samples of allocated GPUs, collected in memory
+between commits.
 
 The sums are written once a minute. If a head dies, at most the readings of one minute
 are lost. This minute is then reported as not measured, never as idle.
@@ -36,8 +37,8 @@ RowKey = tuple[JobId, AttemptNumber, int, str]
 
 @dataclass(slots=True)
 class _Seen:
-    """The last report of one node: its time, and the energy counters (joules) of its
-    GPUs by index."""
+    """Last sample of one node: its time, and by GPU index the GPU's uuid and energy
+    counter (joules)."""
 
     at: float
     joules: dict[int, tuple[str, float]] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class GpuUsage:
     # -- what goes out ---------------------------------------------------------------------------
 
     def waiting(self) -> Iterator[UsageRecord]:
-        """Yield the sums that are not written yet."""
+        """Yield the usage sums that no commit has written yet."""
         sums = list(self._sums.items())  # the sums change during iteration
         return (
             row(job, attempt, day, kind, amounts)
@@ -165,7 +166,8 @@ class GpuUsage:
         )
 
     def news(self, world: World, facts: Facts, now: Now) -> Changes:
-        """Return changes of running jobs and, once a minute, the sums."""
+        """Return the events about new stragglers and, once a minute, the usage sums, to
+        be committed."""
         events = tuple(self.paces.look(world, facts, now.serving, now.wall))
         return self.flushed(Changes(events=events), now.wall)
 
@@ -220,8 +222,9 @@ def _has_reading(gpu: GpuSample) -> bool:
 def _consumed_joules(
     gpu: GpuSample, before: _Seen | None, since: float, until: float
 ) -> float:
-    """Return the consumed energy in joules: from the GPU's energy counter if it has
-    only risen, else from the power."""
+    """Return the energy in joules that the GPU consumed from `since` to `until`. It
+    comes from the energy counter if that has only risen since `before`, else from the
+    power."""
     uuid, last_joules = (
         ("", 0.0) if before is None else before.joules.get(gpu.index, ("", 0.0))
     )

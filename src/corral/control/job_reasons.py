@@ -1,4 +1,5 @@
-"""Reasons for a job's state that do not come from a pass of the scheduler."""
+"""Texts of the reason for a job's state, for jobs whose reason the scheduler has not
+given."""
 
 from dataclasses import replace
 from typing import Final
@@ -28,8 +29,8 @@ UNSEEN = "the next pass places it, or says what it waits for; there is one a sec
 
 
 def planned_reason(draft: Draft, job: Job) -> Reason:
-    """Return the reason for which a planned job would be held. Jobs of the same
-    submission have no id yet, so the text uses their names."""
+    """Return why a job of a dry run would be held after its submission. Jobs of the
+    same submission have no id yet, so the text uses their names."""
     if job.is_final:  # what it waits for can no longer happen
         return _own_reason(job)
     # what would help names a job that is not there yet
@@ -49,8 +50,8 @@ def _own_reason(job: Job) -> Reason:
 
 
 def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
-    """Return the assumed run time of a waiting job and the basis of this assumption; ""
-    if the queue of the job does not order by run time."""
+    """Return a text of the run time that the queue assumes for a waiting job, and what
+    the assumption is based on; "" if the queue does not order jobs by run time."""
     spec = job.spec
     if job.state != JobState.QUEUED or learned is None:
         return ""
@@ -73,15 +74,14 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
 def reason_held(
     world: World, job: Job, now: Now, *, stopped: str = "", said: str = ""
 ) -> Reason:
-    """Return the reason for the state of a job that no pass of the scheduler has
-    considered.
+    """Return the reason for a job's state without a result of a scheduling pass.
 
     For a held job: what it still waits for. For a suspended job: how to continue it.
     For a queued job: that it was not considered yet.
 
     Args:
-        stopped: why the head places no jobs.
-        said: why the engine has not started a placed job.
+        stopped: why the head places no jobs now; "" if it does.
+        said: why the engine has not started a placed job; "" if unknown.
     """
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))

@@ -15,13 +15,13 @@ PART_SECONDS: Final = 30.0  # validity of a part's last sample: three intervals
 
 
 class Sensed:
-    """The newest sample of each node, with listeners that are called with (node,
-    sample, arrival time).
+    """The newest sample of each node. Listeners are called with (node, sample, arrival
+    time) for each new sample.
 
     The arrival time is the head's wall clock. The sample of a node from a batch system
-    is built from the latest values of its pilots (0062). A node that has left has no
-    sample. According to `world`, a GPU that its attempt has returned is left out. Old
-    values are never shown.
+    is built from the latest values of its pilots (0062). It leaves out a GPU that,
+    according to `world`, a pilot's attempt has returned. A node that has left has no
+    sample. Outdated values are never shown.
     """
 
     def __init__(self, world: Callable[[], World] | None = None) -> None:
@@ -46,7 +46,7 @@ class Sensed:
             listener(node, self.newest[node], at)
 
     def parts(self, node: NodeId) -> int:
-        """Return how many agents report this node."""
+        """Return how many pilots have sent samples for this node."""
         return len(self._parts.get(node, ()))
 
     def left(self, part: NodeId, at: float) -> None:
@@ -57,7 +57,8 @@ class Sensed:
             self._update_newest(node, at)
 
     def age(self, at: float) -> None:
-        """Drop the samples of pilots that are outdated at this moment."""
+        """Drop the samples of pilots that are outdated at the time `at` from the nodes'
+        samples."""
         for node, samples_by_part in list(self._parts.items()):
             if any(
                 _is_old(received_at, at) for received_at, _ in samples_by_part.values()

@@ -20,7 +20,7 @@ def node_warnings(nodes: Collection[Node]) -> Iterator[ClusterWarning]:
 
 def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
     """Yield the warnings about nodes with faults, the worst first. If there are many,
-    the rest of them share one sentence."""
+    one warning counts the rest. The last one counts the suspect nodes."""
     unhealthy = [
         node for node in nodes if node.restriction != Restriction.OPEN or node.suspect
     ]
@@ -80,8 +80,8 @@ def _isolation_warning(node: Node, text: str) -> ClusterWarning:
 
 
 def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[ClusterWarning]:
-    """Yield a warning for the nodes on which nothing keeps users apart, if there are
-    several users."""
+    """Yield a warning for the nodes on which users are not isolated from each other, if
+    there are several users. `users` is their number."""
     for separation, ids in separations(nodes).items() if users > 1 else ():
         if not separation.is_kept:
             yield ClusterWarning(

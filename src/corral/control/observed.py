@@ -1,4 +1,5 @@
-"""What is new in an agent's report, and facts that hold without a report."""
+"""Rules for what is new in an agent's report, and for facts that the engine or users
+state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
@@ -12,8 +13,8 @@ from corral.domain.world import Changes, World
 def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
     """Store a node's new report in place of its last one.
 
-    Return the jobs whose state the report may change. Return None if the report holds
-    nothing new.
+    Return the jobs whose reported state has changed; this set may be empty if only the
+    node itself has news. Return None if the report holds nothing new.
     """
     previous_facts = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard
@@ -31,8 +32,8 @@ def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
 
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
-    """Return the jobs whose reported state differs between the two reports, so that
-    they may have to move on. A new training step alone does not count."""
+    """Return the jobs whose reported state differs between the two reports. The head
+    must consider these jobs again. A new training step alone is not a difference."""
     previous_states = _reported_state(old.seen) if old is not None else {}
     current_states = _reported_state(new.seen)
     keys = previous_states.keys() | current_states.keys()
@@ -42,7 +43,8 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
 
 
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
-    """Whether the node has reported something about itself that was not known."""
+    """Return whether the new report holds news about the node itself: a signal, another
+    boot, or another inventory."""
     node_ids = {(signal.told_by, signal.number) for signal in old.signals}
     signals = any(
         (signal.told_by, signal.number) not in node_ids for signal in new.signals
@@ -51,8 +53,8 @@ def is_news(old: NodeFacts, new: NodeFacts) -> bool:
 
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
-    """Yield the attempts whose training loop has made a step since the node's last
-    report."""
+    """Yield the attempts whose training step differs between the node's last report and
+    the new one."""
     previous_progress = {
         attempt.key: attempt.progress
         for attempt in (old.seen if old is not None else ())
@@ -81,11 +83,11 @@ def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]
 def take_engine(
     facts: Facts, world: World, proofs: Mapping[NodeId, str], gone: Set[NodeId]
 ) -> None:
-    """Record which nodes the engine has proven dead, which nodes it has removed, and
-    which nodes users have declared dead.
+    """Store in the facts which nodes are dead and which the engine has removed. A node
+    is dead if the engine has proven it (`proofs`) or a user has declared it.
 
-    A declaration counts while no heartbeat has arrived since. Removals are limited to
-    known nodes, because an engine may report a node for a long time.
+    A declaration counts while no heartbeat has arrived since. Removals (`gone`) are
+    limited to known nodes, because an engine may report a node for a long time.
     """
     facts.proofs.clear()
     facts.proofs.update(proofs)
@@ -98,7 +100,8 @@ def take_engine(
 
 
 def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
-    """Remove the facts of nodes that were declared dead or removed."""
+    """Remove the facts of removed nodes. Reports of nodes that were declared dead count
+    no longer."""
     facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
     for id in changes.removed:
         facts.nodes.pop(id, None)
@@ -108,7 +111,8 @@ def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
 
 
 def forget_steps(facts: Facts, world: World) -> None:
-    """Remove the steps of attempts that have ended or were replaced."""
+    """Delete the step times of attempts that have ended or were replaced by a newer
+    attempt."""
     for id in [id for id in facts.unrecordable if id not in world.jobs]:
         del facts.unrecordable[id]
     for key in list(facts.stepped):
@@ -118,7 +122,8 @@ def forget_steps(facts: Facts, world: World) -> None:
 
 
 def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
-    """The newest progress report of the job's training loop, of its newest attempt."""
+    """Return the newest progress report of the training loop in the job's newest
+    attempt; None without one."""
     attempt = world.attempts.get(job.id)
     key = (job.id, job.attempt)
     heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
@@ -132,7 +137,7 @@ def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
 
 
 def excuse(facts: Facts, frozen: Iterable[NodeId], seconds: float) -> None:
-    """Exclude these seconds from the silence of the `frozen` nodes, because too many
-    other nodes were silent at the same time."""
+    """Subtract these seconds from the silence of the `frozen` nodes. Their silence in
+    that time proves nothing, because too many nodes were silent at once."""
     for node in frozen:
         facts.excused[node] = facts.excused.get(node, 0.0) + seconds

@@ -1,5 +1,5 @@
-"""Handling of a commit that cannot be encoded: which job or node each bad row belongs
-to, and what is left out of the commit."""
+"""Handling of a commit with rows that the store cannot encode: search for the job or
+node that each bad row belongs to, and removal of the row from the commit."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Seq
@@ -38,17 +38,18 @@ async def decided(
     news: Changes,
     facts: Facts,
 ) -> Decided:
-    """Decide and commit. If no store can hold a row, decide again without it.
+    """Reconcile and commit. If the store cannot hold a row, reconcile again without
+    this row.
 
-    The job that the row belongs to fails, or the heartbeats of the node that it belongs
-    to are ignored (both are noted in `facts`). Everything else is committed.
+    The job that the row belongs to fails. If the row belongs to a node, the node's
+    heartbeats are ignored. Both are noted in `facts`. Everything else is committed.
 
     Args:
         reconcile: Makes the decision. With True, it decides for every job and does not
             reuse what the last tick has kept.
         commit: Writes the changes. It returns None if there was nothing to write.
         news: Events and accounts that are committed together with the decision.
-    Raises: what `commit` raises; Unrecordable if no further round gets better.
+    Raises: what `commit` raises; Unrecordable if another try would end the same way.
     """
     left_out = LeftOut()
     for round in count():
@@ -63,17 +64,19 @@ async def decided(
 
 
 class LeftOut:
-    """Rows that are left out of one tick's commit. No job depends on these rows."""
+    """The unrecordable rows that one tick's commit leaves out because no job or node
+    depends on them."""
 
     def __init__(self) -> None:
         self._rows: set[str] = set()
 
     def take(self, error: Unrecordable, facts: Facts) -> bool:
-        """Find the owner of each row that cannot be recorded.
+        """Process the rows that the store could not record. A job that owns such a row
+        is noted as failed. A node that owns such a row is noted, and its heartbeats are
+        ignored. Any other row is left out.
 
-        A job that owns a row fails. The heartbeats of a node that owns a row are
-        ignored. Return False if nothing new was found, so that another round would end
-        the same way.
+        Return False if nothing new was noted, so that another try would end the same
+        way.
         """
         previous_counts = (len(self._rows), len(facts.unrecordable), len(facts.unheard))
         for row, reason in error.rows:
@@ -96,7 +99,7 @@ class LeftOut:
         )
 
     def without(self, changes: Changes) -> Changes:
-        """Return the changes without these rows."""
+        """Return the changes without the rows that are left out."""
         if not self._rows:
             return changes
         return replace(

@@ -29,7 +29,8 @@ MOST_NAMED: Final = 3  # of those who may be asked
 
 
 class QuotaExceeded(Refusal):
-    """Refusal of a job that asks for more GPUs than the queue may ever use at once."""
+    """Refusal of a job that asks for more GPUs than the queue (or its user there) may
+    ever use at once."""
 
     code = "quota_exceeded"
 
@@ -95,8 +96,8 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
 
 
 def _fault_hint(fault: QueueFault, *, whole: bool) -> str:
-    """Return a hint how to remove a fault: what to write in a file or, for one queue,
-    which options to set."""
+    """Return a hint how to correct a fault: with `whole`, what to write in a file of
+    all queues; else which options to set for this queue."""
     if fault.correction is None:
         return fault.advice
     if whole:
@@ -127,8 +128,9 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
 
 
 def _check_budget(queue: Queue, before: Queue, at: float) -> None:
-    """Refuse a new budget whose end is already over. A budget that has come to its end
-    may be written again unchanged.
+    """Refuse a new budget whose end is already over at the time `at`. A budget whose
+    end has passed may be written again with the same end. `before` is the queue before
+    the change.
 
     Raises: SpecInvalid.
     """
@@ -157,10 +159,10 @@ def check_allowed(
     role: Role,
     operators: Sequence[UserName],
 ) -> None:
-    """Check that the user may submit to the queue.
+    """Check that the user may submit to the queue. `operators` are the users who could
+    allow it; the error names some of them.
 
-    Raises: Forbidden if not. The error names who may submit to the queue, and who could
-    allow this user.
+    Raises: Forbidden if not. The error names who may submit to the queue.
     """
     allow = tree.allowed(name)
     if allow is None or may_submit(allow, user, role):
@@ -243,9 +245,9 @@ def priorities_text(queue: Queue) -> str:
 
 
 def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
-    """Return the highest priority that users may ask for in the queue: the lowest upper
-    bound among the queue and the queues above it, or high without any bound. For
-    operators, only the bounds of the queues count."""
+    """Return the highest priority that ordinary users may ask for in the queue: the
+    lowest upper bound set by the queue and the queues above it, or high if none is set.
+    Operators are limited only by the bounds of the queues."""
     bounds = [queue.highest_priority for queue in tree.path(name)]
     return min(
         (bound for bound in bounds if bound is not None), default=PRIORITIES["high"]
@@ -268,8 +270,8 @@ def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) 
 
 
 def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
-    """Refuse a job that is larger than all that its queue or its user may ever have,
-    because no wait could help it.
+    """Refuse a job that needs more GPUs than its queue or its user may ever have at
+    once. It would wait forever.
 
     `whole_millis` is the least that each exclusive node of the job counts, in
     thousandths of a GPU.

@@ -13,10 +13,11 @@ KEEP_SECONDS: Final = 5.0  # 10,000 that wait are put in order in a tenth of a s
 
 
 class InLine:
-    """Positions of jobs in the queue, computed on request and kept for some seconds.
+    """Positions of waiting jobs in the queue, computed on request and reused for some
+    seconds.
 
-    The object has its own memo, because the memo of the control may be in use by a
-    scheduling pass.
+    The object has its own cache, because the cache of the control loop may be in use by
+    a scheduling pass.
     """
 
     def __init__(self) -> None:
@@ -26,9 +27,9 @@ class InLine:
         self._granted = 0
 
     def places(self, control: Control, job: JobId) -> Mapping[JobId, int]:
-        """Return the position of each waiting job, from 1. The positions are computed
-        again if the job has just been submitted. The result is empty if the engine
-        places the jobs."""
+        """Return the position of each waiting job, from 1. Recent positions are reused,
+        unless `job` is not among them because it has just been submitted. The result is
+        empty if the engine places the jobs."""
         now = control.now()
         has_come = job not in self._places and control.world.granted != self._granted
         if has_come or now.serving - self._made_at >= KEEP_SECONDS:

@@ -1,4 +1,4 @@
-"""Whether a node may be removed, as things are."""
+"""Check of a node's removal against the jobs that hold it."""
 
 from corral.domain.errors import Conflict
 from corral.domain.ids import JobId, NodeId
@@ -7,7 +7,7 @@ from corral.domain.world import World
 
 
 def check_node(world: World, asked: SetNode) -> None:
-    """Check that a node may be removed, if the request asks for that.
+    """Refuse to remove a node that jobs still hold. Other changes of a node pass.
 
     Raises: Conflict if jobs hold a part of the node.
     """

@@ -71,9 +71,9 @@ PLACES_LATER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Predicted placement of a job that would be submitted now, or the reason why it
-    would wait. `stops` names the jobs that it would preempt, each as a part of a
-    sentence."""
+    """Result of a dry run for one job: its placement if it were submitted now, or the
+    reason why it would wait. `stops` names the jobs that it would preempt, each as a
+    part of a sentence."""
 
     spec: JobSpec
     shape: Shape | None
@@ -124,11 +124,14 @@ def check_specs(
     could_bring: Sequence[NodeKind] = (),
     shown_by: str = "",
 ) -> None:
-    """Refuse specs that could never run, however long they wait, not even on the nodes
-    that the engine could bring.
+    """Refuse specs that could never run, however long they wait, not even on additional
+    nodes of the engine.
 
-    `shown_by` is the engine's own command that shows its nodes; "" if Corral makes the
-    nodes.
+    Args:
+        cannot: Fields of a spec that the engine does not support, each with the reason.
+        could_bring: Kinds of nodes that the engine could add.
+        shown_by: The engine's own command that shows its nodes; "" if Corral makes the
+            nodes.
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
@@ -195,8 +198,9 @@ def _check_fits(world: World, fleet: NodeTypes, spec: JobSpec, shown_by: str) ->
 def _check_shared(
     rooms: Sequence[NodeRoom], name: str, able: Sequence[Shape], rule: CheckpointRule
 ) -> None:
-    """Check that the nodes of a gang can share its checkpoint path: enough fitting
-    nodes must read the same mark under the path. A gang of one node always passes.
+    """Check that the nodes of a gang can share its checkpoint path. For one of the
+    shapes in `able`, enough fitting nodes must have read the same marker file under the
+    path. A gang of one node always passes.
 
     Raises: NotShared.
     """
@@ -278,8 +282,8 @@ def plan(
 
 
 def _planned_by_engine(draft: Draft, job: Job) -> Planned:
-    """Return the plan of a job that the engine places. Its time and its nodes are
-    unknown to Corral."""
+    """Return the dry-run result of a job that the engine places. Corral cannot know
+    when and on which nodes it would start, so the result has only a reason."""
     waits = Reason(code=ReasonCode.ENGINE, sentence=PLACES_LATER)
     reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
     return Planned(spec=job.spec, shape=None, seats=(), reason=reason)

@@ -19,7 +19,7 @@ FORGET_SECONDS: Final = 5.0
 
 
 class Keeping:
-    """Retention of ended jobs by one head."""
+    """Schedule of one head for the deletion of ended jobs."""
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention
@@ -31,13 +31,13 @@ class Keeping:
 
     @property
     def spared(self) -> Set[JobId]:
-        """Return the jobs that must not be deleted now."""
+        """Return the jobs that new submissions refer to, which must be kept."""
         return self._named.keys()
 
     @contextmanager
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
-        """Keep the jobs that these specs refer to until the specs are accepted. Raises:
-        Forgotten."""
+        """Protect the jobs that these specs refer to from deletion while the context is
+        open. Raises: Forgotten if one is being deleted."""
         reference_counts = Counter(job for spec in specs for job in spec.needs)
         for job in reference_counts.keys() & self._leaving:
             raise self.retention.refusal(f"job {job}")
@@ -48,8 +48,8 @@ class Keeping:
             self._named -= reference_counts
 
     def due(self, serving: float) -> Retention | None:
-        """Return the limits for ended jobs if it is time for the next deletion; else
-        None. `serving` is the head's serving clock."""
+        """Return how long ended jobs are kept, if the next deletion is due; else None.
+        `serving` is the present time of the head's serving clock."""
         if serving - self._looked_at < FORGET_SECONDS:
             return None
         self._looked_at = serving

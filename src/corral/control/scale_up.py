@@ -1,4 +1,4 @@
-"""Nodes that are not there yet, but that the engine could bring."""
+"""Reasons of jobs that wait for nodes that the engine could add."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,8 +16,8 @@ MOST_MORE: Final = 1000  # of one kind, that are looked at
 
 
 def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
-    """Return whether the job could never fit on the present nodes, but could with those
-    that the engine could bring.
+    """Return whether the job fits only if the engine adds nodes: it could never fit on
+    the present nodes, but could with nodes of these kinds.
 
     Whether new nodes share a path is known only when they are there.
     """
@@ -34,11 +34,11 @@ def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
 def awaited(
     world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]
 ) -> Reason | None:
-    """Return the reason why a job waits.
+    """Return the reason why a job waits. `why` is the reason from the scheduler, which
+    considers only the present nodes.
 
-    For a job that only additional nodes could hold, the reason is that it waits for
-    nodes that the engine could bring. Scheduling passes consider only the nodes that
-    are there.
+    If only additional nodes could hold the job, the reason is that it waits for nodes
+    that the engine could add.
     """
     if (
         why is None

@@ -142,8 +142,9 @@ def _used_share(used: int | None, total: int | None) -> float | None:
 
 
 def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
-    """Return the number of GPUs that are there and that are held, and the average
-    utilisation of the held ones. `newest` is the newest sample of each node."""
+    """Return the number of GPUs in the cluster, the number of allocated GPUs, and the
+    average utilisation of the allocated ones. `newest` is the newest sample of each
+    node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
     taken_gpus = {
         (allocation.seat.node, gpu_index)

@@ -1,5 +1,5 @@
-"""Step times of running jobs from scheduling pass to scheduling pass, and the
-bottleneck of each job."""
+"""Step times of running jobs, from the progress reports of their training loops. The
+module finds stragglers and the bottleneck of each job."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,10 +33,11 @@ LOOKS: Final = 15  # kept looks: results cover the last minute
 
 @dataclass(slots=True)
 class _Loop:
-    """The training loop of one attempt.
+    """Training loop of one attempt, as sampled.
 
-    `spans` lie between each two of its looks; a span is None if those looks hold too
-    little data. The last field is the rank of the straggler that was last reported.
+    `looks` are the samples. Each of `spans` lies between two consecutive samples; it is
+    None if these hold too little data. The last field is the rank of the straggler that
+    was last reported.
     """
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))
@@ -48,7 +49,8 @@ class _Loop:
 
 
 class Paces:
-    """Step times of the jobs of one head. Only reported stragglers are recorded."""
+    """Step times of the running jobs of one head. Only events about stragglers are
+    recorded; the rest is kept in memory."""
 
     def __init__(self) -> None:
         self._loops: dict[AttemptKey, _Loop] = {}
@@ -57,8 +59,8 @@ class Paces:
     def look(
         self, world: World, facts: Facts, serving: float, wall: float
     ) -> list[Event]:
-        """Take a sample of the step times every few seconds, by the head's serving
-        clock. Return the events of new stragglers."""
+        """Sample the progress of all training loops, at most once every few seconds of
+        the head's serving clock. Return an event for each new straggler."""
         if serving - self._looked_at < LOOK_SECONDS:
             return []
         self._looked_at = serving
@@ -111,7 +113,7 @@ class Paces:
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
     ) -> Bottleneck | None:
-        """Return the present bottleneck of the job.
+        """Return what limits the job's training speed now.
 
         Return None if nothing stands out or too little is known: samples of its GPUs
         are ignored just after its start.
@@ -140,7 +142,8 @@ def _is_now(world: World, key: AttemptKey) -> bool:
 
 
 def _pace_from_progress(said: Progress) -> Pace:
-    """Return the step times of a loop whose ranks are not reported separately."""
+    """Return the step times of a training loop that does not report its ranks
+    separately, as those of rank 0."""
     return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
 
 
@@ -161,8 +164,9 @@ def _straggler_event(
 
 
 def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
-    """Return the step times over all kept samples: the median over the ranks. GPU
-    values come from the newest samples of the GPUs."""
+    """Return the times for data and computing over all kept samples of a loop, each as
+    the median over the ranks. The GPU values come from the newest samples of the GPUs.
+    """
     gpu_times = _gpu_step_times(gpus)
     if len(loop.looks) < 2:
         return gpu_times

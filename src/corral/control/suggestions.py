@@ -22,11 +22,12 @@ MOST: Final = 8
 def changes_of(
     world: World, spec: JobSpec, by: UserName
 ) -> tuple[tuple[str, JobSpec], ...]:
-    """Return possible changes of a spec with their names: fewer nodes or GPUs, another
-    type of GPU, another queue, a shorter limit.
+    """Return possible changes of a spec, each as (name of the change, changed spec):
+    fewer nodes or GPUs, another type of GPU, another queue, a shorter limit. Return ()
+    if the spec itself lists alternatives.
 
-    Only changes are returned with which the cluster could run the job, and whose queue
-    would accept it from any user of this name.
+    A change is returned only if the cluster could run the changed job and the queue
+    would accept it. `by` is the user.
     """
     if spec.elastic is not None or spec.any_of:
         return ()  # the spec already lists its alternatives

@@ -19,10 +19,10 @@ SEE: Final = "run: corral node ls"
 def cannot_fit(
     fleet: NodeTypes, spec: JobSpec, why: Reason, shown_by: str
 ) -> CannotFit:
-    """Return the refusal of a job that no set of nodes can hold.
+    """Return the error for a job that no set of nodes can hold.
 
-    `why` is the reason for the last of its shapes. `shown_by` is the engine's command
-    that shows its nodes; "" if Corral makes the nodes.
+    `why` is the reason for the last of the job's shapes. `shown_by` is the engine's
+    command that shows its nodes; "" if Corral makes the nodes.
     """
     if why.code != ReasonCode.NEVER_FITS:
         return CannotFit(
@@ -54,15 +54,15 @@ def cannot_fit(
 
 
 def _would_fit(fleet: NodeTypes, spec: JobSpec, forms: Sequence[Shape]) -> Shape | None:
-    """The largest that is like one of these forms."""
+    """Return the largest fitting shape that is like one of these, or None."""
     like = [shape for form in forms if (shape := fleet.nearest(form)) is not None]
     fit = [shape for shape in like if never_fits(spec.place, shape, fleet) is None]
     return max(fit, key=lambda shape: (shape.gpu_millis, shape.nodes), default=None)
 
 
 def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
-    """Return why no node may hold the shape although nodes are large enough for it:
-    labels, or topology. None if there is no such reason."""
+    """Return why a rule of the job (labels or topology) keeps it off nodes that are
+    large enough for the shape. None if no rule does."""
     misfit_reason = never_fits(spec.place, shape, fleet)
     return (
         None
@@ -72,7 +72,8 @@ def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
 
 
 def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
-    """Return why no set of nodes can ever hold the shape. For example: only 1 of the 3
+    """Return why no set of nodes can ever hold the shape. `rule` is a reason from
+    labels or topology, which is used if there is one. For example: only 1 of the 3
     nodes of this cluster could ever hold its part."""
     if rule is not None:
         return rule.sentence
@@ -84,8 +85,8 @@ def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
 
 
 def _what_is(fleet: NodeTypes) -> str:
-    """Describe the nodes of the cluster. For example: are 2 nodes of up to 8 GPUs
-    (a100, h100)."""
+    """Return a text about the nodes of the cluster, as the end of a sentence. For
+    example: are 2 nodes of up to 8 GPUs (a100, h100)."""
     nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
     if not fleet.most_gpus:
         return f"{nodes} without GPUs"
@@ -109,8 +110,8 @@ def _lookup_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
 
 
 def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
-    """Return a hint if the job asks for a share of a GPU and no node offers shares, or
-    for a whole GPU and all GPUs are partitioned."""
+    """Return a hint for a job that asks for a share of a GPU while no node offers
+    shares, or for a whole GPU while all GPUs are partitioned; "" otherwise."""
     resources = shape.resources
     if resources.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:

@@ -16,7 +16,8 @@ Allowed = tuple[str, ...]
 
 
 def is_allowable(text: str) -> bool:
-    """Return whether the text names a role, or a user who could submit."""
+    """Return whether the text may stand in an access list: it is the name of a role, or
+    a valid user name."""
     return text in ROLES or is_name(text)
 
 

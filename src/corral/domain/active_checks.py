@@ -48,13 +48,13 @@ class CheckUp:
     """Round of checks that is requested for a node. It starts as soon as nothing runs
     on the node.
 
-    Moments are the head's wall clock. A round that has not started by `until` never
+    Times are the head's wall clock. A round that has not started by `until` never
     starts. `begun_at` is when the round was first sent to the node. `seconds` limits
-    the computing time of each long check. `paths` are the folders of DISK and DATA, in
-    addition to the node's own. `peer` is the other node of a LINK. The node with
-    `leads` listens at `address` and `port`, and the other one connects. `secret` is
-    known only to these two nodes and the head. `gang` is the attempt whose ranks wait
-    for the round.
+    the computing time of each long check. `paths` are the folders of the DISK and DATA
+    checks, in addition to the node's own. For a LINK check, `peer` is the other node.
+    The node whose `leads` is True listens at `address` and `port`; the other one
+    connects. `secret` is known only to these two nodes and the head. `gang` is the
+    attempt whose ranks wait for the round; None if no attempt waits.
     """
 
     id: str
@@ -75,8 +75,8 @@ class CheckUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckMeasure:
-    """Last result of one check of a device. `device` is a path, or the other node of a
-    link.
+    """Last result of one check on one device. `device` is a path, or the other node of
+    a link; a GPU has its index in `gpu` instead.
 
     `value` is in `unit`; for bandwidths, more is better. `expected` is the least value
     that passes; None if there is no known value to compare with. `past` are earlier

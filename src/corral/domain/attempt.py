@@ -171,7 +171,8 @@ class Attempt:
 
     @property
     def is_claim(self) -> bool:
-        """Whether only the attempt's own processes say that the cluster is at fault."""
+        """Return whether only the attempt's own processes say that the cluster caused
+        its end."""
         return self.cause == Cause.INFRA and is_own(self.culprit)
 
 

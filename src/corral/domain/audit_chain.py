@@ -16,8 +16,8 @@ BEGIN: Final = hashlib.sha256(b"corral-audit-1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEntry:
-    """One row of the audit log as it is stored. `link` is None in rows from before the
-    chain existed.
+    """One row of the audit log as it is stored. `link` is its hash in the chain; it is
+    None in rows from before the chain existed. `seal` is the HMAC of the link.
 
     Args:
         intact: Whether the columns of the row agree with its record.
@@ -40,8 +40,8 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainReport:
-    """Result of a walk. `fault` names the first entry that is broken or missing; "" for
-    none."""
+    """Result of a verification of the log. `number` and `link` are of the last verified
+    entry. `fault` names the first broken one; "" for none."""
 
     entries: int
     unchained: int

@@ -46,11 +46,9 @@ class OutOfBounds(ValueError):
 
 
 def integer(name: str, value: object, *, least: int = -MOST_INTEGER) -> int:
-    """Return the value as an integer within bounds. A whole number such as 3.0 counts
-    as an integer.
-
-    Raises: OutOfBounds.
-    """
+    """Return the value as an integer from `least` to 2^53. A float with a whole value,
+    such as 3.0, counts as an integer. `name` is for the error message. Raises:
+    OutOfBounds."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):
@@ -63,7 +61,8 @@ def integer(name: str, value: object, *, least: int = -MOST_INTEGER) -> int:
 
 
 def number(name: str, value: object, *, most: float = MOST_NUMBER) -> float:
-    """Return the value as a finite number within bounds. Raises: OutOfBounds."""
+    """Return the value as a finite number of at most `most`. `name` is for the error
+    message. Raises: OutOfBounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise OutOfBounds(f"{name} must be a number, not {_format_value(value)}")
     if not -most <= value <= most:  # false for NaN as well
@@ -74,7 +73,8 @@ def number(name: str, value: object, *, most: float = MOST_NUMBER) -> float:
 
 
 def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
-    """Return the value as one line that every store can hold. Raises: OutOfBounds."""
+    """Return the value as one line of at most `letters` characters that every store can
+    hold. Raises: OutOfBounds."""
     if not isinstance(value, str):
         raise OutOfBounds(f"{name} must be text, not {_format_value(value)}")
     if len(value) > letters:
@@ -87,8 +87,8 @@ def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
 
 
 def cut(value: str, letters: int) -> str:
-    """Return the beginning of a text for people. Characters that no store can hold are
-    replaced."""
+    """Return at most `letters` characters from the beginning of a text for people.
+    Characters that no store can hold are replaced."""
     shortened_text = value if len(value) <= letters else f"{value[: letters - 3]}..."
     return _CONTROL.sub("?", printed(shortened_text))
 

@@ -1,4 +1,5 @@
-"""Culprits of an attempt's end that are processes of the attempt itself."""
+"""Test of whether a failure is blamed on processes of the attempt itself, rather than
+on a node or device."""
 
 from typing import Final
 
@@ -8,10 +9,11 @@ RANK: Final = "rank "  # "rank 3 on n2": by the rank's exit code, or by what it 
 
 
 def is_own(culprit: str) -> bool:
-    """Return whether only the attempt's own processes report why it ended."""
+    """Return whether the culprit is a rank or the job's program, not a node or a device
+    of the cluster."""
     return culprit == OWN_PROGRAM or is_rank(culprit)
 
 
 def is_rank(culprit: str) -> bool:
-    """Return whether the culprit is a rank."""
+    """Return whether the text names a rank as the culprit."""
     return culprit.startswith(RANK)

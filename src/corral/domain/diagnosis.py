@@ -14,8 +14,9 @@ GAP: Final = "[corral] lines are left out here\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """A rank and its end. `exit` is None if the rank had not ended when the others
-    failed. `is_late`: it was stopped at the time limit of its job."""
+    """End of one rank. `exit` is None if the rank was still running when the others
+    failed. `is_late`: it was stopped at the time limit of its job. `tail` is the end of
+    its output."""
 
     rank: int
     node: NodeId
@@ -29,13 +30,13 @@ RankEnds = tuple[RankEnd, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Result of reading an attempt's last lines of output.
+    """Result of reading the last output lines of an attempt's ranks.
 
     Args:
-        ends: The ends of ranks that were read.
+        ends: The ends of ranks whose output was read.
         failure: The failure; None if no rank failed, or if the failure is not yet
             known.
-        is_last: Whether later ends of the attempt are not read any more.
+        is_last: Whether the output is not read again if more ranks end later.
     """
 
     ends: RankEnds
@@ -43,5 +44,5 @@ class Diagnosis:
     is_last: bool = False
 
     def covers(self, ends: RankEnds) -> bool:
-        """Return whether there is nothing more to read for these ends."""
+        """Return whether these ends were read, or no further reading is planned."""
         return self.is_last or self.ends == ends

@@ -12,7 +12,7 @@ class EngineLimit:
 
 
 def service_limit(engine: str) -> EngineLimit:
-    """Return the limit of an engine that cannot serve requests."""
+    """Return the reason why this engine cannot run jobs that serve requests."""
     return EngineLimit(
         reason=f"the {engine} engine has no gateway yet that could serve requests",
         hint="leave kind: service and service out: it then runs as a job",

@@ -108,7 +108,7 @@ class EventKind(Coded):
 
     @classmethod
     def _missing_(cls, value: object) -> "EventKind":
-        """Read a kind of another version: a store must open."""
+        """Return OTHER for a kind of another version, so that the store can be read."""
         return cls.OTHER
 
 

@@ -1,4 +1,4 @@
-"""Candidate for an engine that places jobs itself."""
+"""A waiting job as it is handed to an engine that places jobs itself."""
 
 from dataclasses import dataclass
 
@@ -26,6 +26,6 @@ class ExternalCandidate:
 
     @property
     def shape(self) -> Shape:
-        """Return the job's only shape: an engine that places jobs itself is asked for
-        one shape."""
+        """Return the job's only shape. An engine that places jobs itself takes only
+        jobs with one shape."""
         return self.spec.shapes[0]

@@ -252,13 +252,14 @@ class Failure:
     """Reason why an attempt failed.
 
     Args:
-        culprit: the rank, GPU or node that is to blame, and `node` where it is.
-        quote: the line of its log that shows it, for those who may read the log; "" for
-            none.
-        place: file and line of the program's own code that raised it; "" where it is
-            not known.
-        step: advice that is more specific than that of its class.
-        alike: how many ranks show the same.
+        culprit: the rank, GPU or node that is to blame; `node` is the node of the
+            culprit.
+        quote: the line of the rank's log that shows the failure, for those who may read
+            the log; "" for none.
+        place: file and line of the program's own code that raised the error; "" where
+            it is not known.
+        step: advice that is more specific than that of the failure class.
+        alike: how many ranks show the same failure.
     """
 
     kind: FailureKind
@@ -280,10 +281,11 @@ class Failure:
 
 
 def next_step(kind: FailureKind, step: NextStep | None, place: str = "") -> str:
-    """Return what the user can do about a failure. {job} in the text stands for the
-    job's id.
+    """Return advice on what the user can do about a failure. {job} in the text stands
+    for the job's id.
 
     Args:
+        step: Specific advice; None uses that of the failure class.
         place: File and line of the program, if they are known and may be shown.
     """
     if step is not None:

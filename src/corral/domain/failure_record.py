@@ -1,5 +1,5 @@
-"""Counts of ended attempts on a node, by user. The blame of the node is computed from
-them."""
+"""Counts of ended and failed attempts on a node, by user. From them the head computes
+whether the node is to blame for failures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -32,7 +32,8 @@ class NodeRecord:
     users: tuple[UserRecord, ...] = ()
 
     def after(self, user: UserName, *, failed: bool, now: float) -> "NodeRecord":
-        """Return the record with one more attempt of the user."""
+        """Return the record after one more ended attempt. `failed` counts it as
+        failure."""
         users = self.users
         if now - self.since >= HALF_SECONDS:
             users = _halve_counts(users) if self.since else users

@@ -41,8 +41,8 @@ class Imported:
 
     @property
     def ran(self) -> Ran:
-        """Return the run of an imported job, to learn from as from the cluster's
-        own."""
+        """Return the job's run time in the form in which the cluster learns from its
+        own jobs."""
         return Ran(
             job=JobId(self.id),
             user=self.user,

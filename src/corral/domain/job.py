@@ -26,7 +26,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Per(StrEnum):
-    """Unit for which a rank is started."""
+    """Unit for which the job's command is started."""
 
     NODE = "node"  # the command once a node; it starts its own ranks (torchrun)
     GPU = "gpu"  # the command once a GPU, by Corral
@@ -40,7 +40,7 @@ class Disconnect(StrEnum):
 
 
 class On(StrEnum):
-    """Condition on the job that is named in `after`."""
+    """State that another job must reach before a dependent job may start."""
 
     DONE = "done"
     FAILED = "failed"
@@ -73,8 +73,8 @@ class After:
 
     @property
     def any_of_array(self) -> str:
-        """Return the array of which one failed job is enough; "" if the dependency is
-        about this job alone."""
+        """Return the named array if the failure of any one of its jobs meets the
+        dependency; "" if the dependency is on this job alone."""
         return self.of if self.on == On.FAILED else ""
 
     def __str__(self) -> str:
@@ -218,17 +218,18 @@ class JobSpec:
 
     @property
     def origin(self) -> Origin | None:
-        """The save of another job that it starts from."""
+        """The save of another job that this job starts from, or None."""
         return self.checkpoint.origin if self.checkpoint is not None else None
 
     @property
     def origin_step(self) -> int | None:
-        """The step of that save."""
+        """The step of `origin`, or None."""
         return self.origin.step if self.origin is not None else None
 
     @property
     def needs(self) -> tuple[JobId, ...]:
-        """Return the jobs whose records must be kept until this job is over."""
+        """Return the jobs in `after` and the one whose save it starts from. Their
+        records must be kept."""
         origin = self.origin
         return (
             *(dependency.job for dependency in self.after),
@@ -237,16 +238,16 @@ class JobSpec:
 
     @property
     def kin(self) -> str:
-        """Return the name that `apart_from` uses: the name of the array for a job of an
-        array, else the job's name."""
+        """Return the name by which `apart_from` rules of other jobs refer to this job:
+        the array's name for a job of an array, else the job's name."""
         ending = f"_{self.array_index}"
         is_index = self.array_index is not None and self.name.endswith(ending)
         return self.name.removesuffix(ending) if is_index else self.name
 
     @property
     def warned_after_seconds(self) -> float | None:
-        """Return how long the job runs before its end is announced; None if it has no
-        limit."""
+        """Return after how many seconds of run time the job is warned of its end; None
+        if it has no time limit."""
         limit = self.max_duration_seconds
         return None if limit is None else limit - self.warn.before(limit)
 
@@ -320,8 +321,12 @@ class Job:
         code: ReasonCode = ReasonCode.NONE,
         **also: Any,
     ) -> "Job":
-        """Return the job after the event. The job is unchanged if the event has no
-        effect in its state. `also` are further fields to set, by name."""
+        """Return the job in the state that follows the event. It is unchanged if the
+        event has no effect in its state.
+
+        Args:
+            also: further fields to set, by name.
+        """
         next_state = move(self.state, event)
         if next_state == self.state:
             return self

@@ -32,7 +32,7 @@ class JobState(StrEnum):
 
     @property
     def is_leaving(self) -> bool:
-        """Return whether the job is giving its nodes back."""
+        """Return whether the job is being stopped and still holds its nodes."""
         return self in LEAVING
 
     @property
@@ -68,7 +68,7 @@ class StopWhy(Coded):
 
 
 class JobEvent(StrEnum):
-    """Event in the life of a job."""
+    """Event that moves a job to another state."""
 
     RELEASED = "released"  # nothing holds it any more
     NEVER = "never"  # what it waits for can no longer happen

@@ -27,8 +27,8 @@ class WorkLimits:
     user_bytes: int = USUAL_BYTES
 
     def until(self, ended_at: float) -> float:
-        """Return the latest moment at which the folder of an attempt that ended at
-        `ended_at` is removed."""
+        """Return the time until which the folder of an attempt is kept, if no size
+        limit removes it earlier. `ended_at` is the end of the attempt."""
         return ended_at + self.days * DAY_SECONDS
 
 
@@ -91,8 +91,8 @@ def folders_to_remove(
 def _beyond_size(
     removable: Iterable[KeptWork], limits: WorkLimits, gone: set[str]
 ) -> Iterator[str]:
-    """Iterate over the oldest folders of each user until the rest is within the size
-    limit of the user."""
+    """Yield the names of folders to remove, the oldest of each user first, until the
+    rest is within the size limit. Folders in `gone` are not counted."""
     of_user: dict[UserName, list[KeptWork]] = defaultdict(list)
     for kept_work in removable:
         if kept_work.name not in gone:

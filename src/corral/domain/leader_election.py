@@ -47,8 +47,8 @@ class HeadNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """A waiting head's last observation of the leader, and since when the observation
-    has not changed."""
+    """Last state of the leader that a standby head has seen in the store, and since
+    when it has not changed. `me` is the standby's name."""
 
     me: str
     leader: Leader
@@ -58,13 +58,14 @@ class Watch:
         return self if found == self.leader else replace(self, leader=found, since=now)
 
     def blind(self, now: float) -> "Watch":
-        """Restart the count of the leader's silence, because the store could not be
-        read."""
+        """Return the watch with the leader's silence counted from `now`, because the
+        store could not be read."""
         return replace(self, since=now)
 
     def may_lead(self, now: float) -> bool:
-        """Return whether this head may take over: the post is vacant, the leader has
-        been silent for too long, or it has this head's name. The last means that it is
-        a dead predecessor of this head, because two heads cannot have one name."""
+        """Return whether this head may become the leader: there is no leader, the
+        leader has been silent for too long, or the leader has this head's name. In the
+        last case, it is a dead predecessor of this head, because two heads cannot have
+        one name."""
         is_leader = self.leader.name == self.me
         return self.leader.vacant or is_leader or now - self.since >= SILENT_SECONDS

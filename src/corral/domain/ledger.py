@@ -78,7 +78,7 @@ class UsageRecord:
 
     @property
     def of_day(self) -> "UsageRecord":
-        """Return the record without its job."""
+        """Return the record without its job and attempt."""
         return UsageRecord(
             day=self.day,
             queue=self.queue,

@@ -19,7 +19,7 @@ CUT_TO_PART: Final = 0.9  # of the limit: not every line that follows cuts again
 
 
 class LogPart(IntEnum):
-    """Kind of logs, in the order in which they are cut."""
+    """Class of a log by its attempt and job. Logs of the lowest class are cut first."""
 
     EARLIER_ATTEMPT = 0
     ENDED_JOB = 1
@@ -50,5 +50,5 @@ def cut_order(kept: Iterable[KeptLogs]) -> list[KeptLogs]:
 
 
 def excess_bytes(used: int, limit: int) -> int:
-    """Return how much is to be cut; 0 within the limit."""
+    """Return by how many bytes `used` exceeds the limit; 0 if it does not."""
     return used - int(limit * CUT_TO_PART) if used > limit else 0

@@ -1,4 +1,5 @@
-"""Products of matrices whose result is known to the last bit on every device.
+"""Matrix products with a known exact result. A GPU or CPU that computes another result
+corrupts data.
 
 All entries are small whole numbers, so floats hold the entries, their products and
 every partial sum exactly, in any order of addition. A result that differs is therefore
@@ -37,8 +38,12 @@ KNOWN: Final[Mapping[tuple[int, int, int], str]] = {
 
 
 def entry(place: tuple[int, int, int], values: int, row: int, column: int) -> int:
-    """Return one entry of A or B. `place` holds the factors of its matrix, and the
-    entry is one of `values` whole numbers around 0."""
+    """Return the entry of matrix A or B at this row and column.
+
+    Args:
+        place: The three constants of the matrix: A_PLACE or B_PLACE.
+        values: How many whole numbers around 0 an entry may be.
+    """
     by_row, by_column, by_both = place
     mixed = by_row * row + by_column * column + (row * column) % by_both
     return mixed % values - values // 2
@@ -51,8 +56,8 @@ def row_of(
 
 
 def answer(values: int, side: int, inner: int) -> Iterator[int]:
-    """Yield the entries of the product, row by row, computed in 64-bit floats and in
-    plain Python."""
+    """Yield the entries of A times B, row by row, computed with 64-bit floats in plain
+    Python. The product has `side` rows and columns."""
     columns = [
         [float(entry(B_PLACE, values, row_index, column)) for row_index in range(inner)]
         for column in range(side)

@@ -24,8 +24,8 @@ def united(samples: Iterable[NodeSample]) -> NodeSample:
 
 
 def granted(world: World, part: NodeId, sample: NodeSample) -> NodeSample:
-    """Return the sample of a pilot without the GPUs that do not belong to its attempt
-    now, because other jobs may already hold them."""
+    """Return a pilot's sample with only the GPUs that its attempt holds now. Other jobs
+    may already hold the rest. `part` is the pilot."""
     key = key_of(part)
     allocation = (
         world.allocations.get((*key, node_of(part))) if key is not None else None

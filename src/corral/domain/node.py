@@ -97,8 +97,8 @@ class Node:
 
     @property
     def declared(self) -> tuple[tuple[str, str], ...]:
-        """Return the labels of the node without its name, with the operator's changes
-        applied."""
+        """Return the labels that are set on the node: those that its agent reports, as
+        changed by an operator. The node's name is not included."""
         if not self.set_labels:
             return self.inventory.labels
         label_values = {**dict(self.inventory.labels), **dict(self.set_labels)}
@@ -111,8 +111,8 @@ class Node:
         )
 
     def taken_of(self, part: NodeId | None) -> int:
-        """Return the number of the last processed signal of this pilot, or of the node
-        itself if `part` is None."""
+        """Return the number of the newest signal that the head has processed: of this
+        pilot, or of the node's own agent if `part` is None. 0 if none was processed."""
         return (
             self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
         )
@@ -131,7 +131,8 @@ class Node:
 
     @property
     def word(self) -> str:
-        """Return the declaration that the node is dead, for use as proof."""
+        """Return a sentence that states who declared the node dead. It serves as the
+        proof of the death."""
         return f"{self.said_dead} declared node {self.id} dead"
 
     @property
@@ -141,7 +142,7 @@ class Node:
 
     @property
     def worst(self) -> NodeCondition | None:
-        """Return the fault that restricts the node most."""
+        """Return the fault that restricts the node most, or None."""
         return worst(self.conditions)
 
     @property

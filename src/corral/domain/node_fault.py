@@ -29,7 +29,8 @@ class Remedy(StrEnum):
 
 
 class Restriction(StrEnum):
-    """Restriction of a node's work, in order from the mildest."""
+    """Degree to which a fault keeps a node from work, from the mildest to the
+    strictest."""
 
     OPEN = "open"
     AVOID = "avoid"  # it is taken last
@@ -105,7 +106,8 @@ class NodeCondition:
 
     @property
     def active_restriction(self) -> Restriction:
-        """Return how far the fault keeps its node from work now."""
+        """Return how far the fault keeps its node from work; OPEN once repaired or
+        excused."""
         return (
             self.restriction if self.is_live and not self.excused else Restriction.OPEN
         )
@@ -134,8 +136,8 @@ def strictest_restriction(conditions: Iterable[NodeCondition]) -> Restriction:
 
 
 def worst(conditions: Iterable[NodeCondition]) -> NodeCondition | None:
-    """The one that restricts its node most, and of those the one whose remedy is the most
-    thorough."""
+    """Return the fault that restricts its node most. Among equals, return the one with
+    the most thorough remedy. None if no fault needs repair."""
     living = [
         condition
         for condition in conditions

@@ -253,8 +253,9 @@ class NodePolicy:
 
 
 def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
-    """Return the policy with the values changed that were typed as NAME=VALUE. Lists
-    are separated by commas, and "any" lifts the limit on registries or paths.
+    """Return the policy with some values replaced. `words` are the values by name, as
+    they were typed in NAME=VALUE. Lists are separated by commas, and "any" lifts the
+    limit on registries or paths.
 
     Raises: SpecInvalid if a name or a value is not valid.
     """

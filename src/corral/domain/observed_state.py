@@ -32,9 +32,9 @@ class Phase(StrEnum):
 
 
 class Pace(NamedTuple):
-    """Division of one rank's time since its loop began: waiting for data, running
-    steps, and the part of the steps spent waiting for other ranks. It is sent as a
-    list."""
+    """Times of one rank since its training loop began: `data_seconds` waiting for data,
+    `compute_seconds` running steps, and `wait_seconds`, the part of the steps spent
+    waiting for other ranks. It is sent as a list."""
 
     rank: int
     step: int
@@ -143,11 +143,11 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlacing:
-    """Report about waiting jobs from an engine that places jobs itself, by the attempt
-    that would begin.
+    """State of the waiting jobs in an engine that places jobs itself. The keys are the
+    attempts that would begin.
 
     `chosen` are the nodes that the engine holds for an attempt, by node rank. `says` is
-    why other attempts have no nodes.
+    why other attempts have no nodes yet.
     """
 
     chosen: Mapping[AttemptKey, tuple[NodeId, ...]] = field(default_factory=dict)

@@ -53,9 +53,9 @@ def key_of(id: NodeId) -> AttemptKey | None:
 
 
 def may_tell(signal: Signal) -> bool:
-    """Return whether a part may report the signal (0062).
+    """Return whether the head accepts this signal from a part (0062).
 
-    It may report what a driver says about a GPU that is granted to it. It may report
-    nothing about the machine, which it shares with others.
+    A part may report what a driver says about a GPU of its own. It may report nothing
+    about the machine, which it shares with others.
     """
     return signal.kind in OF_A_GPU and signal.gpu is not None

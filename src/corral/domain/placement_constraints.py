@@ -12,8 +12,8 @@ Labels = Mapping[str, str]
 
 
 class Level(StrEnum):
-    """Kind of topology domain, from the smallest. A label of this name states which
-    domain a node is in."""
+    """Kind of topology domain, for example a rack, from the smallest to the largest. A
+    node's label of this name states which domain the node is in."""
 
     NVLINK = "nvlink"
     RACK = "rack"
@@ -21,7 +21,8 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """Preference for the placement of a gang's nodes in the topology."""
+    """Placement of a gang in the topology: close together, in one domain, or spread
+    out."""
 
     PREFER = "prefer"  # the smallest domain that has room for it
     REQUIRE = "require"  # one domain of the level, or it waits
@@ -30,15 +31,15 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Topology rule of a job. `within` is used only if the mode is REQUIRE."""
+    """Topology rule of a job. `within` is the level of the one domain that REQUIRE
+    demands, else unused."""
 
     mode: Mode = Mode.PREFER
     within: Level = Level.RACK
 
     @property
     def is_asked(self) -> bool:
-        """Return whether the job asks for more than the default preference of every
-        gang."""
+        """Return whether the job sets a topology rule other than the default, PREFER."""
         return self.mode != Mode.PREFER
 
 
@@ -69,8 +70,8 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountConstraint(Constraint):
-    """Constraint that keeps a job off the nodes that refuse its owner's account. `why`
-    is the reason that one of these nodes gives."""
+    """Placement constraint that excludes the nodes whose policy refuses the account of
+    the job's owner. `why` is the reason that one of these nodes gives."""
 
     owner: str
     why: str
@@ -100,7 +101,7 @@ class PlaceRule:
     apart_from: tuple[str, ...] = ()
 
     def admits(self, labels: Labels) -> bool:
-        """Whether a node with these labels may be used."""
+        """Return whether the rule allows a node with these labels."""
         return all(constraint.is_met(labels) for constraint in self.constraints)
 
 

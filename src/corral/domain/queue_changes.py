@@ -16,8 +16,9 @@ def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
 
 
 def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
-    """Return the tree in which each new or changed budget counts from the moment `at`.
-    An unchanged budget continues to count from its earlier start."""
+    """Return the tree with the start time of each budget set. A new or changed budget
+    counts from the moment `at`. An unchanged one keeps its start from the tree
+    `before`."""
     queues = []
     for queue in tree.queues:
         previous_budget = before.queue(queue.name).budget

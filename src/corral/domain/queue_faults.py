@@ -175,7 +175,8 @@ def _budget_faults(budget: Budget) -> Iterator[tuple[str, FieldValue]]:
 
 
 def _amount_of(budget: Budget) -> Mapping[str, FieldValue]:
-    """Return the amount of a budget; an example in place of what is not valid."""
+    """Return the amount of a budget as fields of a queue file. An invalid number is
+    replaced by an example."""
     if budget.money is None or budget.gpu_hours is not None:
         return {"gpu_hours": _valid_amount(budget.gpu_hours, _EXAMPLE_GPU_HOURS)}
     rates = _rates_of(budget.rates)
@@ -234,11 +235,11 @@ def _faults_of_parent(
 
 
 def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
-    """Yield a fault for each parent queue that owns fewer GPUs than its children
+    """Yield a fault for each parent queue that owns fewer GPUs than all its children
     together.
 
-    The children's GPUs of a type are taken from the parent's GPUs of that type, then
-    from its GPUs of any type.
+    The GPUs of a type that the children own are taken from the parent's GPUs of that
+    type, then from its GPUs of any type.
     """
     below: dict[QueueName, list[Queue]] = {}
     for queue in queues:
@@ -261,8 +262,8 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
 
 
 def _lacking_millis(own: Gpus, given: Mapping[str, int]) -> int:
-    """Return how many GPUs of any type (in thousandths) the parent queue lacks to give
-    these GPUs to its children."""
+    """Return how many GPUs (in thousandths) a parent queue lacks if it owns `own` and
+    its children together own `given`. Types are named in both."""
     own_counts = dict(own)
     free_millis = own_counts.get(ANY_TYPE, 0) - given.get(ANY_TYPE, 0)
     return -free_millis + sum(

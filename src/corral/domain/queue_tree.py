@@ -102,9 +102,9 @@ class QueueTree:
         return lists[-1] if lists else None
 
     def visibility(self, name: QueueName) -> Visibility:
-        """Return the visibility of the queue: its own, else that of the nearest queue
-        above it, else ALL. A removed queue may have hidden its jobs, so it gets OWN if
-        any queue hides jobs."""
+        """Return who may see the jobs of the queue: its own setting, else that of the
+        nearest queue above it, else ALL. A removed queue may have hidden its jobs, so
+        it gets OWN if any queue hides jobs."""
         if name not in self.by_name and self.hides:
             return Visibility.OWN
         visibilities = [
@@ -154,16 +154,16 @@ class QueueTree:
         }
 
     def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
-        """Return the queues whose jobs are ordered by service together with the jobs of
-        this queue."""
+        """Return the queues whose jobs are ordered by service together with those of
+        this queue; only this queue for another policy."""
         if self.policy_of(name) != Policy.SERVICE:
             return (name,)
         return self._lines[self._policy_root_by_queue[name].name]
 
     @cached_property
     def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
-        """Return the queues that each policy applies to, by the queue that sets the
-        policy."""
+        """Return for each queue that sets a policy the queues to which its policy
+        applies."""
         names_by_queue: dict[QueueName, list[QueueName]] = {}
         for name, ruling in self._policy_root_by_queue.items():
             names_by_queue.setdefault(ruling.name, []).append(name)
@@ -171,8 +171,9 @@ class QueueTree:
 
     @cached_property
     def below_service(self) -> Set[QueueName]:
-        """Return the queues below a queue that orders by service. They share one line,
-        but each owns GPUs, so what a queue borrows there counts as its debt."""
+        """Return the queues below a queue that orders by service. Their jobs are
+        ordered together, but each queue owns GPUs, so what a queue borrows from the
+        others counts as its debt."""
         return {
             name
             for name, ruling in self._policy_root_by_queue.items()
@@ -200,7 +201,8 @@ def whole_tree(
     half_life_seconds: float = HALF_LIFE_SECONDS,
     min_runtime_seconds: float = MIN_RUNTIME_SECONDS,
 ) -> QueueTree:
-    """The tree of these queues, with a default one where none of them is it."""
+    """Return a tree of these queues. A default queue is added if none of them is named
+    default."""
     has_default = any(queue.name == DEFAULT_QUEUE for queue in queues)
     return QueueTree(
         queues=tuple(queues) if has_default else (Queue(name=DEFAULT_QUEUE), *queues),

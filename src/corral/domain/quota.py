@@ -36,9 +36,9 @@ class Quota(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """Rule of one quota. `usual` and `of_admins` are the default limits. `most` is the
-    highest limit that can be set. `room` explains how a user can get below the limit
-    again."""
+    """Rule of one quota. `usual` and `of_admins` are the default limits of users and
+    admins. `most` is the highest limit that can be set. `room` explains how a user can
+    get below the limit again. `text` is what is counted."""
 
     text: str
     usual: int
@@ -199,13 +199,14 @@ class Quotas:
 
 
 def _quota_noun(rule: QuotaRule) -> str:
-    """Return the noun of a quota for an error message, without "bytes", because amounts
-    in bytes are written with their unit."""
+    """Return the noun of what a quota counts, for an error message. A leading "bytes"
+    is left out, because amounts in bytes are written with their unit."""
     return rule.text.removeprefix("bytes ") if rule.in_bytes else rule.text
 
 
 def _sufficient_limit(rule: QuotaRule, number: int) -> str:
-    """Return a limit that would be large enough, in the form in which it is typed."""
+    """Return `number` as a limit in the form in which it is typed. Bytes are rounded up
+    to whole MB."""
     if not rule.in_bytes:
         return str(number)
     return f"{-(-number // MEGABYTE)}MB"

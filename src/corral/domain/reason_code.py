@@ -186,7 +186,8 @@ class ReasonCode(Coded):
 
     @classmethod
     def _missing_(cls, value: object) -> "ReasonCode":
-        """Read a code of another version: a store must open, and the sentence tells."""
+        """Return NONE for a code of another version, so that the store can be read. The
+        sentence states the reason."""
         return cls.NONE
 
 

@@ -1,4 +1,5 @@
-"""Receipts: what an interruption of a job has cost, and which job pays for it."""
+"""Receipts: records of what an interruption cost a job, and for which job it was
+interrupted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ class ReceiptKind(Coded):
 
     @property
     def has_loss(self) -> bool:
-        """Return whether the job itself was interrupted while it ran."""
+        """Return whether the job was interrupted while it ran and may have lost work."""
         return self not in (ReceiptKind.TAKING, ReceiptKind.DEADLINE)
 
     @property
@@ -58,7 +59,8 @@ class Taken:
 
 
 def taken_text(taken: Sequence[Taken], needed_gpu_millis: int) -> str:
-    """Return what came of each job; if more was stopped than needed, also why."""
+    """Return a text of what happened to each job. If more GPUs were stopped than
+    needed, it says why."""
     jobs_text = "; ".join(taken_job.text for taken_job in taken)
     stopped_millis = sum(
         taken_job.gpu_millis for taken_job in taken if not taken_job.moved_to

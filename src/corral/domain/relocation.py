@@ -35,8 +35,8 @@ class RelocationRule:
 def of_last_day(
     receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozenset()
 ) -> dict[tuple[JobId, int], Receipt]:
-    """Return the relocations within a day before the newest one, by job and attempt.
-    Older ones are never counted."""
+    """Return the receipts of relocations within the day before the newest one, by job
+    and attempt. Older ones no longer count. Jobs in `forgotten` are left out."""
     relocations = [
         receipt
         for receipt in receipts

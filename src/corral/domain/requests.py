@@ -82,7 +82,7 @@ class SetJob:
     max_duration_seconds: float | None = None
 
     def of(self, spec: JobSpec) -> JobSpec:
-        """Return the spec with the change applied."""
+        """Return the spec of a job with this change applied."""
         name, index = self.name, spec.array_index
         if name is not None and index is not None:
             name = f"{name}_{index}"
@@ -159,8 +159,8 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
-    """Replacement of the whole tree of queues. Without `whole`, these queues are added
-    or changed, and those in `removed` are deleted.
+    """Request to change the queues. With `whole`, `queues` replace all present ones.
+    Without it, they are added or changed, and the queues in `removed` are deleted.
 
     None for `half_life_seconds`, `min_runtime_seconds` or `currency` keeps the current
     value. The other values are set as for a whole tree. `changes` are the resulting

@@ -71,9 +71,9 @@ class Shape:
 
 
 def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
-    """Return the shapes in their order, grouped into forms. Consecutive shapes that
-    differ by one node each are one form: for example 4, 3 and 2 nodes of an elastic
-    job."""
+    """Return the shapes in their order, grouped into forms. A form is a run of shapes
+    with equal resources, each with one node less than the shape before it: for example
+    4, 3 and 2 nodes of an elastic job."""
     forms: list[list[Shape]] = []
     for shape in shapes:
         last_shape = forms[-1][-1] if forms else None
@@ -176,8 +176,8 @@ class Inventory:
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        """Return the number of parts of the GPUs, in the order of their indices; 0 for
-        a GPU that is not partitioned."""
+        """Return for each GPU, in the order of the indices, into how many parts it is
+        partitioned; 0 if it is not."""
         return tuple(len(slices) for slices in self.slices)
 
     @cached_property
@@ -187,7 +187,7 @@ class Inventory:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Return whether the node offers all that it has."""
+        """Return whether no program outside Corral holds a part of it."""
         return not (
             self.taken
             or self.taken_cpu_millis
@@ -197,7 +197,7 @@ class Inventory:
 
     @cached_property
     def capacity(self) -> "Inventory":
-        """Return the same inventory with nothing taken."""
+        """Return the inventory as if programs outside Corral held none of it."""
         if self.is_whole:
             return self
         return replace(

@@ -32,7 +32,8 @@ def recent_faults(fault_times: Sequence[float], now: float) -> tuple[float, ...]
 
 
 def retry_delay_seconds(earlier_faults: int) -> float:
-    """Return the delay after a fault that follows `earlier_faults` recent ones."""
+    """Return the seconds to wait before a restart, after a fault that follows
+    `earlier_faults` recent ones."""
     if earlier_faults == 0:
         return 0.0
     return min(LONGEST_DELAY_SECONDS, 2.0 ** (earlier_faults - 1))

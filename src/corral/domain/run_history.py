@@ -23,8 +23,8 @@ _SEPARATORS: Final = "-_."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Run time of a job that is over. `seconds` is the total time for which its
-    attempts have held their seats.
+    """Run of a job that is over, from which run times are learned. `seconds` is the
+    total time for which its attempts have held their nodes.
 
     `stem` is the job's name without its numbers. `served_seconds` is the part of
     `seconds` that was not lost, as far as that was recorded. The other times are wall
@@ -47,12 +47,12 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForecastTold:
-    """Prediction of a start that was given to a user, in seconds from `at` (wall
+    """Record of a predicted start that a user was shown, in seconds from `at` (wall
     clock).
 
-    `drawn_low_seconds` and `drawn_high_seconds` are the result of the replays.
-    `low_seconds` and `high_seconds` are the published interval. `waited_seconds` is the
-    actual wait; None: the job still waits.
+    `drawn_low_seconds` and `drawn_high_seconds` are the interval that the simulations
+    gave. `low_seconds` and `high_seconds` are the published interval. `waited_seconds`
+    is the actual wait; None: the job still waits.
     """
 
     job: JobId
@@ -148,7 +148,8 @@ class StartForecast:
 
     @property
     def record(self) -> str:
-        """Return how reliable similar predictions were, as a part of a sentence."""
+        """Return a text of how reliable earlier predictions were, as a part of a
+        sentence."""
         if self.held is None:
             return f"no record yet: {self.basis}"
         if self.told < FEW:
@@ -173,8 +174,8 @@ class StartForecast:
 
     @property
     def basis(self) -> str:
-        """Return a text of the data from which the run times of the prediction were
-        taken."""
+        """Return a text of what the run times in the prediction are based on: similar
+        jobs, limits or guesses."""
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
@@ -210,9 +211,9 @@ class StartForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """Expected end of a running job. If it has a training loop, it is computed from the
-    rate of its steps, `step` of `until`; else from `kin` similar jobs that ran longer.
-    `ends` is None if it is unknown.
+    """Expected end of a running job, `ends`; None if it is unknown. For a training
+    loop, it is computed from the rate of its steps: `step` of `until` are done. For
+    other jobs, it is computed from `kin` similar jobs that ran longer.
 
     The interval is meant to contain the true end `percent` times of 100; None: there
     are too few jobs for a percentage. `ends_by` is the job's limit (wall clock).
@@ -239,11 +240,12 @@ class ExpectedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Question when a job starts, with all data for the answer, as an immutable value.
+    """Input of a start forecast: which job is asked about, and all data for the answer,
+    as an immutable value.
 
-    `wall` and `serving` are the moment on the head's two clocks. `runs` are ended jobs,
-    the newest last. `told` are earlier predictions, the newest outcome last. `instead`
-    are changes to the job that are also simulated, each with its name.
+    `wall` and `serving` are the present moment on the head's two clocks. `runs` are
+    ended jobs, the newest last. `told` are earlier predictions, the newest outcome
+    last. `instead` are changes to the job that are also simulated, each with its name.
     """
 
     world: World

@@ -123,8 +123,8 @@ class TerminalLogIn:
         )
 
     def fetched_by(self, now: float) -> TerminalPerson | None:
-        """Return the person whose token the terminal gets; None while the log-in is
-        waiting.
+        """Return the confirmed person, whose token the terminal may fetch now; None
+        while the log-in is not confirmed yet.
 
         Raises: the refusal if the log-in has failed; LogInExpired if its time is over.
         """

@@ -25,8 +25,8 @@ class Moment:
             )
 
     def is_after(self, other: "Moment") -> bool:
-        """Return whether this moment can never come before the other one. False if that
-        is not known yet."""
+        """Return whether this moment is certainly not before the other one. False if
+        that is unknown because one is a time and the other a delay."""
         if self.at is not None and other.at is not None:
             return self.at >= other.at
         if self.after_seconds is not None and other.after_seconds is not None:
@@ -56,7 +56,8 @@ class EndWarning:
     before_seconds: float | None = None
 
     def before(self, limit_seconds: float) -> float:
-        """Return the seconds before the end of a max_duration of `limit_seconds`."""
+        """Return how many seconds before the end the job is warned. `limit_seconds` is
+        its max_duration."""
         if self.before_seconds is not None:
             return min(self.before_seconds, limit_seconds)
         return min(WARN_SECONDS, WARN_PART * limit_seconds)

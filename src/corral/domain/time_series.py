@@ -87,7 +87,7 @@ def averaged(curve: Curve, step_seconds: float) -> Curve:
 
 
 def _summary_of(name: str) -> Callable[[Sequence[float]], float]:
-    """Return what stands for several values of the field."""
+    """Return the function that reduces several values to one for this field."""
     return least if name.endswith(LOW) else greatest if name.endswith(HIGH) else mean
 
 

@@ -13,5 +13,5 @@ class TroubleKind(Coded):
 
     @classmethod
     def _missing_(cls, value: object) -> "TroubleKind":
-        """Read a kind of an agent of another version."""
+        """Return NONE for a kind that an agent of another version sent."""
         return cls.NONE

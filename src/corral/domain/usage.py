@@ -46,12 +46,12 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """GPUs that a queue has borrowed beyond its due, if it shares one line by service
-    with other queues.
+    """GPUs that a queue has borrowed beyond its due. It is used if queues are ordered
+    together by service.
 
-    `gpus` is the average at the moment `at` (wall clock), weighted by the half-life.
-    Below 0 it is what the queue is owed. Since then the queue holds `rate` GPUs more
-    than its due.
+    `gpus` is the average up to the moment `at` (wall clock), weighted by the half-life.
+    If it is below 0, other queues owe the queue GPUs. From `at` on, the queue holds
+    `rate` GPUs more than its due.
     """
 
     queue: QueueName
@@ -94,23 +94,23 @@ class Victim:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether the job has made room, rather than ended by itself before
-        that."""
+        """Return whether the job was stopped or moved to make room, or still will be.
+        False if it ended by itself before that."""
         return self.gone_at is None or bool(self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Seats that are kept for one waiting job, and the jobs that are stopped for it, in
-    one durable record.
+    """Seats on nodes that are kept for one waiting job, and the jobs that are stopped
+    for it (`victims`), in one durable record.
 
-    The reservation ends when the job is placed or no longer wanted. Victims that were
-    not yet stopped then continue to run. `ended` is the way it ended. With a
-    `latest_start` (wall clock) it is a promise: no job is stopped for it. It waits for
-    the ends of the jobs in `after`, and other jobs may use its seats if they end by
-    then. Its `victims` are the jobs that were stopped for it earlier. With `moved_for`,
-    the job was stopped to start on these seats, so that the job in `moved_for` has
-    room.
+    The reservation ends when the job is placed or no longer needs it. Victims that were
+    not yet stopped then continue to run. `ended` is why it ended. With a `latest_start`
+    (wall clock), it is a promise: no job is stopped for it. It waits for the ends of
+    the jobs in `after`, and other jobs may use its seats if they end by then. Its
+    `victims` are then the jobs that were stopped for it earlier. With `moved_for`, the
+    job itself was stopped and will start on these seats, to make room for the job in
+    `moved_for`.
     """
 
     job: JobId

@@ -36,7 +36,7 @@ class Surface(StrEnum):
 
 
 class Means(StrEnum):
-    """Means that isolate users on a node."""
+    """Kind of isolation between users on a node."""
 
     OWN_ACCOUNTS = "own_accounts"
     PODS = "pods"
@@ -59,7 +59,7 @@ class UserIsolation:
 
     @property
     def is_kept(self) -> bool:
-        """Whether anything keeps users apart."""
+        """Return whether users are isolated from each other here."""
         return self.means in (Means.OWN_ACCOUNTS, Means.PODS)
 
     @property

@@ -104,8 +104,8 @@ class User:
 
     @property
     def governs(self) -> bool:
-        """Return whether this user is an admin who is not disabled, and can therefore
-        repair what happens to other users."""
+        """Return whether the user is an admin who is not disabled. Such a user can
+        restore access for other users."""
         return self.role == Role.ADMIN and not self.disabled
 
 
@@ -118,7 +118,8 @@ def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
 
 
 class TokenKind(StrEnum):
-    """Way in which a token is accepted. A token is accepted in one way only."""
+    """Form in which a token is presented to the head. Each token is accepted in one
+    form only."""
 
     BEARER = "bearer"  # in an Authorization header
     SESSION = "session"  # in the cookie of a browser
@@ -212,8 +213,8 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What remains of a removed user. Secrets for all users are kept; from then on they
-    belong to the user who removed the owner."""
+    """Counts of what was deleted and kept when a user was removed. Secrets for all
+    users are kept; they then belong to the user who removed the owner."""
 
     secrets_removed: int
     secrets_kept: int
@@ -280,6 +281,7 @@ def role_of(
 
 
 def is_near_end(created_at: float, expires_at: float, now: float) -> bool:
-    """Return whether each answer should warn the bearer that the token ends soon."""
+    """Return whether the token is so close to its expiry that each answer should warn
+    its bearer."""
     seconds_left, life = expires_at - now, expires_at - created_at
     return seconds_left <= min(END_NEAR_SECONDS, END_NEAR_SHARE * life)

@@ -19,7 +19,7 @@ _WIDER: Final = (Visibility.OWN, Visibility.QUEUE, Visibility.ALL)
 
 
 def operates(tree: QueueTree, queue: QueueName, user: UserName, role: Role) -> bool:
-    """Whether the user is an operator of this queue, or of the whole cluster."""
+    """Return whether the user is an operator of this queue, or of the whole cluster."""
     if role not in LADDER or role == Role.VIEWER:
         return False
     return role != Role.USER or queue in tree.operated_by(user)
@@ -81,16 +81,16 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
 
 
 def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
-    """Return whether the queue is put below a parent queue that the user does not
-    operate."""
+    """Return whether a new or moved queue has a parent queue that the user does not
+    operate, or no parent. `mine`: the user's queues."""
     if old is not None and new.parent == old.parent:
         return False
     return new.parent is None or new.parent not in mine
 
 
 def _restore_settings(old: Queue, new: Queue) -> Queue:
-    """Return the new queue with the old values of those settings that operators of the
-    queue may change."""
+    """Return the new queue with the old values of the settings that its operators may
+    change. It equals `old` if only these were changed."""
     return replace(new, **{name: getattr(old, name) for name in OWN_SETTINGS})
 
 

@@ -96,7 +96,8 @@ class Changes:
 
 @dataclass(slots=True)
 class _Index:
-    """Index of the unfinished jobs by state, deadline, queue and user."""
+    """Index of the unfinished jobs by state and by `start_by`, and their number by
+    queue and user."""
 
     by_state: dict[JobState, dict[JobId, Job]] = field(
         default_factory=lambda: {state: {} for state in JobState}
@@ -154,28 +155,28 @@ class World:
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
-        """Return the unfinished jobs in this state. From then on only `apply` may
-        change the jobs."""
+        """Return the unfinished jobs in this state. After the first call, only `apply`
+        may change the jobs."""
         return self._indexed().by_state[state]
 
     def with_deadline(self) -> Mapping[JobId, Job]:
-        """Return the unfinished jobs that have a `start_by`. From then on only `apply`
-        may change the jobs."""
+        """Return the unfinished jobs that have a `start_by`. After the first call, only
+        `apply` may change the jobs."""
         return self._indexed().with_deadline
 
     def queues_named(self) -> Set[QueueName]:
-        """Return the queues that unfinished jobs are in. From then on only `apply` may
-        change the jobs."""
+        """Return the queues that unfinished jobs are in. After the first call, only
+        `apply` may change the jobs."""
         return self._indexed().in_queue.keys()
 
     def unfinished_of(self, user: UserName) -> int:
-        """Return how many unfinished jobs the user has. From then on only `apply` may
-        change the jobs."""
+        """Return how many unfinished jobs the user has. After the first call, only
+        `apply` may change the jobs."""
         return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
-        """Return how many GPUs of the node (in thousandths) no other job may use while
-        this seat is held: all of them if the seat is exclusive."""
+        """Return how many GPUs of the node (in thousandths) this seat takes from other
+        jobs: those of the seat, or all GPUs of the node if the seat is exclusive."""
         node = self.nodes.get(seat.node) if seat.exclusive else None
         return (
             seat.gpu_millis

@@ -72,7 +72,7 @@ def wrong(
     kind: "type[EngineSettings]", name: str, what: str, *beside: str
 ) -> SpecInvalid:
     """Return the error for a wrong setting, with an example that would be accepted.
-    `beside`: other settings that the example needs."""
+    `what`: the text of the error. `beside`: other settings that the example needs."""
     set_options = " ".join(
         f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name)
     )

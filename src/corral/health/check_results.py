@@ -30,9 +30,9 @@ _OF_ASKER: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Result of processing the signals of a node. `signals`: the signals from which
-    health makes verdicts. `over`: the check-ups that have ended, each with whether it
-    has shown the node to be healthy."""
+    """Result of processing the signals of a node. `node`: the updated node. `signals`:
+    the signals from which verdicts about health are made. `over`: the check-ups that
+    have ended, each with a flag: it has shown the node to be healthy."""
 
     node: Node
     signals: tuple[Signal, ...]
@@ -76,8 +76,9 @@ def take_checks(
 
 
 def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
-    """Return the signal of a check result for health, if it concerns this node. A
-    failed link does not: `slow_end` decides which of its two ends is faulty."""
+    """Return the signal by which health learns of a check result; [] if the result says
+    nothing about this node. A failed link is left out: `slow_end` decides which of its
+    two ends is faulty."""
     if measure.kind in _OF_ASKER or measure.result == Result.NOT_RUN:
         return []
     failed = measure.result == Result.FAILED
@@ -89,9 +90,9 @@ def _for_health(signal: Signal, measure: CheckMeasure) -> list[Signal]:
 def _finish_checkup(
     node: Node, checkup: CheckUp, signal: Signal, now: float
 ) -> tuple[Node, bool]:
-    """Remove a finished check-up from the node, and return whether it has shown the
-    node to be healthy: matrix products have passed on each GPU, and no failure speaks
-    against the node."""
+    """Remove a finished check-up from the node. Return the node, and whether the
+    check-up has shown it to be healthy: the check of matrix products has passed on each
+    GPU, and no failed check speaks against the node."""
     check_ups = tuple(check_up for check_up in node.checkups if check_up is not checkup)
     if signal.code == NOT_RUN:  # something was to run meanwhile
         return replace(node, checkups=check_ups), False
@@ -163,7 +164,8 @@ def _record_measure(
 def _judge_measure(
     one: CheckMeasure, node: Node, fleet: Sequence[Node]
 ) -> CheckMeasure:
-    """Return the check result after comparing its value with the expected one."""
+    """Return the check result with a verdict, after comparing its value with the
+    expected one."""
     assert one.value is not None
     if one.kind == CheckKind.CLOCK:
         max_clock_seconds = most_clock_seconds()
@@ -185,8 +187,9 @@ def _judge_measure(
 def least_of(
     one: CheckMeasure, node: Node, fleet: Sequence[Node]
 ) -> tuple[float | None, str]:
-    """Return the lowest value that passes, the highest of the known bounds, and a text
-    that says what it is a share of; (None, "") if no bound is known."""
+    """Return the lowest value with which the check passes, and a text that says what
+    this bound is a share of. Of several known bounds the highest counts; (None, "") if
+    no bound is known."""
     bounds = bounds_of(one.kind)
     types = node.inventory.types
     least_rates: list[tuple[float, str]] = []
@@ -213,7 +216,7 @@ def least_of(
 
 
 def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[float]:
-    """Return the values of the same check on other nodes, in the same unit."""
+    """Return the values that other nodes have for the same check, in the same unit."""
     return [
         measure.value
         for peer_node in fleet
@@ -228,9 +231,9 @@ def _elsewhere(one: CheckMeasure, node: Node, fleet: Sequence[Node]) -> list[flo
 
 
 def slow_end(node: Node, fleet: Iterable[Node]) -> tuple[str, ...]:
-    """Return the nodes to which the links of `node` are slow if `node` is the faulty
-    end: at least two of its links have failed, none has passed, and each of those other
-    nodes has a good link."""
+    """Return the nodes at the other ends of the slow links of `node`, if `node` is the
+    faulty end; otherwise (). It is the faulty end if at least two of its links have
+    failed, none has passed, and each node at the other end has a good link."""
     slow = {
         link.device for link in _link_measures(node) if link.result == Result.FAILED
     }

@@ -1,5 +1,5 @@
-"""The breaker: health never automatically cordons more than a share of the nodes within
-some minutes."""
+"""Limit on automatic cordons (the breaker): health cordons at most a share of the nodes
+within some minutes."""
 
 from collections.abc import Iterable
 

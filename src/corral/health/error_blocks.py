@@ -120,13 +120,15 @@ _WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
 
 
 def is_report_of_shell(line: str) -> bool:
-    """Return whether the line is a shell's report of how a process ended."""
+    """Return whether the line is the report with which a shell says how a process
+    ended."""
     return _REPORTS.match(line) is not None
 
 
 def opening(row: str) -> tuple[NextStep | None] | None:
-    """Return the advice for the language whose error begins in this row, in a tuple;
-    None if no error begins in it."""
+    """Return a tuple with the advice for the language whose error begins in this row;
+    the advice is None if the language has none. Return None if no error begins in the
+    row."""
     if _ANY_OPENING.match(row) is None:
         return None
     return next(
@@ -136,18 +138,19 @@ def opening(row: str) -> tuple[NextStep | None] | None:
 
 
 def is_frame(row: str) -> bool:
-    """Return whether this line is of a stack trace, or ends a message otherwise."""
+    """Return whether the line belongs to a stack trace, or otherwise shows that a
+    message ends."""
     return _FRAMES.match(row) is not None
 
 
 def is_chatter(row: str) -> bool:
-    """Return whether the line is one that programs print while they continue: retries,
-    progress, levels below errors."""
+    """Return whether the line is chatter, which programs print while they continue:
+    retries, progress, log levels below error."""
     return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
 
 
 def is_unfinished(row: str) -> bool:
-    """Return whether the next line belongs to the same sentence."""
+    """Return whether the sentence in this line continues in the next line."""
     return len(row) < CHATTER_CHARACTERS and _GOES_ON.search(row.rstrip()) is not None
 
 
@@ -165,8 +168,8 @@ def message(lines: Sequence[str]) -> str:
 
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:
-    """Return the line and the lines that continue it: the next line after one that ends
-    in a colon, and a `what():` line."""
+    """Return the line with index `first`, joined with the lines that continue it: the
+    next line after one that ends in a colon, and a `what():` line."""
     text, last_index = lines[first], first
     while last_index + 1 < len(lines) and last_index - first < JOINED_LINES:
         is_what = last_index == first and _WHAT.match(lines[last_index + 1]) is not None

@@ -28,8 +28,8 @@ _EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})
 
 @dataclass(frozen=True, slots=True)
 class ErrorChain:
-    """The first error of a chain, and the last one that it led to; both are the same
-    for a single error.
+    """The first error of a chain (`root`), and the last one to which it led; both are
+    the same for a single error.
 
     Args:
         is_handled: the last error was raised while an earlier one was handled, either
@@ -41,8 +41,9 @@ class ErrorChain:
     is_handled: bool = False
 
     def place(self, of: Raised) -> str:
-        """Return where the error `of` was raised, and in which library; else the place
-        of another error of the chain; "" if no place is known."""
+        """Return where the error `of` was raised, and in which library. If that is not
+        known, return the place of another error of the chain; "" if no place is known.
+        """
         raised = (
             of
             if of.place
@@ -63,10 +64,11 @@ class ErrorChain:
 
 
 def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorChain:
-    """Return the chain of the newest error, without errors that only wrap another
-    process's error.
+    """Return the chain that ends with the newest error. Errors that only report another
+    process's error are left out.
 
     Args:
+        raised: all errors of the log, the oldest first.
         line: a line that shows the failure class; if it belongs to an error in the
             middle, the chain begins with that error.
     """
@@ -94,8 +96,8 @@ def chain_of(raised: Sequence[Raised], newest: Raised, line: str = "") -> ErrorC
 def begins_it(
     chain: ErrorChain, root: FailureKind | None, last: FailureKind | None
 ) -> bool:
-    """Return whether the first error of a chain is the cause of the failure, and not
-    the last.
+    """Return whether the cause of the failure is the first error of a chain; if not, it
+    is the last error.
 
     Args:
         root: class of the first error by its words; None if they show none.
@@ -122,12 +124,12 @@ def _is_masked(chain: ErrorChain, last: FailureKind | None) -> bool:
 
 
 def quote_of(chain: ErrorChain, *, root_first: bool, line: str = "") -> str:
-    """Return both errors of a chain in one line.
+    """Return both errors of a chain in one line of text.
 
     Args:
         root_first: the first error of the chain is quoted first.
-        line: the line of one of the errors that shows its class, if that is not its
-            first line.
+        line: a line that shows the class of one of the errors, if it is not the first
+            line of that error.
     """
     root, last_text = _error_text(chain.root, line), _error_text(chain.last, line)
     if root in last_text or (last_text in root and not root_first):
@@ -149,9 +151,9 @@ def quoted(text: str) -> str:
 
 
 def with_earlier(quote: str, raised: Sequence[Raised], chain: ErrorChain) -> str:
-    """Return the quote, extended by an error that the program printed earlier and
-    survived, since that may have led to the last error. The quote is unchanged if there
-    were more than MOST_EARLIER such errors."""
+    """Return the quote with an earlier error appended. The program survived that error,
+    but it may have led to the last one. The quote is unchanged if there is no earlier
+    error, or there are more than MOST_EARLIER."""
     said_texts = {_error_text(chain.root, ""), _error_text(chain.last, "")}
     previous_errors = dict.fromkeys(
         _error_text(raised_error, "")

@@ -69,8 +69,8 @@ _BUS_ERROR: Final = 128 + 7  # a mapped file whose page cannot be read
 def explanation(
     failed: F, exit_code: int | None, condition: NodeCondition, before_seconds: float
 ) -> Explains | None:
-    """Return the rule by which this fault explains an end with the class `failed`; None
-    if it does not explain it.
+    """Return the rule by which the fault `condition` explains an end with the class
+    `failed`; None if the fault does not explain the end.
 
     Args:
         before_seconds: how long before the end the fault was noticed.

@@ -82,8 +82,9 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
-    """Return the error that was the last output of a rank which was stopped at its time
-    limit; None if no rank has one. Errors that a stop itself causes do not count."""
+    """Return the failure shown by a rank that was stopped at its time limit and whose
+    last output is an error; None if there is no such rank. Errors that a stop itself
+    causes do not count."""
     for rank_end in ends:
         if (
             error := last_error(rank_end)
@@ -93,9 +94,10 @@ def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
-    """Split the end of a launcher into those of its workers, which share its log; each
-    gets the rank that the log names. The worker that the launcher saw fail first is
-    dated slightly before the others."""
+    """Return the ends of the workers of a launcher, which share the launcher's log;
+    each worker gets the rank that the log names. An end without several workers is
+    returned as it is. The worker that the launcher saw fail first is dated slightly
+    before the others."""
     apart = streams(end.tail)
     if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
         return [end]
@@ -113,8 +115,8 @@ def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
 
 
 def _was_stopped(one: RankReading, first_at: float) -> bool:
-    """Return whether the rank was stopped because another rank failed: by TERM, or by
-    KILL after its grace period."""
+    """Return whether the rank was stopped because another rank failed at `first_at`: by
+    TERM, or by KILL after its grace period."""
     if one.kind != FailureKind.KILLED or one.end.exit is None:
         return False
     killed = signal_of(one.end.exit) == KILL
@@ -124,9 +126,9 @@ def _was_stopped(one: RankReading, first_at: float) -> bool:
 def _waited_for(
     own: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> RankReading | None:
-    """Return the rank for which the others waited, among ranks that had to be killed
-    after another one gave up: preferably one that had raised an error and did not exit,
-    else one that had stopped doing anything."""
+    """Return the rank for which the others waited; None without one. It had to be
+    killed after another rank gave up. A rank that had raised an error and did not exit
+    (in `own`) comes first, then one that had stopped doing anything (in `stopped`)."""
     raised = [rank_reading for rank_reading in own if _was_frozen(rank_reading)]
     frozen = [
         replace(rank_reading, kind=FailureKind.HANG)
@@ -147,8 +149,8 @@ def _was_frozen(one: RankReading) -> bool:
 def _of_the_gang(
     ends: Sequence[RankEnd], told: Sequence[RankReading], stopped: Sequence[RankReading]
 ) -> Failure:
-    """Return the failure of a gang in which no rank has a cause of its own: a missing
-    rank, or the network between the ranks."""
+    """Return the failure of a gang in which no rank has a cause of its own. The cause
+    is then a missing rank, or the network between the ranks."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (
         wire := next(
@@ -205,8 +207,9 @@ def _place_suffix(one: RankReading) -> str:
 def _find_missing_rank(
     ends: Sequence[RankEnd], told: Sequence[RankReading], quiet: Sequence[RankEnd]
 ) -> RankEnd | None:
-    """Return the rank that the other ranks name as missing; else the one that was
-    silent to the end; else the one that is behind in its work."""
+    """Return the missing rank: the one that other ranks name as missing, else the one
+    that was silent to the end, else the one that is behind in its work. Return None
+    without one."""
     of = {rank_end.rank: rank_end for rank_end in ends}
     awaited_ranks = [
         rank

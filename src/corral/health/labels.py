@@ -15,9 +15,9 @@ _FRAME: Final = re.compile(r'^([^\n]{1,60}?)  File "[^"\n]{1,500}", line \d')
 
 
 def without_labels(rows: Sequence[str]) -> list[str]:
-    """Return the rows without labels. Where the rows of several processes are mixed,
-    the rows of each process are put together, and the process that printed last comes
-    last."""
+    """Return the rows with their labels removed. Where the rows of several processes
+    are mixed, each process's rows are put together, and the process that printed last
+    comes last."""
     labels = _labels_of(rows)
     if not labels:
         return list(rows)

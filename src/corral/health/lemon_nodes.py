@@ -93,8 +93,8 @@ class UserRate:
 
 
 def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | None:
-    """Return the suspicion against a node; None if its failures may be chance, or may
-    come from a single user."""
+    """Return the suspicion against a node; None if its failures may be chance or may
+    come from a single user. `fleet`: the failure rates of users on all nodes."""
     failing = sum(user.failures > 0 for user in record.users)
     if record.failures < FEWEST_FAILURES or failing < FEWEST_USERS:
         return None
@@ -115,8 +115,8 @@ def suspicion_of(record: NodeRecord, fleet: UserFailureRates) -> Suspicion | Non
 
 
 def tail(rates: Sequence[UserRate]) -> float:
-    """Return the probability that all users together have at least the observed number
-    of failures."""
+    """Return the probability that a node like the others has at least as many failures
+    of all these users as were observed."""
     failure_count = sum(rate.own.failures for rate in rates)
     below = [1.0] + [0.0] * (failure_count - 1) if failure_count else []
     for rate in rates:
@@ -150,7 +150,8 @@ def beta_binomial(tries: int, alpha: float, beta: float, below: int) -> list[flo
 
 
 def _convolve(first: Iterable[float], second: Sequence[float]) -> list[float]:
-    """Return the distribution of the sum of two counts, up to the length of `first`."""
+    """Return the distribution of the sum of two counts, given the distribution of each;
+    it is cut to the length of `first`."""
     first = list(first)
     sums = [0.0] * len(first)
     for first_count, chance in enumerate(first):

@@ -1,5 +1,5 @@
-"""Verdict whether a node is alive, silent or dead. The time of silence is counted, and
-counts as death only after a bound."""
+"""Verdicts on nodes: each is alive, silent or dead. The time of silence is counted, and
+means death only after a bound."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -23,10 +23,10 @@ LEAST_WAIT_SECONDS: Final = 0.001
 class Verdict:
     """Judgement about a node.
 
-    `counted_seconds`: its silence without excused times. `past_bound`: its work may be
-    started elsewhere. `frozen`: many nodes went silent together, so a fault of the
-    network or the head is more likely than a fault of all nodes. Their silence then
-    sets no bound.
+    `counted_seconds`: how long it has been silent, without excused times. `past_bound`:
+    it was silent for longer than the bound, so its work may be started elsewhere.
+    `frozen`: many nodes went silent together, so a fault of the network or the head is
+    more likely than a fault of all nodes. The bound then does not apply.
     """
 
     liveness: Liveness
@@ -69,12 +69,12 @@ def judge(
 def next_deadline_seconds(
     facts: Facts, serving_seconds: float, frozen: Collection[NodeId] = ()
 ) -> float:
-    """Return the seconds until silence could next change a verdict; infinite when it
+    """Return the seconds until silence could next change a verdict; infinity if it
     cannot.
 
-    The bound of a frozen node moves on with the clock, so there is no moment to wait
-    for. The result is never less than LEAST_WAIT_SECONDS: a wait that rounding has
-    reduced to almost nothing would end before the clock has moved, and would repeat
+    For a frozen node there is no moment to wait for, because its bound moves on with
+    the clock. The result is never less than LEAST_WAIT_SECONDS: a wait that rounding
+    has reduced to almost nothing would end before the clock has moved, and would repeat
     forever.
     """
     waits: list[float] = []
@@ -111,8 +111,8 @@ def _judge_liveness(
 
 
 def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[NodeId]:
-    """Return the nodes whose silence began within a few seconds of that of too many
-    others."""
+    """Return the nodes that went silent within a few seconds of too many others.
+    `nodes`: the number of all nodes."""
     silent = {node: s for node, s in silent_for.items() if s >= SILENT_AFTER_SECONDS}
     fewest = max(FEWEST_TOGETHER, int(nodes * SHARE_TOGETHER) + 1)
     if len(silent) < fewest:

@@ -140,7 +140,7 @@ class Printed:
 
     @property
     def ends_raising(self) -> bool:
-        """Whether the last output was an error that the program raised."""
+        """Return whether the last output was an error raised by the program."""
         newest_lines = [raised.lines[0] for raised in self._own[-1:]]
         return any(line in newest_lines for line in self.last[-FRESH_LINES:])
 
@@ -181,8 +181,8 @@ class Printed:
 
     @property
     def last_error(self) -> int:
-        """Index of the last of its last lines that has the shape of an error; -1 for
-        none."""
+        """Index in `last` of the last line that looks like an error; -1 if no line
+        does."""
         shaped = [
             line_index
             for line_index, line in enumerate(self.last)
@@ -199,14 +199,15 @@ class Printed:
 
     @property
     def is_stated(self) -> bool:
-        """Return whether the last line that looks like an error also names the level of
-        an error."""
+        """Return whether the last line that looks like an error also contains a log
+        level of errors."""
         return _STATED.search(self.complaint) is not None
 
     @property
     def parting(self) -> str:
-        """The last line if it reads as a reason for the end: a sentence, in a form that
-        no earlier line has; "" if it only reports the program's work."""
+        """The last line if it reads as a reason for the end; otherwise "". Such a line
+        is a sentence whose form no earlier line has, and it does not only report the
+        program's work."""
         last_line = self.last[-1] if self.last else ""
         shapes = Counter(
             _NUMBERS.sub("0", _strip_and_shorten(row)) for row in self.text.split("\n")
@@ -226,15 +227,16 @@ class Printed:
 
     @property
     def listed_cause(self) -> str:
-        """The last of the causes that are listed below an error, as Rust's anyhow
-        prints them; "" if there are none."""
+        """The last cause in the list below an error, as Rust's anyhow prints it; "" if
+        there is no such list."""
         match = _CAUSES.search(self.text)
         rows = match[1].rstrip().split("\n") if match is not None else [""]
         return _strip_and_shorten(_ORDINAL.sub("", rows[-1].strip()))
 
     @property
     def unread(self) -> tuple[str, str]:
-        """Place and source line of the last error of Python's parser; "" for none."""
+        """Place and source line of the last syntax error that Python's parser reported;
+        ("", "") without one."""
         matches = list(_UNREAD.finditer(self.text))
         return (
             (f"{matches[-1][1]}:{matches[-1][2]}", _strip_and_shorten(matches[-1][3]))
@@ -244,12 +246,13 @@ class Printed:
 
     @property
     def told_by_launcher(self) -> str:
-        """Return torchrun's last line about a worker's signal; "" without one."""
+        """Last line in which torchrun reports a worker's signal; "" without such a
+        line."""
         signal_lines = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
         return _strip_and_shorten(signal_lines[-1]) if signal_lines else ""
 
     def line_before(self, line: str) -> str:
-        """Return the last line with words before this one; "" for none."""
+        """Return the last line with words before `line`; "" without one."""
         preceding_rows = self.text[: max(0, self.text.rfind(line))].split("\n")
         return next(
             (
@@ -320,8 +323,9 @@ def printed(tail: str) -> Printed:
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the last lines without chatter, those of them that are warnings, and the
-    chatter: the lines that programs print while they continue."""
+    """Return three groups of lines from the end of the text: the lines without warnings
+    and chatter, the warnings, and the chatter. Chatter is what programs print while
+    they continue."""
     rows = [
         _strip_and_shorten(row)
         for row in outside_tracebacks(text.split("\n"))
@@ -340,14 +344,15 @@ def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def parted(tail: str) -> tuple[str, str]:
-    """Split a long log where lines were left out. Return its last error and its end;
-    ("", tail) if no lines were left out."""
+    """Split a long log at the gap where lines were left out. Return the text before the
+    gap, with its last error, and the text after it; ("", tail) if there is no gap."""
     earlier, gap, log_end = tail.rpartition(GAP)
     return (earlier, log_end) if gap else ("", tail)
 
 
 def _rows_of(tail: str) -> list[str]:
-    """Return the rows without what a terminal would act on, and without our own."""
+    """Return the rows of the log without terminal control codes, and without rows that
+    Corral itself wrote."""
     tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
     tail = LINE_END.sub(r"\\r", _COLOURS.sub("", tail))
     rows = tail.replace("\r", "\n").split("\n")
@@ -355,7 +360,8 @@ def _rows_of(tail: str) -> list[str]:
 
 
 def _out_of_json(found: "re.Match[str]") -> str:
-    """Return the rows of a traceback that a logger wrote as a single JSON string."""
+    """Return the matched JSON string, in which a logger wrote a traceback, as separate
+    rows."""
     return "\n" + found[0].replace("\\n", "\n").replace('\\"', '"') + "\n"
 
 

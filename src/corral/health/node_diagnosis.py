@@ -50,7 +50,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """The jobs that a fault ends: those on its GPU, or all jobs of the node if
+    """A fault that ends jobs: those on its GPU, or all jobs of the node if
     `whole_node`."""
 
     condition: NodeCondition
@@ -96,16 +96,16 @@ def judge_conditions(
 def mended(
     conditions: Iterable[NodeCondition], now: float
 ) -> tuple[NodeCondition, ...]:
-    """Return all faults as repaired, because a person has reported so. They are kept,
-    so that a fault that recurs gets the next remedy."""
+    """Return all faults marked as repaired, because a person has reported so. They are
+    kept, so that a recurring fault gets the next remedy."""
     return tuple(_mend_ailment(condition, now) for condition in conditions)
 
 
 def booted(
     conditions: Iterable[NodeCondition], now: float
 ) -> tuple[NodeCondition, ...]:
-    """Return the faults after a boot; those that a reset or a reboot repairs are marked
-    as repaired."""
+    """Return the faults after a boot of the node; those that a reset or a reboot
+    repairs are marked as repaired."""
     return tuple(
         _mend_ailment(condition, now) if condition.remedy in BY_BOOT else condition
         for condition in conditions
@@ -113,8 +113,8 @@ def booted(
 
 
 def excused(conditions: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
-    """Return the faults with all present ones excused: a person lets the node work
-    despite them, until they recur."""
+    """Return the faults, with all that are present marked as excused: a person lets the
+    node work despite them. The mark holds until a fault recurs."""
     return tuple(
         replace(condition, excused=condition.excused or condition.is_live)
         for condition in conditions
@@ -172,7 +172,7 @@ def _confirmed(
     old: NodeCondition | None, signal: Signal, now: float
 ) -> NodeCondition | None:
     """Return the fault as confirmed, if the signal is the driver's confirmation of the
-    same occurrence; None if the signal is a new occurrence."""
+    fault's last occurrence; None if the signal is a new occurrence."""
     is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
     if old is None or not is_same or not signal.confirmed:
         return None
@@ -230,8 +230,8 @@ def _record_occurrence(
 def _merge_attempts(
     old: NodeCondition, signal: Signal, now: float
 ) -> tuple[tuple[JobId, AttemptNumber], ...]:
-    """Return the attempts that belong to the fault. Until the fault has settled, the
-    attempts of its earlier signals are kept."""
+    """Return the attempts that belong to the fault: those of the new signal and, until
+    the fault has settled, those of its earlier signals."""
     kept_attempts = old.attempts if not _is_settled(old, now) else ()
     return tuple(dict.fromkeys((*kept_attempts, *signal.attempts)))
 
@@ -242,8 +242,8 @@ def _merge_attempts(
 def _age_ailment(
     condition: NodeCondition, now: float, rules: HealthRules, family: FamilyOf
 ) -> NodeCondition | None:
-    """Return the fault after the time that has passed: some faults clear by themselves.
-    None if the fault is so old that it is dropped."""
+    """Return the fault as it is after the time that has passed: some faults clear by
+    themselves. Return None for a fault that is so old that it is dropped."""
     if condition.is_live:
         clears = rule_of(
             condition.kind, condition.code, family(condition.gpu)
@@ -327,10 +327,8 @@ def _choose_remedy(
     rules: HealthRules,
     rule: FaultCode,
 ) -> tuple[Remedy, Restriction]:
-    """Return the remedy and the restriction that the table gives for the fault.
-
-    Time, related faults and the driver can change both.
-    """
+    """Return the remedy and the restriction for the fault: those in its table row
+    `rule`, unless time, related faults or the driver change them."""
     if len(one.times) < rule.an_hour and not _was_acted_on(one):
         return Remedy.IGNORE, Restriction.OPEN  # one flap: it is reported and counted
     if rule.is_caused_by_user:
@@ -365,15 +363,16 @@ def _choose_remedy(
 
 
 def _was_acted_on(one: NodeCondition) -> bool:
-    """Return whether the fault has closed its node, which stays closed until the fault
-    clears."""
+    """Return whether the fault restricts its node. The node stays restricted until the
+    fault clears."""
     return one.restriction != Restriction.OPEN
 
 
 def _driver_remedy(
     one: NodeCondition, others: Sequence[NodeCondition]
 ) -> Remedy | None:
-    """Return the repair that the driver requested for this GPU at about that time."""
+    """Return the strongest repair that the driver requested for this GPU at about the
+    same time; None without a request."""
     if one.kind != SignalKind.XID:
         return None
     recovery_texts = (
@@ -450,8 +449,8 @@ def _dealt_with(one: NodeCondition, now: float) -> NodeCondition:
 
 
 def _trim_ailments(conditions: Sequence[NodeCondition]) -> tuple[NodeCondition, ...]:
-    """Return at most MOST_CONDITIONS faults; the first to be dropped are those that
-    restrict the node least, and among these the oldest."""
+    """Return at most MOST_CONDITIONS faults. Faults that restrict the node least are
+    dropped first, and of these the oldest."""
     if len(conditions) <= MOST_CONDITIONS:
         return tuple(conditions)
     kept_conditions = sorted(

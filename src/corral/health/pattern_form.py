@@ -40,13 +40,13 @@ _LEFT_OUT: Final = " ... "
 def of(
     kind: FailureKind, *words: str, of_peers: bool = False, step: NextStep | None = None
 ) -> Pattern:
-    """Return the pattern of a class by any of these words."""
+    """Return the pattern of class `kind` that matches any of these regular expressions."""
     return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers, step)
 
 
 def shortened(line: str, most: int = LINE_CHARACTERS) -> str:
-    """Return the line; if it is longer than `most`, its first `most` characters, a
-    mark, and its end."""
+    """Return the line; if it is longer than `most`, return its first `most` characters,
+    a sign for the gap, and its end."""
     if len(line) <= most:
         return line
     return f"{line[:most]}{_LEFT_OUT}{line[-END_CHARACTERS:]}"

@@ -31,12 +31,14 @@ Hit = tuple[Pattern, str]  # and the line that has its words, with what continue
 
 
 def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
-    """Return the best match of the log. Raised errors come before other output; of
-    these, the newest counts that is no consequence of another rank's failure.
+    """Return the best match of the log with a pattern; None without one. Raised errors
+    come before other output. Of the raised errors, the newest counts that is not a
+    consequence of another rank's failure.
 
     Where an error was raised, other output counts only if it reports a fault of the
-    machine, and not at all if the error is the program's own mistake: programs print
-    many warnings that do not end them.
+    machine. It does not count at all if the error is the program's own mistake:
+    programs print many warnings that do not end them. `with_chatter`: lines of progress
+    and retries count too.
     """
     raised = [
         raised_error for raised_error in log.raised if not raised_error.is_wrapper
@@ -79,9 +81,10 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
 
 
 def without_losses(log: Printed) -> Printed:
-    """Return the log of a launcher, which its workers share, without the errors that
-    report a lost worker, if other errors remain. For a process pool whose workers could
-    not start, drop the error about the broken pool in the same way."""
+    """Return the log without the errors that only report a lost worker, if other errors
+    remain. This applies to the log of a launcher, which its workers share. In the same
+    way, the error about a broken process pool is dropped if its workers could not
+    start."""
     if INITIALIZER in log.text:
         raiseds = [
             raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]
@@ -96,8 +99,8 @@ def without_losses(log: Printed) -> Printed:
 
 
 def without_outlived(log: Printed) -> Printed:
-    """Return the log without "command not found" messages that another error follows,
-    because the script continued after them. The last failing command is the one that
+    """Return the log without "command not found" messages that another error follows.
+    The script continued after such a command; the last failing command is the one that
     ended it."""
     ending = log.last_error
     kept_lines = tuple(
@@ -109,8 +112,9 @@ def without_outlived(log: Printed) -> Printed:
 
 
 def by_retries(log: Printed, error: str) -> Hit | None:
-    """Return the class of the failure that a program retried until it gave up, if
-    `error` says that it gave up."""
+    """Return the pattern and the line of the failure after which a program retried
+    until it gave up; None if `error` does not say that it gave up, or no line matches.
+    """
     if GAVE_UP.search(error) is None:
         return None
     return _select_best_hit(
@@ -119,8 +123,8 @@ def by_retries(log: Printed, error: str) -> Hit | None:
 
 
 def hit_of(one: Raised) -> Hit | None:
-    """Return the class of an error by its message. For the program's own mistakes only
-    the first line counts."""
+    """Return the pattern and the line that show the class of an error; None if its
+    message shows none. For the program's own mistakes only the first line counts."""
     hit = _select_best_hit(_find_hits(one.lines[:1] if one.is_own else one.lines))
     if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
         return hit[0], sentence(one.lines)  # a later line only repeats how it ended
@@ -140,8 +144,9 @@ def _find_hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]
 
 
 def _select_best_hit(hits: Iterable[Hit]) -> Hit | None:
-    """Return the most specific match that is no consequence of another rank's failure;
-    if all are, the most specific one."""
+    """Return the most specific match that is not a consequence of another rank's
+    failure; without such a match, the most specific of all. Return None without any
+    match."""
     return min(hits, key=_rank_of_hit, default=None)
 
 

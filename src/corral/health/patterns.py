@@ -29,8 +29,9 @@ PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
-    """Return the first pattern that matches the line; None if none does. If the
-    beginning of a long line matches no pattern, its end is searched."""
+    """Return the first pattern that matches the line; None if none does. The end of a
+    long line is searched if its beginning matches no pattern. `machine_only`: only
+    patterns of faults of the machine count."""
     eligible_patterns = [
         pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE
     ]

@@ -78,16 +78,17 @@ def awaited(tail: str) -> Iterator[int]:
 
 
 def stopped_by_launcher(text: str) -> list[int]:
-    """Return the ranks that still ran when torchrun stopped them after the first
-    failure."""
+    """Return the ranks that were still running when torchrun stopped them after the
+    first failure."""
     begin = text.rfind(_FAILURES)
     report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
     return [int(match[1]) for match in _STOPPED.finditer(report.partition(_ROOT)[0])]
 
 
 def behind(tails: Mapping[int, str]) -> int | None:
-    """Return the rank that has started the fewest collectives in the group that most
-    ranks report, if all ranks timed out; None if no rank is behind."""
+    """Return the rank that has started the fewest collectives, if all ranks timed out;
+    None if no rank is behind. Ranks are compared in the process group that most of them
+    report. `tails`: rank -> end of its log."""
     for count_pattern in (_ENQUEUED, _TIMED_OUT):
         matches = {
             rank: match
@@ -119,9 +120,10 @@ def streams(text: str) -> dict[int, str]:
 
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
-    """Return the rank (None: unknown) and exit of the worker that the launcher reports
-    as first to fail; `exit` itself if there is no report. `last` is the launcher's
-    newest report; the attempt survived any earlier failures."""
+    """Return the rank (None: unknown) and the exit of the worker that, by the
+    launcher's report, failed first. Without such a report the exit is `exit` itself.
+    `last`: the launcher's newest report; the attempt survived failures that were
+    reported earlier."""
     if (root := _root_cause(text)) is not None:
         rank, code = root
         return rank, exit if code >= 0 and exit.code is None else _exit_with_code(
@@ -152,8 +154,8 @@ def _root_cause(text: str) -> tuple[int, int] | None:
 
 
 def _exit_with_code(exit: Exit, code: int) -> Exit:
-    """Return the exit with this code. A negative `code` is a signal, as in Python's
-    subprocess module."""
+    """Return `exit` with its code replaced by `code`. A negative `code` is a signal, as
+    in Python's subprocess module."""
     if code < 0:
         return replace(exit, code=None, signal=-code)
     return replace(exit, code=code or 1)

@@ -105,7 +105,7 @@ class Raised:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether the error only reports that another process failed."""
+        """Return whether the error only reports the failure of another process."""
         is_join = self.step == NextStep.RUST and _OTHER_PANIC.search(
             " ".join(self.lines[:2])
         )
@@ -113,8 +113,8 @@ class Raised:
 
     @property
     def is_own(self) -> bool:
-        """Return whether the error is the program's own mistake, regardless of earlier
-        output."""
+        """Return whether the error is a mistake in the program itself, whatever was
+        printed before."""
         return bool(_OWN.match(self.lines[0]))
 
     @property
@@ -144,7 +144,8 @@ def is_of_wrapper(line: str) -> bool:
 
 
 def outside_tracebacks(rows: Iterable[str]) -> Iterator[str]:
-    """Yield the rows that are no frames of Python, and no heads of tracebacks."""
+    """Yield the rows outside Python tracebacks: no frames, and no first lines of
+    tracebacks."""
     is_inside = False
     for row in rows:
         if "Traceback" in row and _TRACEBACK.match(row) is not None:
@@ -176,7 +177,8 @@ def _is_frame(row: str) -> bool:
 
 
 def raised_in(text: str) -> Iterator[Raised]:
-    """Yield the errors, oldest first; none that Python ignored."""
+    """Yield the errors in the text, the oldest first. Errors that Python ignored are
+    left out."""
     reading = _Reading()
     for row in [*text.split("\n"), ""]:
         yield from reading.take(row)

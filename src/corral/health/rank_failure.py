@@ -81,8 +81,8 @@ _STEPS: Final = {  # advice by the signal, where the log has no error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReading:
-    """Evidence of how one rank ended. `of_peers`: it may be a consequence of another
-    rank's end. `at`: when the rank ended."""
+    """Evidence of how one rank ended. `of_peers`: its end may be a consequence of
+    another rank's end. `at`: when the rank ended."""
 
     end: RankEnd
     kind: FailureKind
@@ -94,8 +94,8 @@ class RankReading:
 
 
 def read(end: RankEnd, exit: Exit) -> RankReading:
-    """Classify the end of a rank. If the end of a long log shows no error, its last
-    earlier error is used."""
+    """Return the class of a rank's end, with its evidence. If the end of a long log
+    shows no error, the last error before the gap in the log is used."""
     earlier, tail = parted(end.tail)
     end = replace(end, tail=tail)
     if earlier and signal_of(exit) in (None, _ABORT):
@@ -133,7 +133,8 @@ def _is_conclusive(read: RankReading) -> bool:
 
 
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankReading:
-    """Read the cause from the output, if the end alone does not say more."""
+    """Return the cause by the output, unless the exit says more. Chatter counts
+    `with_chatter`."""
     log = without_losses(printed(end.tail))
     log = log if exit.code in NOT_STARTED else without_outlived(log)
     rank, inner = inner_end(log.text, exit, log.newest)
@@ -191,7 +192,7 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
 
 
 def _read_exit_code(reading: RankReading, exit: Exit, log: Printed) -> RankReading:
-    """Read the cause from the exit code and the last lines."""
+    """Return the reading with the cause that the exit code and the last lines show."""
     if exit.code in DELIBERATE and log.parting:
         return replace(reading, kind=FailureKind.PROGRAM, quote=quoted(log.parting))
     if exit.code == TIMED_OUT:
@@ -211,8 +212,8 @@ def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
 def _of_errors(
     read: RankReading, log: Printed, newest: Raised, said: Hit | None
 ) -> RankReading:
-    """Classify by the newest error of the program, together with the first error of its
-    chain."""
+    """Return the reading, classified by the program's newest error and the first error
+    of its chain."""
     if said is None and (retried := by_retries(log, message(newest.lines))) is not None:
         quote = f"{quoted(retried[1])}; it led to: {quoted(message(newest.lines))}"
         return replace(_of_pattern(read, retried[0]), quote=quote, place=newest.place)
@@ -259,8 +260,8 @@ def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
 
 
 def _of_parser(read: RankReading, log: Printed) -> RankReading:
-    """Classify an error of Python's parser. The result has the error's location, and
-    the source line if that uses syntax of a newer Python."""
+    """Return the reading of an error of Python's parser, with the error's location. The
+    source line is added if it uses syntax of a newer Python."""
     source_location, source = log.unread
     if not source_location:
         return read
@@ -271,8 +272,8 @@ def _of_parser(read: RankReading, log: Printed) -> RankReading:
 
 
 def _with_earlier(read: RankReading, log: Printed) -> RankReading:
-    """Return the classification, replaced by that of an earlier command that failed if
-    the final failure is a consequence of it."""
+    """Return the reading. If an earlier command failed and the final failure is a
+    consequence of that, return the reading with the earlier failure's class."""
     if read.kind == FailureKind.SYNTAX and read.step is None:
         return _of_parser(read, log)
     earlier = (
@@ -300,10 +301,11 @@ def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
 
 
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
-    """Return the line that explains the end by a signal.
+    """Return the line that explains why a signal ended the process.
 
     It is the line about a crash or a kill; if the program aborted itself, any error
-    counts. Return "" if the last lines are ordinary output of the program.
+    counts. Return "" if the last lines are ordinary output. `is_told`: the log itself
+    reports this end.
     """
     newest_error, aborts = _newest_error(log.raised), signal_of(exit) in _BY_ITSELF
     if (
@@ -326,8 +328,8 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
 
 
 def _newest_error(raised: Sequence[Raised]) -> Raised | None:
-    """Return the newest error that does not wrap another one; if all do, the newest of
-    them."""
+    """Return the newest error that does not only report another process's failure; if
+    all do, the newest of all. Return None without errors."""
     raiseds = [
         raised_error for raised_error in raised if not raised_error.is_wrapper
     ] or list(raised)
@@ -335,21 +337,21 @@ def _newest_error(raised: Sequence[Raised]) -> Raised | None:
 
 
 def _by_place(newest: Raised) -> FailureKind | None:
-    """Return the class of failure by what a library was doing when it raised the newest
-    error."""
+    """Return the class of failure by the place in a library that raised the newest
+    error; None if the place shows none."""
     kind = kind_of_place(newest.frame)
     return kind if kind == FailureKind.VARIABLE or not newest.is_own else None
 
 
 def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
     """Return whether the log of a process that a signal ended explains more than the
-    signal.
+    signal does.
 
     A process that aborts itself prints why. A process that was asked to stop may have
-    lost its peers. No process can report that it was killed, but a process that had
-    just failed may have been killed because it did not exit. If another process reports
-    the end, the log may concern other ranks. Ranks that lost the process then report
-    that.
+    lost its peers. No process can report that it was killed, but one that had just
+    failed may have been killed because it did not exit. If another process reports the
+    end (`is_told`), the log may concern other ranks, and those ranks may only report
+    that they lost the process.
     """
     signal = signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
@@ -389,7 +391,8 @@ def signal_of(exit: Exit) -> int | None:
 
 
 def _by_end(exit: Exit) -> FailureKind | None:
-    """Return the class by the exit alone, also with a shell in between."""
+    """Return the class that the exit alone, or a shell's report of it, shows; None if
+    it shows none."""
     signal = signal_of(exit)
     if signal in _CRASHES:
         return FailureKind.CRASH

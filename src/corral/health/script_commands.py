@@ -60,7 +60,8 @@ _AFTER_SOURCES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A command or other step that failed earlier, and its class of failure."""
+    """A command or other step of a script that failed earlier, with its class of
+    failure."""
 
     line: str
     kind: FailureKind
@@ -102,8 +103,8 @@ def is_missing_command(line: str) -> bool:
 
 
 def _earlier_database(text: str) -> Earlier | None:
-    """Return the line which says that a database could not be opened, so that an empty
-    one was created instead; None without one."""
+    """Return the log line that reports that a database could not be opened; None
+    without one. The program then created an empty database instead."""
     for row in text.split("\n")[-ROWS:]:
         line = shortened(row.strip())
         if _NOT_OPENED.search(line) is not None:
@@ -112,8 +113,9 @@ def _earlier_database(text: str) -> Earlier | None:
 
 
 def _earlier_import(text: str, used: "re.Match[str]") -> Earlier | None:
-    """Return the import that failed, if the program continued with None in place of the
-    module; None if the value that it used may be something else."""
+    """Return the failed import after which the program continued with None in place of
+    the module. Return None if the None that it used (`used`) may have another origin.
+    """
     lines = (shortened(row.strip()) for row in text.split("\n")[-ROWS:])
     failed = [line for line in lines if _NOT_IMPORTED.search(line) is not None]
     name = used["name"] or ""

@@ -1,1 +1,1 @@
-"""Limits on incoming network traffic, before and alongside authentication."""
+"""Limits on incoming network traffic, applied before and alongside authentication."""

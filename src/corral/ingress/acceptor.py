@@ -1,4 +1,4 @@
-"""Accepting connections of a listening socket, with a bound on their number."""
+"""Acceptance of connections on a listening socket, with a limit on their number."""
 
 import asyncio
 import errno
@@ -117,8 +117,8 @@ class Acceptor:
         self._silent.register(accepted, selectors.EVENT_READ, connection)
 
     def _queue_readable(self) -> None:
-        """Queue the connections that have received their first bytes or were closed by
-        the client."""
+        """Queue for opening the connections that have received their first bytes or
+        were closed by the client."""
         for key, _ in self._silent.select(0):
             accepted, connection = key.fileobj, key.data
             assert isinstance(accepted, socket.socket)
@@ -163,7 +163,8 @@ class Acceptor:
     def _opened(
         self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]
     ) -> None:
-        """Release a connection that failed to open, because it was closed or evicted."""
+        """Clean up after an attempt to open a connection; release it if it was closed
+        or evicted before it was open."""
         self._opening.discard(task)
         if not task.cancelled() and task.exception() is None:
             return
@@ -173,8 +174,8 @@ class Acceptor:
         accepted.close()
 
     def _pause_accepting(self) -> None:
-        """Free a file descriptor by closing a connection, and accept again after a
-        short pause."""
+        """Close one connection, because no file descriptor is free; accept again after
+        a short pause."""
         self._table.make_room()
         self._loop.remove_reader(self._listening)
         self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume_accepting)

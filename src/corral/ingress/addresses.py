@@ -17,10 +17,10 @@ _SCHEMES: Final = (b"http", b"https")
 
 @lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """Return the network whose addresses share their limits: an IPv4 address, an IPv6
-    /64.
+    """Return the network whose addresses share their limits: a single IPv4 address, or
+    an IPv6 /64.
 
-    Text that is not an address counts as one network of its own.
+    Text that is not an address counts as a separate network.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

@@ -19,9 +19,12 @@ class TokenBuckets:
     def __init__(
         self, *, rate: float, burst: float, clock: Callable[[], float], keys: int = KEYS
     ) -> None:
-        """Args:
-        rate: tokens that are added each second.
-        burst: tokens of a full bucket."""
+        """Create the buckets, all full.
+
+        Args:
+            rate: tokens added each second.
+            burst: tokens of a full bucket.
+        """
         self.rate = rate
         self.burst = burst
         self._clock = clock
@@ -54,7 +57,7 @@ class TokenBuckets:
         return self.burst - self.left(key)
 
     def left(self, key: Hashable) -> float:
-        """Return the tokens of the key."""
+        """Return how many tokens the key has now."""
         return self._left(key, self._clock())
 
     def _left(self, key: Hashable, now: float) -> float:

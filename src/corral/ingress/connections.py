@@ -120,8 +120,8 @@ class Connection:
 
 
 class _Share:
-    """The unproven connections of one address: their number, and those that wait for a
-    request, oldest first."""
+    """Unproven connections of one address: their number, and those of them that wait
+    for a request, oldest first."""
 
     __slots__ = ("count", "waiting")
 
@@ -183,8 +183,8 @@ class ConnectionTable:
         return connection
 
     def _evict_oldest(self, among: dict[Connection, None], why: ClosedReason) -> bool:
-        """Close the oldest that waits for a request. False: none does, so the newest
-        goes."""
+        """Close the oldest unproven connection in `among`. Return False without one;
+        the newest is then closed."""
         self.refused[why] += 1
         oldest = next(
             (connection for connection in among if not connection.is_proven), None
@@ -194,11 +194,13 @@ class ConnectionTable:
         return oldest is not None
 
     def make_room(self) -> None:
-        """Close the oldest unproven connection: the process has no more files."""
+        """Close the oldest unproven connection, because the process has no free file
+        descriptor."""
         self._evict_oldest(self._phases[_Phase.WAITING], ClosedReason.FILES)
 
     def sweep(self) -> None:
-        """Close what has taken too long. Called about once a second."""
+        """Close each connection that has been in its phase for too long. Called about
+        once a second."""
         limits, now = self.limits, self._clock()
         for phase, seconds, closed_reason in (
             (_Phase.WAITING, limits.head_seconds, ClosedReason.HEAD_TIME),

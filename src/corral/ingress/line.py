@@ -1,5 +1,5 @@
-"""Request queues: a few requests are served at once, and later ones wait for their
-turn."""
+"""Queues for requests: a few requests are served at once, and later ones wait until it
+is their turn."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from corral.ingress.buckets import TokenBuckets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePace:
-    """Pace of one queue.
+    """Limits of one request queue.
 
     Args:
-        a_second: average number of requests in a second.
+        a_second: average number of requests that are served in a second.
         at_once: requests that are served without a wait.
-        in_line: requests that may wait for their turn.
+        in_line: requests that may wait in the queue.
     """
 
     a_second: float
@@ -31,8 +31,8 @@ class RequestLines:
         self._buckets = TokenBuckets(rate=pace.a_second, burst=burst, clock=clock)
 
     def take(self, key: Hashable) -> float:
-        """Take a place in the queue, and return the seconds until its turn; infinity if
-        the queue is full."""
+        """Add a request to the queue of the key. Return the seconds until it may be
+        served; infinity if the queue is full."""
         if self._buckets.take(key) > 0:
             return float("inf")
         return max(

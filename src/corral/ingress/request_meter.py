@@ -25,7 +25,7 @@ class RequestMeter:
         self.unread_bytes = 0
 
     def pieces(self, data: bytes) -> Iterator[memoryview]:
-        """Yield the data in pieces, each counted before it is parsed."""
+        """Yield the data in small pieces. Each is counted before the parser gets it."""
         view = memoryview(data)
         for begin in range(0, len(view), PIECE_BYTES):
             piece = view[begin : begin + PIECE_BYTES]
@@ -34,7 +34,7 @@ class RequestMeter:
 
     @property
     def is_over(self) -> bool:
-        """Whether more bytes came than a head may have, and none was complete."""
+        """Return whether the unread bytes are more than a request head may have."""
         return self.unread_bytes > self._limits.head_bytes
 
     def begin(self) -> None:

@@ -1,2 +1,2 @@
-"""Usage and its results: the ledger, its reports, and what slows a job. The functions
-are pure."""
+"""Usage of the cluster and reports on it: the ledger, its reports, and what slows a
+job. The functions are pure."""

@@ -62,8 +62,9 @@ SEVERITY: Final[Mapping[AlertKind, Severity]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """One alert. `key` identifies it for as long as its condition holds. `next` is the
-    command that shows more. `moment`: it is an event, not a condition that still holds.
-    `since`: when it began (wall clock)."""
+    command that shows more. `moment`: the alert is about an event, and not about a
+    condition that still holds. `since`: when the condition or event began (wall clock).
+    """
 
     key: str
     kind: AlertKind
@@ -93,11 +94,11 @@ class AlertRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSnapshot:
-    """The state of the cluster at one moment, on the wall clock and on the head's own
-    clock.
+    """State of the cluster at one moment. `wall` is the time on the wall clock,
+    `serving` on the head's own clock.
 
-    `budgets`: the share of each queue's budget that is left. `disks`: free and total
-    bytes of the disk of the head's directory, by its path.
+    `budgets`: the share of each queue's budget that is left. `disks`: by path of the
+    head's directory, the free and total bytes of its disk.
     """
 
     world: World
@@ -131,7 +132,7 @@ def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list
 
 
 def failed(event: Event, job: Job | None) -> Alert | None:
-    """Return the alert if the job has failed by this event."""
+    """Return the alert that the job has failed; None if the event does not mean that."""
     if job is None or event.kind not in FAILING or job.state != JobState.FAILED:
         return None
     return Alert(

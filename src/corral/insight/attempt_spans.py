@@ -24,8 +24,8 @@ LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's rec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpan:
-    """A part of an attempt's time. `amount` names the ledger's amount that it counts
-    towards, and `share` how much of each second counts."""
+    """A part of an attempt's time. `amount`: the amount in the ledger to which it is
+    added. `share`: how much of each second is added."""
 
     amount: str
     since: float
@@ -36,7 +36,7 @@ class AttemptSpan:
 def gpus_of(
     seat: Seat, types: tuple[str, ...], otherwise: str = ""
 ) -> dict[str, float]:
-    """Return the GPUs of the seat by type.
+    """Return GPU type -> number of GPUs of the seat, with fractions for shared GPUs.
 
     Args:
         types: types of the node's GPUs by index; a GPU that the node no longer has
@@ -59,11 +59,11 @@ def spans(
     until: float,
     receipt: Receipt | None = None,
 ) -> Iterator[AttemptSpan]:
-    """Yield the spans from placement to the end (wall clock). `receipt` is the cost of
-    the attempt's end, if any.
+    """Yield the spans of an attempt from its placement to its end, or to `until` if it
+    still runs (wall clock). `receipt` is the cost of the attempt's end, if any.
 
-    For an attempt with saves it is known which steps were kept. For any other, all time
-    was useful unless a receipt reports a loss. The seconds that saves took are
+    For an attempt with saves it is known which steps were kept. For any other attempt,
+    all time was useful unless a receipt reports a loss. The seconds that saves took are
     subtracted evenly from the kept time. Steps after the loss became not a number are
     useless and count as failed.
     """
@@ -104,8 +104,8 @@ def spans(
 def of_life(
     job: Job, attempt: Attempt, gpus: Mapping[str, float], parts: Iterable[AttemptSpan]
 ) -> Iterator[UsageRecord]:
-    """Yield the ledger's rows for these spans. `gpus` has the GPUs of the whole gang by
-    type."""
+    """Yield the ledger's rows for the spans `parts` of the attempt. `gpus`: GPU type ->
+    number of GPUs of the whole gang."""
     for attempt_span in parts:
         for day, seconds in by_day(attempt_span.since, attempt_span.until):
             for kind, count in gpus.items():

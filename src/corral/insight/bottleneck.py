@@ -32,8 +32,8 @@ class BottleneckKind(StrEnum):
 class StepTimes:
     """Recent seconds of a job's training loop, as the median over its ranks.
     `wait_seconds` are included in `compute_seconds`. `utilisation` and `memory_share`
-    of its GPUs are shares, and `link` is the traffic of their links; None means not
-    measured."""
+    are shares, from 0 to 1, of the job's GPUs. `link` is the traffic of the GPUs'
+    links. None means not measured."""
 
     steps: int = 0
     data_seconds: float = 0.0
@@ -48,7 +48,7 @@ class StepTimes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
     """A bottleneck of a job. `text` names it, with the number that shows it. `advice`
-    is what to try."""
+    says what the user can try."""
 
     bound: BottleneckKind
     text: str
@@ -62,10 +62,11 @@ def bottleneck_of(
     *,
     job: str,
 ) -> Bottleneck | None:
-    """Return the first bottleneck that applies; None if nothing stands out, or too
-    little is known.
+    """Return the first bottleneck of the job that applies; None if nothing stands out,
+    or too little is known.
 
     Args:
+        spent: the recent times of the training loop.
         node: node of the straggler.
         job: the job's id, for a command in the advice.
     """
@@ -152,7 +153,8 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
 
 
 def _bound_by(link: LinkUse) -> Bottleneck:
-    """Return the bottleneck by a link. Kernels that wait for a link count as busy."""
+    """Return the bottleneck for a job that this link slows. Kernels that wait for a
+    link count as busy."""
     is_pcie = link.name.startswith("PCIe")
     return Bottleneck(
         bound=BottleneckKind.COMMUNICATION,

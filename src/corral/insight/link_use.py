@@ -77,7 +77,8 @@ def _of_nvlinks(gpu: GpuSample) -> Used:
 
 
 def _of_pcie(gpu: GpuSample) -> Used:
-    """Return the PCIe use by the generation and the lanes that are in use."""
+    """Return the GPU's PCIe traffic and the most that its current generation and lanes
+    allow; None if unknown."""
     sent_bytes_per_s, received = (
         gpu.pcie_sent_bytes_per_second,
         gpu.pcie_received_bytes_per_second,

@@ -30,8 +30,8 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taste:
-    """Filter of one receiver: the lowest severity, and the kinds of alerts (empty: all
-    kinds)."""
+    """Preferences of one receiver: the lowest severity, the kinds of alerts (empty: all
+    kinds), the repeat interval, and quiet hours."""
 
     least: Severity = Severity.INFO
     kinds: frozenset[AlertKind] = frozenset()
@@ -46,8 +46,8 @@ class Taste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAlert:
-    """An alert that one receiver has received. `over_at`: since when its condition no
-    longer holds."""
+    """An alert that one receiver has received. `over_at`: since when the alert's
+    condition no longer holds; None if it holds."""
 
     alert: Alert
     at: float
@@ -56,7 +56,8 @@ class SentAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One message. `over` has alerts that were sent before and have ended."""
+    """One message. `alerts` are the current ones; `over` are alerts that were sent
+    before and have ended."""
 
     alerts: tuple[Alert, ...] = ()
     over: tuple[Alert, ...] = ()
@@ -71,8 +72,8 @@ class Notification:
 
     @property
     def lines(self) -> list[str]:
-        """Return the message as lines of text: at most ALIKE alerts of each kind are
-        listed separately."""
+        """Return the message as lines of text. At most ALIKE alerts of each kind get a
+        line of their own."""
         return [
             *_group_alert_texts(self.alerts, ""),
             *_group_alert_texts(self.over, "over: "),
@@ -96,7 +97,8 @@ def due(
 ) -> tuple[Notification | None, DeliveredAlerts]:
     """Return the notification for one receiver (None if there is nothing to send), and
     the receiver's new state. The state may change without a notification, when an alert
-    has begun to end. `day_seconds` is the receiver's local time of day."""
+    has begun to end. `day_seconds`: the receiver's local time of day. `taste`: the
+    receiver's preferences."""
     is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
     current_alerts = {alert.key: alert for alert in alerts if taste.wants(alert)}
     sent_alerts = dict(_update_sent_alerts(told.sent, current_alerts, now))
@@ -131,7 +133,8 @@ def due(
 def _update_sent_alerts(
     sent: Mapping[str, SentAlert], there: Mapping[str, Alert], now: float
 ) -> Iterable[tuple[str, SentAlert]]:
-    """Return what is known, and since when each alert no longer holds."""
+    """Yield the sent alerts, each with the time since which it no longer holds, if it
+    does not."""
     for key, sent_alert in sent.items():
         if sent_alert.alert.moment:
             yield key, sent_alert
@@ -152,8 +155,8 @@ def _is_repeat_due(one: SentAlert, now: float, taste: Taste) -> bool:
 
 
 def _is_past(one: SentAlert, now: float) -> bool:
-    """Return whether the event is older than a day. Events are remembered for a day, so
-    that they are neither sent twice nor kept for ever."""
+    """Return whether the sent alert is an event that is older than a day. Events are
+    remembered for a day, so that they are neither sent twice nor kept for ever."""
     return one.alert.moment and now - one.at > DAY_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Current allocations and their usage so far, which no row of the ledger has yet."""
+"""Usage of current allocations up to now, which is not in the ledger yet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,8 +57,8 @@ def _requested_gpu_type(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAllocations:
-    """All allocations at one moment (wall clock). They can be summed while the world
-    changes, because rows are never changed, only tables."""
+    """All allocations at one moment (wall clock). They can be summed while the head's
+    state changes, because rows are never changed in place; only tables of rows are."""
 
     now: float
     jobs: Mapping[JobId, Job]

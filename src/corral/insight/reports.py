@@ -76,15 +76,15 @@ def _hours_column(name: str, part: str = "") -> UsageColumn:
 
 
 def other_gpu_seconds(one: UsageAmounts) -> float:
-    """Return the allocated time that is in none of the named parts: the time from a
-    rank's end to the node's report of it, and differences between clocks."""
+    """Return the allocated GPU-seconds that belong to no named category: the time from
+    a rank's end to the node's report of it, and differences between clocks."""
     known_gpu_seconds = one.useful_gpu_seconds + lost_gpu_seconds(one)
     return max(0.0, one.allocated_gpu_seconds - known_gpu_seconds)
 
 
 def lost_gpu_seconds(one: UsageAmounts) -> float:
-    """Return the allocated time that produced no useful step: what attempts lost at
-    their end, starts and saves."""
+    """Return the allocated GPU-seconds that produced no useful step: what attempts lost
+    at their end, in starts and in saves."""
     aborted_gpu_seconds = (
         one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
     )
@@ -93,7 +93,7 @@ def lost_gpu_seconds(one: UsageAmounts) -> float:
 
 def _wasted_gpu_seconds(one: UsageAmounts) -> float:
     """Return the GPU-seconds lost by attempts or the idle GPU-seconds, whichever is
-    more, because it is unknown whether both cover the same seconds."""
+    more. They are not added, because both may cover the same seconds."""
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 

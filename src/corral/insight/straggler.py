@@ -28,9 +28,9 @@ MOST_SLOW: Final = 1 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """A rank that slows its gang. `seconds` is how long it is busy in a step; the
-    median of the other ranks is `others_seconds`. `in_data`: most of the difference is
-    time in which it waits for data."""
+    """A rank that slows its gang. `seconds` is how long the rank is busy in a step;
+    `others_seconds` is the median of the other ranks. `in_data`: most of the difference
+    is time in which the rank waits for data."""
 
     rank: int
     seconds: float
@@ -39,7 +39,7 @@ class Straggler:
 
     @property
     def slower(self) -> float:
-        """Return by which share the rank is slower than the others."""
+        """Return how much slower the rank is than the others: 0.2 is 20 %."""
         return self.seconds / self.others_seconds - 1.0
 
 
@@ -48,9 +48,9 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 @dataclass(frozen=True, slots=True)
 class StepSpan:
-    """Difference between two measurements: for each rank its busy seconds a step, and
-    the logarithm of the ratio to the median of the other ranks. They are arrays, since
-    a head keeps some for every rank."""
+    """Difference between two measurements of a training loop. For each rank, `busy` has
+    its busy seconds a step, and `ratios` the logarithm of their ratio to the median of
+    the other ranks. They are arrays, since a head keeps some for every rank."""
 
     ranks: tuple[int, ...]
     busy: "array[float]"
@@ -58,9 +58,9 @@ class StepSpan:
 
 
 class Looks:
-    """The newest measurements of one training loop, up to a maximum number, all in one
-    array. Each has the seconds that saves took so far, and four numbers for each rank.
-    When the ranks change, it starts again."""
+    """The newest measurements of one training loop, at most a fixed number, all in one
+    array. Each measurement has the seconds that saves took so far, and four numbers for
+    each rank. When the set of ranks changes, all measurements are dropped."""
 
     __slots__ = ("_most", "_numbers", "_ranks")
 
@@ -94,7 +94,7 @@ class Looks:
 
     @property
     def first(self) -> Look:
-        """Return the oldest measurement that is kept; an empty one if none is kept."""
+        """Return the oldest measurement that is kept, by rank; {} if none is kept."""
         firsts = {}
         for rank_index, rank in enumerate(self._ranks):
             step, *seconds = self._numbers[1 + 4 * rank_index : 5 + 4 * rank_index]
@@ -103,12 +103,13 @@ class Looks:
 
     @property
     def save_seconds(self) -> float:
-        """Return how long checkpoints took between the first pass and the last."""
+        """Return how long checkpoints took between the first and the last measurement."""
         return max(0.0, self._numbers[-self._row_width] - self._numbers[0])
 
 
 def span_of(before: Look, after: Look) -> StepSpan | None:
-    """Return the difference between two measurements; None if they show too little."""
+    """Return the difference between two measurements; None if ranks made too few steps,
+    or fewer than two ranks are in both."""
     ranks = tuple(rank for rank in after if rank in before)
     busy = array("d")
     for rank in ranks:

@@ -25,8 +25,8 @@ def micro_tokens(step: TrainStep, layout: TrainLayout) -> int:
 
 
 def cut(layout: TrainLayout) -> int:
-    """Return over how many GPUs sequence parallelism divides the activations between
-    the matrix products."""
+    """Return the number of GPUs over which sequence parallelism divides the activations
+    between the matrix products; 1 without it."""
     return layout.tensor if layout.sequence_parallel else 1
 
 
@@ -53,8 +53,9 @@ def kept_by_layer(
     has_experts: bool,
     recompute: Recompute | None = None,
 ) -> float:
-    """Return the bytes that one layer keeps of one micro batch, on one GPU. `recompute`
-    replaces the recomputation of the layout, if given."""
+    """Return the bytes that one layer keeps of one micro batch, on one GPU.
+    `has_experts`: it is a layer of experts. `recompute`: used in place of the layout's
+    recomputation, if given."""
     chosen = layout.recompute if recompute is None else recompute
     if chosen is Recompute.FULL:
         return layer_input(step, layout)
@@ -80,10 +81,10 @@ def kept_by_layer(
 
 
 def _alternate(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """Return the bytes kept with alternate recomputation: the layer's input, the output
-    of attention, and of the seven matrix products every second one: queries, values,
-    and the first and last product of the MLP. Source: torchtitan,
-    activation_checkpoint.py."""
+    """Return the bytes that a layer keeps with alternate recomputation: its input, the
+    output of attention, and the results of every second of its seven matrix products.
+    These are queries, values, and the first and last product of the MLP. Source:
+    torchtitan, activation_checkpoint.py."""
     model, width = step.model, element(step) * micro_tokens(step, layout)
     query, values = model.heads * model.head_dim, model.kv_heads * model.head_dim
     experts = model.experts
@@ -143,9 +144,9 @@ def scores(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _mlp_element_bytes(step: TrainStep) -> float:
-    """Return the bytes kept for each inner number of an MLP: before the nonlinearity
-    (two if it is gated), the operand of the product after it, and between gate and
-    nonlinearity if these are not fused."""
+    """Return the bytes that an MLP keeps for each of its inner numbers. It keeps the
+    number before the nonlinearity (two numbers if the MLP is gated), the operand of the
+    next product, and a number between gate and nonlinearity if these are not fused."""
     kept_widths = (2 if step.model.is_gated else 1) + (
         step.model.is_gated and not step.fused
     )
@@ -183,9 +184,9 @@ def _expert_mlp_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def passing(step: TrainStep, layout: TrainLayout, *, has_experts: bool) -> float:
-    """Return the temporary bytes of the backward pass of one layer: the gradients
-    inside its MLP, those of its input, the gathered input of sequence parallelism, and
-    the layer's own activations if they are recomputed."""
+    """Return the temporary bytes of the backward pass of one layer. They are the
+    gradients inside its MLP, the gradients of its input, the gathered input of sequence
+    parallelism, and the layer's own activations if they are recomputed."""
     model = step.model
     tokens = micro_tokens(step, layout)
     recompute_bytes = 0.0

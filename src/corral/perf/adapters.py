@@ -1,4 +1,5 @@
-"""Fine-tuning of small matrices added to frozen weights (LoRA): parameters and memory."""
+"""Fine-tuning with LoRA, which adds small matrices to frozen weights: parameters and
+memory."""
 
 from dataclasses import replace
 from typing import Final
@@ -29,7 +30,8 @@ def adapter_parameters(model: Model, rank: int) -> int:
 
 
 def _attention_sides(model: Model) -> int:
-    """Return the sum of rows and columns over all matrices of attention."""
+    """Return the sum of the numbers of rows and columns over all weight matrices of
+    attention."""
     hidden, query = model.hidden, model.heads * model.head_dim
     if model.latent is None:
         return 2 * (hidden + query) + 2 * (hidden + model.kv_heads * model.head_dim)

@@ -60,8 +60,8 @@ def cache_attention_seconds(
 
 
 def seen(model: Model, context: float) -> float:
-    """Return how many of `context` tokens a new token attends to, on average over the
-    layers: some layers may attend to a window only."""
+    """Return how many of `context` tokens a new token attends to, as the mean over the
+    layers. Some layers may attend only to a window of recent tokens."""
     if not model.window or not model.window_layers:
         return context
     window_share = model.window_layers / model.layers

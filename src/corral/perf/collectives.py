@@ -54,11 +54,12 @@ def collective_seconds(
 def collective_ways(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> tuple[CollectiveChoice, ...]:
-    """Return each algorithm that a library would consider, with its time.
+    """Return each algorithm that a library would consider for the collective, with its
+    time.
 
     `size_bytes` is the size of the whole buffer. A group of one GPU takes no time.
-    Raises: ValueError if a domain would hold more GPUs than it has, or the size is
-    negative. Source: fits of catalog/data/transports.csv, error in
+    Raises: ValueError if the group has more GPUs in a domain than a domain holds, or
+    the size is negative. Source: fits of catalog/data/transports.csv, error in
     validation/README.md.
     """
     if size_bytes < 0 or group.per_domain > wires.domain_gpus:
@@ -135,9 +136,10 @@ def _inside_efficiency(
 def _ring_transfer_seconds(
     protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float
 ) -> float:
-    """Return the seconds of a ring. Each step takes the longer of its latency and its
-    share of `bytes_s`, where both vary. The chunks must fill a pipeline, and the GPU's
-    own share is passed on once."""
+    """Return the seconds of a collective over a ring. Each step takes the longer of its
+    latency and its share of the transfer time `bytes_s`, smoothed because both vary.
+    The chunks must also fill a pipeline, and the GPU's own data is passed on once
+    (`own_s`)."""
     step_seconds = math.hypot(hop_s, bytes_s / steps)
     return (
         protocol.launch_s
@@ -183,9 +185,10 @@ def _ring_with(
 
 
 def _tree_choice(size_bytes: float, group: GpuGroup, wires: Wires) -> CollectiveChoice:
-    """Return the tree algorithm's time. Each domain reduces along a chain, and the
-    domains along two trees, each of which carries half. A domain sends the whole buffer
-    once if there are two domains, and otherwise twice (up and down)."""
+    """Return the choice of the tree algorithm, with its time. Inside each domain the
+    GPUs reduce along a chain. The domains reduce along two trees, each of which carries
+    half of the buffer. A domain sends the whole buffer once if there are two domains,
+    and otherwise twice (up and down)."""
     up = transport(wires.scale_up.name)
     inside_s = 0.0
     if group.per_domain > 1:
@@ -236,8 +239,9 @@ def _in_switch(
 def _direct_choice(
     collective: Collective, size_bytes: float, group: GpuGroup, wires: Wires
 ) -> CollectiveChoice:
-    """Return the time if each GPU sends directly to each other GPU. Traffic inside the
-    domain and traffic that leaves it run at the same time."""
+    """Return the direct algorithm with its time: each GPU sends to each other GPU.
+    Traffic inside the domain and traffic that leaves the domain run at the same time.
+    """
     up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
     is_pair = collective is Collective.SEND_RECV
@@ -284,8 +288,8 @@ def handed_on_seconds(
 ) -> float:
     """Return the seconds in which each GPU sends `inside_bytes` to others of its domain
     and `across_bytes` to other domains, at the same time. `inside_share` and
-    `across_share` are the shares of the links' rates that it reaches. A single GPU
-    takes no time."""
+    `across_share` are the shares of the links' rates that the transfer reaches. A group
+    of one GPU takes no time."""
     if group.size == 1:
         return 0.0
     up, scale_out = transport(wires.scale_up.name), transport(wires.fabric.name)
@@ -302,8 +306,9 @@ def handed_on_seconds(
 
 def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
     """Return the seconds of an all-reduce as inference engines do it inside a domain.
-    One kernel, in which each GPU reads its peers' memory, works in one shot (all data
-    of each peer) or two (a share of each, then the sums). Two GPUs use one shot.
+    It is one kernel in which each GPU reads its peers' memory. With one shot, a GPU
+    reads all data of each peer; with two, it reads a share of each peer's data and then
+    the sums. The faster one counts; two GPUs use one shot.
 
     Raises: ValueError across domains. Source: vLLM's custom all-reduce; fits of
     catalog/data/transports.csv.
@@ -326,9 +331,9 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
 
 
 def small_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) -> float:
-    """Return the seconds of an all-reduce as inference engines choose it:
-    `peer_all_reduce_seconds` inside a domain and below a size, for more than two GPUs
-    only if it is faster; otherwise `collective_seconds`."""
+    """Return the seconds of an all-reduce as inference engines choose it. They use
+    `peer_all_reduce_seconds` inside a domain and below a certain size, for more than
+    two GPUs only if it is faster. Otherwise they use `collective_seconds`."""
     below = transport(wires.scale_up.name).small.below_bytes
     if group.domains == 1 and group.size <= 2 and size_bytes < below:
         return peer_all_reduce_seconds(size_bytes, group, wires)

@@ -76,9 +76,9 @@ def context_seconds(step: TrainStep, layout: TrainLayout, wires: Wires) -> float
 def expert_seconds(
     step: TrainStep, layout: TrainLayout, way: Dispatch, wires: Wires
 ) -> float:
-    """Return the time of one layer of experts in one direction: tokens go to their
-    experts and back, while other micro batches are computed. `way` is how the library
-    dispatches tokens.
+    """Return the time of one layer of experts in one direction. Tokens are sent to
+    their experts and back, while other micro batches are computed. `way`: how the
+    library dispatches tokens.
 
     Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section
     3.2.2: a token crosses to each node once.
@@ -130,8 +130,8 @@ def _micro_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients:
-    """Seconds of data-parallel communication if nothing else ran: `reduce` for
-    gradients, `gather` for weights."""
+    """Seconds of data-parallel communication that does not overlap with other work:
+    `reduce` for gradients, `gather` for weights."""
 
     reduce: float
     gather: float
@@ -144,9 +144,9 @@ def gradients_seconds(
     software: Software,
     wires: Wires,
 ) -> Gradients:
-    """Return the time to reduce the gradients of `parameters`, those of one GPU, over
-    the GPUs with the same parameters. Gradients that are sharded within each replica
-    are then reduced over the replicas.
+    """Return the time of data-parallel communication for `parameters`, the parameters
+    of one GPU. Gradients are reduced over the GPUs with the same parameters. Gradients
+    that are sharded within each replica are then reduced over the replicas.
 
     Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the
     replicas.

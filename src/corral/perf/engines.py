@@ -68,8 +68,8 @@ class InferenceEngine:
 @cache
 def engine(name: str) -> InferenceEngine:
     """Return the engine of that name or version, for example "TensorRT-LLM 0.8.0" or
-    vllm. An engine without measurements gets the default's values, and so do values
-    that its row of the table lacks."""
+    vllm. Values that the table lacks are taken from the table's default, for an engine
+    without measurements all of them."""
     engine_rows = table("engines")
     own_name = _match_engine(name)
     facts = {**engine_rows[DEFAULT], **engine_rows.get(own_name, {})}
@@ -110,8 +110,8 @@ def engine_said(name: str) -> InferenceEngine:
 
 
 def _is_named(wanted: str) -> bool:
-    """Return whether the text consists of engine names, optionally followed by a
-    version."""
+    """Return whether the text consists only of known engine names, optionally followed
+    by a version."""
     aliases = [plain(alias) for alias, _ in _engine_aliases()]
     rest = wanted
     while begins := [alias for alias in aliases if rest.startswith(alias)]:
@@ -120,7 +120,7 @@ def _is_named(wanted: str) -> bool:
 
 
 def _engine_aliases() -> list[tuple[str, str]]:
-    """Return the name of each line of the table, and the line."""
+    """Return pairs (alias, engine): each name in the table, and the engine of its row."""
     return [
         (alias, own_name)
         for own_name, facts in table("engines").items()
@@ -130,8 +130,8 @@ def _engine_aliases() -> list[tuple[str, str]]:
 
 
 def _match_engine(name: str) -> str:
-    """Return the engine whose name begins the requested text, or else is contained in
-    it; the longest such name counts."""
+    """Return the engine for a requested text: the longest engine name with which the
+    text begins, else the longest that it contains; the default without a match."""
     plain_name = plain(name)
     aliases = [(plain(alias), own_name) for alias, own_name in _engine_aliases()]
     begins = [

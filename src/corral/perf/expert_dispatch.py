@@ -1,5 +1,5 @@
-"""Dispatch of tokens to their experts and back: how many copies of a token travel how
-far."""
+"""Dispatch of tokens to their experts and back: how many copies of a token are sent
+inside a domain and to other domains."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -14,11 +14,11 @@ from corral.perf.topology import GpuGroup
 class Dispatch:
     """Expert dispatch of a library: catalog/data/dispatch.csv.
 
-    `once`: a token is sent once to each GPU that has experts of it, and once to each
-    domain, which then forwards it; otherwise a copy goes to each expert. `across`,
-    `inside`: shares of the rate that it reaches, of the adapters and of the links
-    inside a domain. `hidden`: share of the time in which another micro batch is
-    computed.
+    `once`: a token is sent once to each GPU that has experts for it, and once to each
+    domain, which then forwards it; otherwise a copy is sent to each expert. `across`,
+    `inside`: the shares of the full rate that dispatch reaches over the adapters and
+    over the links inside a domain. `hidden`: share of the dispatch time in which
+    another micro batch is computed.
     """
 
     once: bool
@@ -42,18 +42,19 @@ def dispatch(library: str) -> Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Mean number of copies of one token: `inside` to other GPUs of the same domain (or
-    of the domain where it arrived), and `across` to other domains."""
+    """Mean number of copies of one token that are sent: `inside` to other GPUs of the
+    same domain (or of the domain where the token arrived), and `across` to other
+    domains."""
 
     inside: float
     across: float
 
 
 def copies(experts: Experts, group: GpuGroup) -> Copies:
-    """Return the copies if each domain and each GPU gets a token once, with a router
-    that uses all experts equally.
+    """Return the mean number of copies of a token if it is sent only once to each
+    domain and each GPU. The router is assumed to use all experts equally.
 
-    k independent draws of n places give n (1 - (1 - 1/n)^k) different ones. A token
+    k independent draws from n places give n (1 - (1 - 1/n)^k) different places. A token
     that is restricted to some groups of experts reaches only the domains with these
     groups. Source: arXiv:2412.19437, section 2.1.2 and 3.2.2 (at most 4 nodes a token).
     """
@@ -70,8 +71,8 @@ def _different(places: float, drawn: int) -> float:
 
 
 def _mean_domains_reached(experts: Experts, domains: int) -> float:
-    """Return the mean number of domains with experts of a token's groups, over all
-    choices of groups."""
+    """Return the mean number of domains that hold experts of the groups to which a
+    token is restricted, over all choices of groups."""
     groups, chosen_groups = experts.groups, experts.groups_per_token
     if groups == 1 or domains == 1:
         return float(domains)

@@ -20,7 +20,7 @@ STEPS: Final = 60  # of Newton's method at the most; five are usual
 class Saving:
     """A run that fails every `mtbf_seconds` on average. A failure costs
     `restart_seconds`, including work that was not on disk yet. A save stalls the run
-    for `save_seconds`; it may fail during a save and during a restart too."""
+    for `save_seconds`. The run may also fail during a save or a restart."""
 
     mtbf_seconds: float
     save_seconds: float
@@ -59,8 +59,8 @@ def daly_seconds(saving: Saving) -> float:
 
 
 def best_seconds(saving: Saving) -> float:
-    """Return the interval with the least expected time, for a run that is long compared
-    with it.
+    """Return the interval between saves with the least expected time, for a run that is
+    long compared with the interval.
 
     It is where the derivative of `expected_seconds` by the interval x is zero: (1 - x)
     e^x = e^-a, so x = 1 + W(-e^(-1-a)) with Lambert's W. Both x and the save time a are
@@ -112,11 +112,11 @@ def goodput(interval_seconds: float, saving: Saving) -> float:
 
 
 def best_parts(work_seconds: float, saving: Saving) -> int:
-    """Return into how many parts, with a save after each, the work must be divided for
-    the run to end soonest.
+    """Return the number of parts, with a save after each, into which the work must be
+    divided for the run to end soonest.
 
     The expected time is convex in the number of parts, so the answer is one of the two
-    integers next to the ideal.
+    integers next to the ideal number.
     """
     ideal = work_seconds / best_seconds(saving)
     fewer = max(1, int(ideal))
@@ -127,8 +127,8 @@ def best_parts(work_seconds: float, saving: Saving) -> int:
 
 
 def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
-    """Return the interval that contains the true mean with this confidence, if this
-    many events were counted.
+    """Return the lower and upper bound that contain the true mean with this confidence,
+    if `events` events were counted.
 
     Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931:
     within 1 % of the exact ones from 5 events on.
@@ -194,7 +194,7 @@ def spares_for(
     crews: int | None = None,
 ) -> int | None:
     """Return the fewest spares with which this many nodes are up for the share
-    `availability` of the time; None if even as many spares as nodes are not enough."""
+    `availability` of the time; None if not even `nodes` spares are enough."""
     if not 0 < availability < 1:
         raise ValueError(f"an availability lies between 0 and 1: {availability:g}")
 

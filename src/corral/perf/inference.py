@@ -28,10 +28,10 @@ CHUNK: Final = 512
 class Replica:
     """One copy of a model, on `tensor` x `pipeline` x `data` GPUs.
 
-    `data`: GPUs that each compute attention of their own sequences and share the
-    experts. `expert`: GPUs over which the experts are distributed; 1: each expert is
-    divided. `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: bytes of
-    one stored number.
+    `data`: number of GPUs of which each computes attention for its own sequences; they
+    share the experts. `expert`: number of GPUs over which the experts are distributed;
+    1: each expert is divided over the GPUs. `precision`: of the matrix products.
+    `weight_bytes`, `kv_bytes`: bytes of one stored number.
     """
 
     model: Model
@@ -87,7 +87,8 @@ class StepWork:
 
 
 def step_seconds(replica: Replica, work: StepWork) -> float:
-    """Return the seconds of one step of an engine, from its start to its tokens.
+    """Return the seconds of one step of an inference engine, from its start until its
+    tokens are there.
 
     Each GPU reads its weights once. The partial results of tensor-parallel GPUs are
     summed twice a layer. The stages of a pipeline run one after another. Source of what
@@ -121,9 +122,9 @@ def step_seconds(replica: Replica, work: StepWork) -> float:
 
 def pipelined_seconds(replica: Replica, work: StepWork) -> float:
     """Return the seconds of one step of a whole batch through the pipeline, from start
-    to end: as a whole, or in as many parts as is fastest. With more parts the stages
-    wait less for each other, but each reads its weights for each part. Sequences are
-    not divided; prompts are, at `CHUNK` tokens."""
+    to end. The batch passes as a whole, or in as many parts as is fastest. With more
+    parts the stages wait less for each other, but each stage reads its weights again
+    for each part. Sequences are not divided; prompts are divided, at `CHUNK` tokens."""
     best_seconds = step_seconds(replica, work)
     stages = replica.pipeline
     max_micro_batches = max(work.ends + work.decodes, work.prompt / CHUNK)
@@ -151,8 +152,8 @@ def decode_seconds(replica: Replica, *, batch: int, context: float) -> float:
 def static_batch_seconds(
     replica: Replica, *, batch: int, prompt: int, output: int
 ) -> float:
-    """Return the seconds of `batch` requests that begin and end together: a prompt
-    each, then one token after another.
+    """Return the seconds of `batch` requests that begin and end together. Each has a
+    prompt of `prompt` tokens and then gets `output` tokens, one after another.
 
     The first token comes from the prompt. A step's time grows linearly with its
     context, so the middle step stands for all.
@@ -185,8 +186,8 @@ def _product_seconds(
 
 
 def _moved_seconds(replica: Replica, size_bytes: float) -> float:
-    """Return the time of small kernels; their launches are in the engine's
-    `layer_seconds`."""
+    """Return the time in which small kernels read and write these bytes in memory;
+    their launches are in the engine's `layer_seconds`."""
     device = replica.device
     return size_bytes / (
         device.memory_bytes_per_s * kernels(device.architecture).memory
@@ -234,9 +235,9 @@ def _attention_seconds(replica: Replica, work: StepWork, tokens: int) -> float:
 
 
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
-    """Return the time of the matrix products of multi-head latent attention, whose
-    up-projections are merged into queries and outputs: arXiv:2405.04434, section 2.1.2.
-    """
+    """Return the time of one layer's matrix products with multi-head latent attention.
+    Its up-projections are merged into queries and outputs: arXiv:2405.04434, section
+    2.1.2."""
     model, tensor_shards = replica.model, replica.tensor
     down = latent.query_rank + latent.kv_rank + latent.rope_dim
     queries = _ceil_divide(
@@ -302,8 +303,8 @@ def _build_gpu_group(replica: Replica, size: int) -> GpuGroup:
 
 
 def _sum_seconds(replica: Replica, tokens: int) -> float:
-    """Return the time of one of a layer's two all-reduces over the tensor-parallel
-    GPUs."""
+    """Return the time of one of the two all-reduces that a layer needs over the
+    tensor-parallel GPUs; 0 for one GPU."""
     if replica.tensor == 1:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden
@@ -324,7 +325,8 @@ def _exchange_seconds(replica: Replica, tokens: float) -> float:
 
 
 def _sends_seconds(replica: Replica, tokens: int) -> float:
-    """Return the time of transfers from each stage of the pipeline to the next."""
+    """Return the time of all transfers of activations from one pipeline stage to the
+    next; 0 without a pipeline."""
     if replica.pipeline == 1:
         return 0.0
     size = ACTIVATION_BYTES * tokens * replica.model.hidden / replica.tensor
@@ -335,8 +337,8 @@ def _sends_seconds(replica: Replica, tokens: int) -> float:
 
 
 def _head_seconds(replica: Replica, drawn: float) -> float:
-    """Return the time of the output matrix, which is stored in 16 bits, and of the
-    engine's work for each of the `drawn` sequences."""
+    """Return the time to compute the logits of `drawn` sequences with the output
+    matrix, stored in 16 bits, and of the engine's work for each of these sequences."""
     if drawn <= 0:
         return 0.0
     model = replica.model

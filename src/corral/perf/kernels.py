@@ -12,9 +12,10 @@ DEFAULT: Final = "default"  # an architecture without measurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Efficiency of kernels. `matmul`: share of the dense peak that a large product
-    reaches, at 16 bits or more. `narrow_matmul`: the same at 8 bits or less. `memory`:
-    share of the bandwidth. `seconds`: time of an empty kernel."""
+    """Efficiency of kernels. `matmul`: share of the dense peak that a large matrix
+    product reaches, at 16 bits or more. `narrow_matmul`: the same at 8 bits or less.
+    `memory`: share of the memory bandwidth that kernels reach. `seconds`: time of an
+    empty kernel."""
 
     matmul: float
     narrow_matmul: float
@@ -24,8 +25,8 @@ class Kernels:
 
 @cache
 def kernels(architecture: str) -> Kernels:
-    """Return the kernels of the architecture; missing values come from the default of
-    the table."""
+    """Return the kernel efficiency of the architecture; missing values are taken from
+    the table's default."""
     kernel_rows = table("kernels")
     facts = {**kernel_rows[DEFAULT], **kernel_rows.get(architecture, {})}
     return Kernels(

@@ -35,7 +35,7 @@ _KERNELS: Final = 6  # elementwise kernels of one pass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """Seconds of one GPU for one layer in one direction."""
+    """Seconds of one GPU for one layer in one direction, by kind of kernel."""
 
     matmul: float
     attention: float
@@ -48,7 +48,8 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The part of a micro batch and of a layer that one GPU computes."""
+    """Part of a micro batch and of a layer that one GPU computes, in tokens, heads and
+    widths."""
 
     tokens: int  # of a micro batch, after context parallelism
     sequence: int  # that its queries come from
@@ -82,12 +83,12 @@ def layer_passes(
     *,
     has_experts: bool,
 ) -> tuple[Pass, Pass]:
-    """Return the forward and backward time of one layer, on one of its tensor-parallel
-    GPUs.
+    """Return the time of one layer forward, and the time backward, on one of its
+    tensor-parallel GPUs.
 
-    Unit: seconds of one micro batch. A frozen model (its gradients have no bytes, as in
-    LoRA) needs no gradients of its weights. Source: arXiv:2205.05198, appendix A, for
-    the products; constants: perf/software.py.
+    Unit: seconds of one micro batch. A frozen model, as in LoRA, computes no gradients
+    of its weights; its gradients have no bytes. Source: arXiv:2205.05198, appendix A,
+    for the products; constants: perf/software.py.
     """
     own_share = share(step, layout)
     products = _layer_products(step.model, layout, own_share, has_experts=has_experts)
@@ -163,8 +164,8 @@ def _layer_products(
 def _inner_numbers(
     model: Model, layout: TrainLayout, own: Share, *, has_experts: bool
 ) -> float:
-    """Return how many numbers a token has between the matrix products of a layer: the
-    inputs of the activation function and of attention."""
+    """Return how many numbers one token has between the matrix products of a layer: the
+    inputs of the activation function and of attention. `own`: the part of one GPU."""
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
     if has_experts and model.experts is not None:
@@ -185,8 +186,8 @@ def _product_seconds(one: Product, step: TrainStep, device: Device) -> float:
 
 
 def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
-    """Return the seconds of a product at the clock that the architecture sustains, or
-    slower if the GPU's power does not allow it."""
+    """Return the seconds of a matrix product at the clock that the architecture
+    sustains, or at a lower clock if the GPU's power limit requires it."""
     rows, columns, inner, groups = one
     sustained_rates = sustained(device.architecture)
     is_narrow = precision.bytes < 2
@@ -256,8 +257,8 @@ def _looked_at(step: TrainStep) -> float:
 
 
 def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> float:
-    """Return the seconds of a product in at least 16 bits, even if the layers' products
-    use fewer."""
+    """Return the seconds of a matrix product in at least 16 bits, even if the other
+    products of the step use fewer bits."""
     rows, columns, inner, groups = one
     wide = step.precision if step.precision.bytes >= 2 else Precision.BF16
     return _held_seconds(one, wide, device)
@@ -266,8 +267,8 @@ def _half_product_seconds(one: Product, step: TrainStep, device: Device) -> floa
 def ends_seconds(
     step: TrainStep, layout: TrainLayout, device: Device, software: Software
 ) -> tuple[Pass, Pass]:
-    """Return the forward and backward time of the output layer with its loss and the
-    input embedding together.
+    """Return the time of the output layer with its loss, and the time of the input
+    embedding, each forward and backward together.
 
     Unit: seconds of one micro batch. Both are split over the tensor-parallel GPUs.
     """

@@ -8,7 +8,7 @@ from corral.catalog.precisions import Precision
 
 
 class Shard(StrEnum):
-    """Sharding over data-parallel GPUs: the stages of ZeRO, arXiv:1910.02054."""
+    """What is sharded over data-parallel GPUs: the stages of ZeRO, arXiv:1910.02054."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"  # ZeRO-1, Megatron's distributed optimizer
@@ -17,7 +17,8 @@ class Shard(StrEnum):
 
 
 class Recompute(StrEnum):
-    """Recomputation in the backward pass: arXiv:2205.05198, section 4."""
+    """What the backward pass computes again instead of keeping it: arXiv:2205.05198,
+    section 4."""
 
     NONE = "none"
     SELECTIVE = "selective"  # the core of attention; a flash kernel does so by itself
@@ -29,13 +30,13 @@ class Recompute(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainLayout:
     """Layout on `data` x `tensor` x `pipeline` x `context` GPUs. Experts are
-    distributed over `expert` of the `data` x `context` (x `tensor`, if `expert_tensor`
-    is 1) GPUs that share a stage.
+    distributed over `expert` of the GPUs that share a stage: `data` x `context` GPUs,
+    times `tensor` if `expert_tensor` is 1.
 
-    `interleave`: pieces of the pipeline on a GPU. `micro_batch`: sequences in one pass.
-    `first_layers`, `last_layers`: layers of the first and the last stage, 0 if they are
-    as in the others. `replicas`: copies of the sharded state: HSDP, several instances
-    of the distributed optimizer.
+    `interleave`: number of pipeline pieces on each GPU. `micro_batch`: sequences in one
+    pass. `first_layers`, `last_layers`: layers of the first and the last stage; 0 if
+    these stages have as many as the others. `replicas`: copies of the sharded state:
+    HSDP, several instances of the distributed optimizer.
     """
 
     data: int = 1
@@ -118,7 +119,8 @@ class TrainStep:
     grouped_experts: bool = True
 
     def micro_batches(self, layout: TrainLayout) -> int:
-        """Return the passes through the pipeline in one step.
+        """Return the number of micro batches that pass through the pipeline in one
+        step.
 
         Raises: ValueError if the batch cannot be divided evenly.
         """

@@ -1,4 +1,5 @@
-"""Seconds of matrix products, and of kernels that only move bytes."""
+"""Duration in seconds of matrix products, and of kernels that mainly move bytes in
+memory."""
 
 from functools import lru_cache
 from typing import Final
@@ -45,19 +46,20 @@ def matmul_seconds(
     weight_bytes: float = 0.0,
     most_bytes_per_s_processor: float = 0.0,
 ) -> float:
-    """Return the seconds of one kernel that multiplies (m, k) by (k, n), `groups`
-    times, each with its own weights.
+    """Return the seconds of one kernel that multiplies an (m, k) matrix by a (k, n)
+    matrix, `groups` times, each time with other weights.
 
-    It is a smooth maximum of the compute time (in whole waves of tiles over the
-    processors) and of the time to read and write once, plus the time of an empty
-    kernel. If the device lacks a precision, numbers are stored in it but multiplied in
-    the next wider one that it has.
+    The result is a smooth maximum of the compute time and the memory time, plus the
+    time of an empty kernel. The compute time counts whole waves of tiles over the
+    processors. The memory time is the time to read the inputs and write the output
+    once. If the device lacks a precision, numbers are stored in it but multiplied in
+    the next wider one that the device has.
 
     Args:
         weight_bytes: bytes of one stored number of the (k, n) operand, if it is stored
             in fewer bytes than it is multiplied in; 0: as `precision`.
-        most_bytes_per_s_processor: the most that the kernel reads on one processor; 0:
-            no limit.
+        most_bytes_per_s_processor: the highest rate at which the kernel reads on one
+            processor; 0: no limit.
 
     Raises: ValueError if a size is below 1.
     Source: the roofline, doi:10.1145/1498765.1498785; shares: catalog/data/kernels.csv.
@@ -97,9 +99,9 @@ def streamed_seconds(size_bytes: float, device: Device) -> float:
 
 def computed_in(device: Device, precision: Precision) -> Precision:
     """Return the precision in which the device multiplies numbers of `precision`: the
-    same, or a wider one.
+    same one if the device has it, else the next wider one that it has.
 
-    Raises: ValueError if the device has none.
+    Raises: ValueError if the device has none of them.
     """
     if precision in device.flops:
         return precision
@@ -113,8 +115,9 @@ def computed_in(device: Device, precision: Precision) -> Precision:
 
 @lru_cache(maxsize=65536)
 def _wave_flops(m: int, n: int, groups: int, processors: int) -> float:
-    """Return the FLOPs, for each unit of k, during which the device is busy, including
-    idle processors in the last wave. The best tile size is used."""
+    """Return the FLOPs, per unit of k, that all processors could do while the kernel
+    runs. Processors that idle in the last wave count too. The tile size with the lowest
+    result is used."""
     least_flops = 0.0
     for tile_rows, wide, share in _TILES:
         tiles = -(-m // tile_rows) * -(-n // wide) * groups

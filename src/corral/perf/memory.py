@@ -1,4 +1,4 @@
-"""Memory of a training run on one GPU, by purpose."""
+"""Memory of a training run on one GPU, by what the memory is used for."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,13 @@ from corral.perf.sharding import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainMemory:
-    """Bytes on one GPU of pipeline stage `stage`. The parts add up to `allocated_peak`.
+    """Bytes on one GPU of pipeline stage `stage`, by use. The fields in bytes add up to
+    `allocated_peak`.
 
-    `weights`, `gradients`, `optimizer` and `workspace` are permanent; `activations`,
-    `logits` (of the loss), `buffers` (of communication) and `passing` (gradients inside
-    a layer) are temporary. `workspace` is that of libraries, and the values passed
-    between pipeline stages.
+    Permanent: `weights`, `gradients`, `optimizer`, and `workspace`, which is that of
+    libraries and includes the values passed between pipeline stages. Temporary:
+    `activations`, `logits` (of the loss), `buffers` (of communication) and `passing`
+    (gradients inside a layer).
     """
 
     stage: int
@@ -49,7 +50,7 @@ class TrainMemory:
 
     @property
     def moving(self) -> float:
-        """Return the memory that comes and goes in a step."""
+        """Return the bytes that are allocated and freed within each step."""
         return self.activations + self.logits + self.buffers + self.passing
 
     @property
@@ -59,13 +60,14 @@ class TrainMemory:
 
     @property
     def allocated_peak(self) -> float:
-        """Return the peak memory, as in torch.cuda.max_memory_allocated."""
+        """Return the highest memory within a step, as in
+        torch.cuda.max_memory_allocated."""
         return self.allocated_steady + self.moving
 
     @property
     def reserved(self) -> float:
-        """Return the reserved memory, as in torch.cuda.max_memory_reserved: it includes
-        what the allocator holds unused."""
+        """Return the peak of reserved memory, as in torch.cuda.max_memory_reserved. It
+        includes memory that the allocator holds but does not use."""
         return self.allocated_peak + self.over.unused_share * self.moving
 
     @property
@@ -76,7 +78,7 @@ class TrainMemory:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the parts that add up to `allocated_peak`."""
+        """Return the bytes by use, as name and value. They add up to `allocated_peak`."""
         return {
             "weights": self.weights,
             "gradients": self.gradients,
@@ -96,10 +98,11 @@ def training_memory(
     stage: int | None = None,
     architecture: str = "",
 ) -> TrainMemory:
-    """Return the memory of one GPU of a pipeline stage, or of the fullest one if no
-    stage is given.
+    """Return the memory of one GPU of the given pipeline stage. If `stage` is None, use
+    the stage that needs the most memory.
 
-    `architecture` of the GPU, for example hopper, selects constants of its libraries.
+    `architecture` of the GPU, for example hopper, selects the memory constants of its
+    libraries.
     Raises: ValueError if there is no such stage, or the batch cannot be divided evenly.
     Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding),
     arXiv:2104.04473 (micro batches in flight); each further allocation of Megatron-LM
@@ -118,9 +121,9 @@ def training_memory(
 
 
 def _candidate_stages(step: TrainStep, layout: TrainLayout) -> set[int]:
-    """Return the stages that may be the fullest: the first, with most micro batches in
-    flight; the last, with the logits; and those next to them and between, if they may
-    have more or other layers."""
+    """Return the stages that may need the most memory: the first stage, which has most
+    micro batches in flight; the last stage, which has the logits; and other stages, if
+    they may have more layers or another kind of layers."""
     last_stage = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
     if last_stage < 2 or (is_even and step.model.experts is None):
@@ -164,7 +167,8 @@ def _on_stage(
 def _state_bytes(
     step: TrainStep, layout: TrainLayout, held: ShardedParameters
 ) -> tuple[float, float, float]:
-    """Return the bytes of weights, gradients and optimizer after sharding."""
+    """Return bytes of weights, gradients and optimizer on one GPU. `held` are
+    parameters before sharding."""
     copies = (shards(layout, of_experts=False), shards(layout, of_experts=True))
     state = step.state
     state_sizes = (state.weight, state.gradient, state.optimizer)
@@ -180,9 +184,9 @@ def _state_bytes(
 
 
 def in_flight(step: TrainStep, layout: TrainLayout, stage: int) -> float:
-    """Return the maximum number of micro batches for which a stage keeps all its layers
-    in the 1F1B schedule: one for each stage from this one to the last. With
-    interleaving, pieces of the pipeline are counted.
+    """Return the maximum number of micro batches whose activations a stage keeps at the
+    same time in the 1F1B schedule: one for each stage from this one to the last. With
+    interleaving, a stage has several pieces, and the number may be a fraction.
 
     Source: arXiv:2104.04473, section 2.2; Megatron-LM forward_backward_pipelining.
     """
@@ -229,8 +233,9 @@ def _activations(step: TrainStep, layout: TrainLayout, stage: int) -> float:
 
 
 def _prediction_layer_bytes(step: TrainStep, layout: TrainLayout) -> float:
-    """Return the memory of one layer that predicts a token further ahead: a layer like
-    the last one, the two norms and the joint input before it, the norm after it."""
+    """Return the bytes of one layer that predicts a token further ahead (multi-token
+    prediction). It is a layer like the last one, with two norms and a joint input
+    before it, and a norm after it."""
     has_experts = step.model.experts is not None
     layer = kept_by_layer(step, layout, has_experts=has_experts)
     return layer + 7 * layer_input(step, layout)
@@ -248,8 +253,8 @@ def _logits_bytes(step: TrainStep, layout: TrainLayout) -> float:
 
 
 def _libraries(step: TrainStep, over: Overhead) -> float:
-    """Return the workspace of libraries. Experts are multiplied in several streams,
-    each with its own workspace."""
+    """Return the bytes of the workspace of libraries. Experts are multiplied in several
+    streams, and each stream has its own workspace."""
     grouped = step.model.experts is not None and step.grouped_experts
     return over.workspace + (over.expert_workspace if grouped else 0.0)
 
@@ -268,8 +273,9 @@ def _between_stages(step: TrainStep, layout: TrainLayout) -> float:
 def _shard_buffer_bytes(
     step: TrainStep, layout: TrainLayout, held: ShardedParameters
 ) -> float:
-    """Return the buffers of sharded weights: the current layer and the next one, both
-    ends of the model, and a layer's gradients."""
+    """Return the bytes of buffers for sharded parameters: weights of two layers,
+    embedding and output matrix if weights are sharded, and one layer's gradients if
+    gradients are sharded."""
     total = 0.0
     compute = element(step)
     if layout.shard is Shard.PARAMETERS and shards(layout, of_experts=False) > 1:

@@ -15,9 +15,9 @@ SCALES: Final = {0.5: 0.5 + 1 / 16}
 
 
 def weight_bytes(replica: Replica) -> float:
-    """Return the bytes of weights on one GPU. GPUs that compute attention of their own
-    sequences hold the whole of its weights; experts are sharded. The embedding and
-    output matrices are stored in 16 bits."""
+    """Return the bytes of weights on one GPU. Attention weights are stored whole on
+    each GPU if the GPUs compute attention of different sequences. Experts are sharded.
+    The embedding and output matrices are stored in 16 bits."""
     model = replica.model
     bytes_per_weight = SCALES.get(replica.weight_bytes, replica.weight_bytes)
     vocab = ceil(model.vocab / PAD) * PAD
@@ -45,8 +45,8 @@ def weight_bytes(replica: Replica) -> float:
 
 def most_sequences(replica: Replica, context: int) -> int:
     """Return how many sequences of `context` tokens the whole replica can hold at once;
-    0 if not even one, or if the weights alone are too large. perf.serving_memory has
-    the engine's own memory."""
+    0 if it cannot hold one, or if the weights alone are too large. The engine's own
+    memory is in perf.serving_memory."""
     serving = ServingReplica(
         model=replica.model,
         context=context,

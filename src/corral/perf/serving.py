@@ -1,5 +1,5 @@
-"""Requests to one replica: how long each waits for its first token and for the next
-tokens."""
+"""Latency of the requests to one replica: the wait of each request for its first token,
+and the time between later tokens."""
 
 import math
 from collections.abc import Callable
@@ -16,8 +16,8 @@ HELD_STEPS: Final = 1.0  # running and scheduled ones, that a new request waits 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Requests of one replica in a second, each with `prompt` input tokens and `output`
-    output tokens.
+    """Requests to one replica: `rate` per second, each with `prompt` input tokens and
+    `output` output tokens.
 
     `shared`: tokens of the prompt that are in the cache already. Arrivals are Poisson.
     """
@@ -29,15 +29,16 @@ class Load:
 
     @property
     def new(self) -> float:
-        """Return the tokens of a prompt that must be computed."""
+        """Return the prompt tokens that are not cached and must be computed; at least
+        1."""
         return max(1.0, self.prompt - self.shared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """The most `sequences` and `tokens` in one step. A prompt with more tokens is
-    computed in parts, together with the tokens of other requests (chunked prefill,
-    arXiv:2308.16369)."""
+    """Limits of one engine step: the most `sequences` and the most `tokens`. A prompt
+    with more tokens is computed in parts, together with the tokens of other requests
+    (chunked prefill, arXiv:2308.16369)."""
 
     sequences: int = 256
     tokens: int = 8192
@@ -45,14 +46,15 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Performance of requests, in seconds. `busy`: share of the highest throughput;
-    from 1 on the queue grows without bound, and all times are infinite.
+    """Performance of requests under a load, in seconds. `busy`: the load as a share of
+    the highest throughput; from 1 on the queue grows without bound, and all times are
+    infinite.
 
     `running`: mean number of requests in the batch. `queue_seconds`: mean wait for a
-    place in the batch. `full_share`: share of the requests that wait for one.
-    `wait_seconds`: that wait plus the wait for other prompts. `running_step`: duration
-    of the step of other requests during which a request arrives, weighted by how likely
-    one runs.
+    place in the batch. `full_share`: share of the requests that find the batch full and
+    wait. `wait_seconds`: `queue_seconds` plus the wait for prompts of earlier requests.
+    `running_step`: duration of the step that runs when a request arrives, times the
+    probability that one runs.
     """
 
     load: Load
@@ -81,10 +83,12 @@ class Served:
         return self.load.rate * self.load.output
 
     def ttft_quantile(self, share: float) -> float:
-        """Return the time to the first token that `share` of all requests stay below.
+        """Return the time to the first token that the fraction `share` of all requests
+        does not exceed.
 
-        The rest of the running step is uniform. The wait for a place and for earlier
-        prompts is zero for most requests and exponential for the others.
+        An arriving request waits for the rest of the current step, which is uniformly
+        distributed. It may also wait for a place and for earlier prompts. That wait is
+        zero for most requests and exponential for the others.
         """
         if math.isinf(self.ttft):
             return math.inf
@@ -112,8 +116,9 @@ class Served:
         return upper_bound
 
     def itl_quantile(self, share: float) -> float:
-        """Return the time between two tokens of a request that `share` of all such
-        times stay below. Steps have either no part of a prompt or one."""
+        """Return the time between two tokens of a request that the fraction `share` of
+        all such times does not exceed. A step contains either a part of one prompt, and
+        is then longer, or no prompt."""
         if math.isinf(self.itl):
             return math.inf
         with_prompt = min(1.0, self.load.rate * self.parts * self.itl)
@@ -135,7 +140,8 @@ def served(replica: Replica, load: Load, limits: BatchLimits = BatchLimits()) ->
     limit = float(limits.sequences)
 
     def running(others: float) -> float:
-        """Return how many other requests run if each step has `others` of them."""
+        """Return the mean number of running requests if each step contains `others` of
+        them."""
         return (
             load.rate
             * max(0.0, load.output - 1)
@@ -217,8 +223,8 @@ def _load_at_rate(load: Load, rate: float) -> Load:
 
 
 def _pipeline_lanes(replica: Replica) -> int:
-    """Return the number of batches in progress at the same time: one in each stage of a
-    pipeline."""
+    """Return the number of batches in progress at the same time: one per pipeline
+    stage."""
     return replica.pipeline
 
 
@@ -241,8 +247,9 @@ def _prompt_step(
     others: float,
     together: float = 1.0,
 ) -> float:
-    """Return the time that one prompt adds to its steps. Up to `together` prompts share
-    a step, as far as the step's token limit allows."""
+    """Return the seconds that one prompt adds to the steps that compute it, next to
+    `others` running requests. Up to `together` prompts share a step, as far as the
+    step's token limit allows."""
     prefill_chunks = _prefill_chunks(load, limits)
     prompts_per_step = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _pipeline_lanes(replica))
@@ -319,15 +326,16 @@ def _steady_state(
 
 
 def _full_share(busy: float, places: int) -> float:
-    """Return the share of requests that find all places taken: Sakasegawa's fit of
-    Erlang's formula C."""
+    """Return the share of requests that find all `places` taken when the load is `busy`
+    of the capacity: Sakasegawa's fit of Erlang's formula C."""
     share: float = busy ** (math.sqrt(2 * (places + 1)) - 1) if busy > 0 else 0.0
     return min(1.0, share)
 
 
 def _queue_seconds(busy: float, places: int, service: float) -> float:
-    """Return the mean wait if each request holds one of `places` for about the same
-    time: half the wait with exponential times."""
+    """Return the mean wait for one of `places` if each request holds its place for
+    about the same time, `service` seconds. It is half the wait that exponential times
+    would give."""
     return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
@@ -354,8 +362,8 @@ def _exceed_probability(
     seconds: float, step: float, waiting: float, mean: float
 ) -> float:
     """Return the probability that a delay exceeds `seconds`. The delay is a uniform
-    part of `step` plus a wait; the share `waiting` of all requests has a wait, and its
-    mean over all requests is `mean`."""
+    part of `step`, plus a wait. Only the share `waiting` of all requests has a wait;
+    `mean` is the mean wait over all requests."""
     if seconds < 0:
         return 1.0
     time_left = max(0.0, 1 - seconds / step) if step > 0 else 0.0

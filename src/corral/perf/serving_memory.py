@@ -55,7 +55,8 @@ class ServingReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingMemory:
-    """Bytes on the fullest GPU. The parts add up to `device`.
+    """Bytes on the GPU of a replica that needs the most. The fields add up to `device`,
+    its total memory.
 
     `cache`: keys and values. `activations`: those of the largest step, and the logits
     of its sequences. `workspace`: that of the libraries. `context`: that of the driver.
@@ -86,10 +87,10 @@ class ServingMemory:
 
 
 def serving_memory(serving: ServingReplica, *, architecture: str = "") -> ServingMemory:
-    """Return the memory of the fullest GPU of a replica.
+    """Return the memory of the GPU of a replica that needs the most.
 
-    `architecture` of the GPU selects constants of its libraries. Source: keys and
-    values as in arXiv:2309.06180, section 3; what an engine needs in addition:
+    `architecture` of the GPU selects the memory constants of its libraries. Source:
+    keys and values as in arXiv:2309.06180, section 3; what an engine needs in addition:
     catalog/data/overheads.csv.
     """
     overheads = overhead(architecture)
@@ -130,9 +131,9 @@ def _stage_weight_bytes(serving: ServingReplica, stage: int) -> float:
 
 def kv_token_bytes(model: Model, *, kv_bytes: float = 2.0, tensor: int = 1) -> float:
     """Return the bytes of keys and values of one token in all layers, on one of
-    `tensor` GPUs; windows are ignored.
+    `tensor` GPUs. Attention windows are ignored.
 
-    With latent attention each GPU holds the short vector in full.
+    With latent attention each GPU holds the compressed vector in full.
     """
     return model.layers * _kv_layer_bytes(model, kv_bytes, tensor)
 
@@ -156,9 +157,9 @@ def cache_bytes(serving: ServingReplica) -> float:
 
 
 def _activations(serving: ServingReplica) -> float:
-    """Return the activations of one step's tokens: the residual stream and its norm,
-    and the widest part inside a layer (queries, keys and values, or the MLP). Each
-    expert of a token gets a copy of it."""
+    """Return the bytes of activations of one step's tokens: the residual stream and its
+    norm, and the widest part inside a layer (queries, keys and values, or the MLP). A
+    token is copied for each expert that it is routed to."""
     model = serving.model
     tokens = max(min(serving.chunk, serving.batch * serving.context), serving.batch)
     attention = (model.heads + 2 * model.kv_heads) * model.head_dim / serving.tensor

@@ -11,11 +11,11 @@ from corral.perf.layout import Shard, TrainLayout, TrainStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedParameters:
-    """Parameters of one GPU before sharding over data-parallel GPUs.
+    """Numbers of parameters on one GPU before sharding over data-parallel GPUs.
 
-    `dense`: all but experts. `expert`: those of its experts, which are sharded over
-    another group of GPUs. `layer`: those of its largest layer. `ends`: embedding and
-    output matrix, which are part of `dense`.
+    `dense`: all but experts. `expert`: the experts on the GPU, which are sharded over
+    another group of GPUs. `layer`: the largest layer. `ends`: embedding and output
+    matrix, which are part of `dense`.
     """
 
     dense: float
@@ -25,8 +25,8 @@ class ShardedParameters:
 
 
 def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, int]:
-    """Return the number of dense layers and of layers with experts of a stage; the
-    dense ones come first in a model.
+    """Return, for a pipeline stage, its number of dense layers and its number of layers
+    with experts. The dense layers come first in a model.
 
     If the layers cannot be divided evenly, embedding and output matrix count as a layer
     each, and the remaining layers go to the later stages in the middle. Source:
@@ -48,7 +48,7 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
 def _stage_layer_span(
     layers: int, stages: int, first_layers: int, last_layers: int, stage: int
 ) -> tuple[int, int]:
-    """Return the first layer of a stage, and how many layers it has."""
+    """Return the index of the first layer of a stage, and the number of its layers."""
     if stages == 1:
         return 0, layers
     if layers % stages and not first_layers and not last_layers:
@@ -75,8 +75,8 @@ def _stage_layer_span(
 
 
 def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
-    """Return the numbers of layers of the first and the last stage, which also have the
-    embedding and the output matrix."""
+    """Return the numbers of layers of the first and the last stage if layers do not
+    divide evenly. Embedding and output matrix count as a layer each."""
     layers_per_stage, extra_layers = divmod(layers + 2, stages)
     return max(layers_per_stage - 1 + (extra_layers > stages - 2), 1), max(
         layers_per_stage - 1, 1
@@ -84,8 +84,9 @@ def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
 
 
 def busiest_layers(model: Model, layout: TrainLayout) -> tuple[int, int, int]:
-    """Return the layers of the first stage, of the stage with the most, and of the last
-    stage. An interleaved pipeline always waits for its largest piece."""
+    """Return three numbers of layers: of the first stage, of the stage with the most
+    layers, and of the last stage. In an interleaved pipeline all stages wait for the
+    largest piece, so each piece counts as that large."""
     stages, pieces = layout.pipeline, layout.interleave
     first_stage_layers, middle, last_stage_layers = (
         sum(stage_layers(model, layout, stage))
@@ -131,9 +132,9 @@ def holding(step: TrainStep, layout: TrainLayout, stage: int) -> ShardedParamete
 
 
 def _attention(model: Model, layout: TrainLayout) -> float:
-    """Return the attention parameters of one layer. Keys and values are divided into at
-    most as many parts as they have heads; each GPU holds the compressing matrices of
-    latent attention in full."""
+    """Return the attention parameters of one layer on one GPU. Keys and values are
+    divided into at most as many parts as they have heads. With latent attention, each
+    GPU holds the compressing matrices in full."""
     tensor = layout.tensor
     if model.latent is None:
         query = 2 * model.hidden * model.heads * model.head_dim
@@ -156,8 +157,8 @@ def _extra_parameters(model: Model, layout: TrainLayout) -> float:
 
 
 def _moe_parameters(model: Model, layout: TrainLayout) -> tuple[float, float]:
-    """Return the parameters of one layer's router and shared experts, and those of a
-    GPU's own experts."""
+    """Return two numbers of parameters on one GPU for one layer: those of the router
+    and the shared experts, and those of the GPU's own experts."""
     experts = model.experts
     if experts is None:
         return 0.0, 0.0
@@ -185,8 +186,9 @@ def _embedding_parameters(step: TrainStep, layout: TrainLayout, stage: int) -> f
 
 
 def shards(layout: TrainLayout, *, of_experts: bool) -> int:
-    """Return the number of GPUs that hold the same parameters, and so can shard them:
-    data x context; for experts, the GPUs of a stage that have the same expert."""
+    """Return over how many GPUs the same parameters can be sharded: data x context,
+    divided by the number of sharded copies. For experts, it is the GPUs of a stage that
+    have the same expert."""
     copies = layout.data * layout.context // layout.replicas
     if of_experts:
         copies = copies * layout.tensor // (layout.expert * layout.expert_tensor)
@@ -194,7 +196,8 @@ def shards(layout: TrainLayout, *, of_experts: bool) -> int:
 
 
 def shared_out(shard: Shard) -> tuple[bool, bool, bool]:
-    """Whether weights, gradients and optimizer are shared out, by ZeRO's stage."""
+    """Return whether weights, gradients and optimizer states are sharded, in this
+    order, for a ZeRO stage."""
     order = list(Shard)
     rank = order.index(shard)
     return rank >= 3, rank >= 2, rank >= 1

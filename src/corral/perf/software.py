@@ -17,7 +17,7 @@ DEFAULT: Final = "megatron-core"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """Constants of a training library, each with its source in the table.
+    """Performance constants of a training library, each with its source in the table.
 
     Args:
         elementwise: bytes that its norms, activations and dropouts move, relative to
@@ -25,7 +25,7 @@ class Software:
         square: bytes that attention without a flash kernel moves for its scores,
             relative to Megatron-LM of 2021 with dropout.
         logit_bytes: bytes that the loss moves for each logit.
-        attention: rate of its attention kernel relative to the best of the
+        attention: rate of its attention kernel relative to the best kernel of the GPU
             architecture.
         host_forward, host_backward: seconds that Python and the driver need to launch
             one layer.
@@ -39,10 +39,11 @@ class Software:
         gradient_bytes: bytes of one gradient on the network.
         selective: share of a layer's forward pass that selective recomputation repeats
             in addition to attention.
-        *_hidden: shares of a communication that overlap with computation.
-        slowdown: share of its time that overlapped communication costs nevertheless.
-        interleaves: it splits pipelines into pieces by itself.
-        scatters: tensor-parallel GPUs divide the data for the next stage.
+        *_hidden: shares of a kind of communication that overlap with computation.
+        slowdown: share of the time of overlapped communication that still adds to the
+            step.
+        interleaves: the library splits pipelines into pieces by default.
+        scatters: tensor-parallel GPUs divide the data that they send to the next stage.
         step: further seconds of each step.
     """
 
@@ -113,18 +114,19 @@ def software(name: str = DEFAULT) -> Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
-    """Speed that an architecture sustains for hours, beyond the length of a benchmark.
+    """Speed that a GPU architecture sustains for hours, longer than a benchmark runs.
 
     Args:
-        matmul: sustained rate relative to single products: at its power limit a GPU
-            lowers its clock.
+        matmul: sustained rate relative to single products, because a GPU lowers its
+            clock at its power limit.
         flops_per_watt: the most that a GPU computes for its rated power in 16 bits; 0:
             not known.
         narrow_matmul: as `matmul`, at 8 bits or less, for kernels of training
             libraries.
         flash_forward, flash_backward: rates of fused attention kernels relative to the
             dense peak.
-        skew: what the slowest GPU costs, for each doubling beyond one domain.
+        skew: time lost to the slowest GPU, for each doubling of the GPUs beyond one
+            domain.
         host: time that the CPUs of a node with such GPUs need for launches, relative to
             a node with H100s.
     """

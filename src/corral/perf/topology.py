@@ -1,4 +1,5 @@
-"""Positions of the members of a group, and the links between them."""
+"""Groups of GPUs that communicate, their positions in the cluster, and the links
+between them."""
 
 from dataclasses import dataclass
 
@@ -7,8 +8,9 @@ from corral.catalog.links import LinkKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wires:
-    """Links of a cluster: `scale_up` connects the GPUs of one domain (a node, or an
-    NVL72 rack), and `fabric` connects the domains."""
+    """Links of a cluster. `scale_up` connects the GPUs of one domain (a node, or an
+    NVL72 rack). `fabric` connects the domains. `domain_gpus` is the number of GPUs of a
+    domain."""
 
     scale_up: LinkKind
     domain_gpus: int
@@ -17,12 +19,13 @@ class Wires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGroup:
-    """GPUs that exchange data: `size` of them, with `per_domain` in each domain that
-    they use.
+    """GPUs that exchange data: `size` GPUs in all, with `per_domain` in each domain
+    that they use. `beside` is the number of such groups that share a domain's links at
+    the same time, with this group included.
 
     A tensor-parallel group of 8 in a node is (8, 8). A data-parallel group across 16
-    nodes with one GPU of each is (16, 1); 8 such groups then share a node's links at
-    the same time: `beside`.
+    nodes with one GPU of each is (16, 1); with 8 such groups in the nodes, `beside` is
+    8.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Seconds of one training step, by purpose."""
+"""Duration in seconds of one training step, by kind of work."""
 
 from dataclasses import dataclass, fields
 from math import log2
@@ -62,7 +62,8 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Direction:
-    """Time of one layer in one direction: what the GPU computes, and what it waits for."""
+    """Seconds of one layer in one direction (forward or backward): the GPU's
+    computation, its communication, and host time."""
 
     own: Pass
     tensor: float
@@ -140,7 +141,8 @@ def step_time(
 def _busiest_stage_seconds(
     step: TrainStep, layout: TrainLayout, each: float, head: float, embedding: float
 ) -> float:
-    """Return the seconds of one micro batch on the busiest stage."""
+    """Return the seconds of a micro batch on the busiest stage. `each`: seconds of one
+    layer."""
     first_layers, max_layers, last_layers = busiest_layers(step.model, layout)
     if layout.pipeline == 1:
         return last_layers * each + head + embedding
@@ -163,8 +165,8 @@ def _with_skew(
 def _mean_layer_time(
     step: TrainStep, layout: TrainLayout, device: Device, wires: Wires, by: Software
 ) -> tuple[_Direction, _Direction, float]:
-    """Return the forward and backward time of the mean layer, and its seconds of
-    recomputation."""
+    """Return three results for the average layer: its forward time, its backward time,
+    and the seconds of its recomputation."""
     model = step.model
     dense = layer_passes(step, layout, device, by, has_experts=False)
     sparse = model.moe_layers / model.layers
@@ -208,8 +210,8 @@ def _mean_layer_time(
 def _context_merge_seconds(
     step: TrainStep, layout: TrainLayout, device: Device
 ) -> float:
-    """Return the forward seconds in which the results of attention from each turn of
-    the ring are added up."""
+    """Return the forward seconds to add up the partial results of attention after each
+    step of the ring (context parallelism)."""
     if layout.context == 1:
         return 0.0
     own_share = share(step, layout)
@@ -238,7 +240,8 @@ def _direction(
 def _stage_wait_seconds(
     step: TrainStep, layout: TrainLayout, by: Software, wires: Wires
 ) -> float:
-    """Return for how many seconds a stage waits for its neighbours in each micro batch."""
+    """Return the seconds per micro batch for which a pipeline stage waits for data from
+    the neighbouring stages."""
     sent_seconds = 2 * pipeline_seconds(step, layout, by, wires)
     if layout.interleave == 1:
         return sent_seconds
@@ -255,8 +258,9 @@ def _update_seconds(
     backward: _Direction,
     again: float,
 ) -> tuple[float, float]:
-    """Return the seconds of data-parallel communication that does not overlap with
-    computation, and those of the optimizer."""
+    """Return two times in seconds: data-parallel communication that does not overlap
+    with computation, and the optimizer's update. `again` is the time of recomputation.
+    """
     layers = step.model.layers / layout.pipeline
     inside, end_parameters = _parameters(step, layout)
     own_parameters = inside * layers + end_parameters
@@ -298,8 +302,9 @@ _ADAPTER_SHARE: Final = 0.002
 
 
 def _parameters(step: TrainStep, layout: TrainLayout) -> tuple[float, float]:
-    """Return the parameters on one GPU: those of the mean layer, and those of the
-    larger end of the model (embedding, output matrix)."""
+    """Return two numbers of parameters on one GPU: those of the average layer, and
+    those at the ends of the model (embedding, and the output matrix if there is one
+    stage)."""
     model = step.model
     tensor = layout.tensor
     layer = (model.attention_parameters + model.layer_extras) / tensor

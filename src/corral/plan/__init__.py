@@ -1,2 +1,2 @@
-"""The planner: from a request and the catalog it makes a report on what fits, how fast
-it runs, and what to build, buy or rent. The functions are pure."""
+"""The planner: it takes a request and the catalog, and returns a report on what fits,
+how fast it runs, and what to build, buy or rent. The functions are pure."""

@@ -1,5 +1,5 @@
-"""Bounds of the numbers in a request, next to their types, and hints for unknown
-names."""
+"""Allowed ranges of the numbers in a request, next to their types, and hints for
+unknown names."""
 
 import re
 from dataclasses import dataclass, fields
@@ -14,8 +14,8 @@ _OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True, slots=True)
 class NumberBound:
-    """Bound from `least` to `most`, both included. `hint` says which values to give, if
-    the bounds alone do not make that clear."""
+    """Allowed range of a number, from `least` to `most`, both included. `hint` suggests
+    values, if the bounds alone do not make that clear."""
 
     least: float
     most: float
@@ -64,7 +64,7 @@ def check(request: Any) -> None:
 
 @cache
 def bounds_of(kind: type) -> dict[str, NumberBound]:
-    """Return the bounds by field name."""
+    """Return the bounds of a class's fields by name."""
     hints = get_type_hints(kind, include_extras=True)
     number_bounds = {name: _bound_of_hint(hint) for name, hint in hints.items()}
     return {name: bound for name, bound in number_bounds.items() if bound is not None}
@@ -76,8 +76,8 @@ def _bound_of_hint(hint: Any) -> NumberBound | None:
 
 
 def option(name: str) -> str:
-    """Return a request's field as the command line option that the planner's messages
-    name."""
+    """Return the command line option for a request's field, as the planner's messages
+    write it."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -1,4 +1,5 @@
-"""Precisions in which a GPU can train and serve, checked against requests."""
+"""Check whether a GPU supports the precisions that a request needs for training and
+serving."""
 
 from typing import Final
 
@@ -17,7 +18,8 @@ USUAL: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
 class Unsuited(SpecInvalid):
-    """A GPU lacks what a request needs. `why`: the reason without the GPU's name."""
+    """Error: the GPU lacks what a request needs. `why`: the reason, without the GPU's
+    name."""
 
     def __init__(self, used: Device, why: str, *, hint: str) -> None:
         super().__init__(f"{used.title} {why}", hint=hint)
@@ -25,13 +27,13 @@ class Unsuited(SpecInvalid):
 
 
 def half(used: Device) -> Precision:
-    """Return the usual precision: bf16, or fp16 on a GPU without it."""
+    """Return the GPU's usual 16-bit precision: bf16, or fp16 on a GPU without bf16."""
     return Precision.BF16 if Precision.BF16 in used.flops else Precision.FP16
 
 
 def half_remarks(said: str, used: Device) -> tuple[str, ...]:
-    """Return a note that the numbers are in fp16, not bf16, if the request names no
-    precision."""
+    """Return a note that numbers are in fp16 because the GPU has no bf16. It is empty
+    if the request names a precision or the GPU has bf16."""
     if said or half(used) is Precision.BF16:
         return ()
     return (f"numbers in fp16, as {used.title} has no bf16: --precision says others",)
@@ -58,9 +60,9 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
     adapters.
 
     Integers that the GPU lacks are unpacked and multiplied in 16 bits (GPTQ, AWQ,
-    bitsandbytes). Other floats must be supported by the GPU. The default is the
-    `published` precision, or an integer of the same width on a GPU without it. Raises:
-    NotFound, Unsuited.
+    bitsandbytes). Other floats must be supported by the GPU. If the request names no
+    precision, the default is the `published` one, or an integer of the same width on a
+    GPU without it. Raises: NotFound, Unsuited.
     """
     if not said and published:
         precision = Precision(published)

@@ -1,5 +1,5 @@
-"""Every kind of plan that answers a request at once: its request and the function that
-answers."""
+"""All kinds of plan that a single call answers, each with its request class and its
+answering function."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

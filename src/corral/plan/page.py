@@ -84,9 +84,9 @@ def _render_answers(answers: Sequence[ReportFigure]) -> str:
 
 
 def answer_text(one: ReportFigure) -> str:
-    """Return a value with its unit and the measured error of such values. A share in
-    percent gets a range, because 90 % with an error of 9 % could be read in two ways.
-    """
+    """Return a value as text, with its unit and the measured error of such values. A
+    percentage gets a range instead, because 90 % with an error of 9 % could be read in
+    two ways."""
     unit = f" {one.unit}" if one.unit else ""
     return f"{cell_text(one.value)}{unit}{_band_text(one)}"
 

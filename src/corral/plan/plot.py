@@ -1,4 +1,5 @@
-"""A figure as SVG: lines with their bands, points or bars, on axes with round marks."""
+"""Draws a figure as SVG: lines with their bands, points or bars, on axes whose ticks
+are round numbers."""
 
 from collections.abc import Iterator
 from html import escape
@@ -16,8 +17,8 @@ NAMES: Final = 200  # of the width, for the names of bars
 
 
 def svg(figure: Figure) -> str:
-    """Return the figure as SVG for a page that defines the colours, followed by a
-    legend if the figure has several series."""
+    """Return the figure as SVG for a page that defines the colours. If the figure has
+    several series, a legend follows it."""
     drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_view_box(figure)}">'
     return f'<div class="wide">{drawn}{_draw_plot(figure)}</svg></div>{_render_legend(figure)}'
 

@@ -1,4 +1,4 @@
-"""Predictors by kind of table, with the columns that they predict."""
+"""Prediction functions by kind of table, and the columns that they predict."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -73,15 +73,15 @@ _COUNTS: Final = (
 
 
 class Cells(dict[str, str]):
-    """A row in which a missing column reads as an empty cell."""
+    """A table row. A column that the row does not have reads as an empty cell."""
 
     def __missing__(self, column: str) -> str:
         return ""
 
 
 def predictor(kind: str) -> Predict:
-    """Return the predictor for that kind of table. It predicts or refuses each row; no
-    row stops the whole table.
+    """Return the function that predicts a row of that kind of table. It predicts or
+    refuses each row; a bad row does not stop the whole table.
 
     Raises: NotFound, with the nearest kind.
     """

@@ -1,4 +1,4 @@
-"""A report of the planner, in a form for a terminal, a page and a program."""
+"""Planner report as data, which a terminal, a page or a program can show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -36,10 +36,10 @@ class FigureSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a report. `kind`: lines through points; points alone; or bars, one
-    per series, from 0 to the y of the series' point, or between the y of its two
-    points. `x_marks`: positions on the x axis, each with a label; without them, round
-    numbers are marked."""
+    """A figure of a report. `kind`: lines through points, points alone, or bars. A
+    series is one bar: from 0 to the y of its point, or between the y of its two points.
+    `x_marks`: positions on the x axis, each with a label; without them, round numbers
+    are marked."""
 
     title: str
     x: TableColumn
@@ -53,10 +53,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFigure:
-    """One number of the answer. It is shown with its uncertainty. `band`: the relative
-    error in either direction, as measured (validation/README.md); None for a counted or
-    looked-up number. `low`, `high`: bounds in the number's unit, where the error
-    differs between the two directions."""
+    """One number of the answer, which is shown with its uncertainty. `band`: the
+    measured relative error in either direction (validation/README.md); None for a
+    counted or looked-up number. `low`, `high`: bounds in the number's unit, used where
+    the error differs between the two directions."""
 
     name: str
     value: Cell
@@ -120,7 +120,7 @@ def counted(count: float, one: str, many: str = "") -> str:
 
 
 def lasting(seconds: float) -> tuple[float, str]:
-    """Return a time span in a suitable unit: 0.4 h is 24 minutes."""
+    """Return a time span as (value, unit) in a suitable unit: 0.4 h becomes 24 minutes."""
     for unit, size in (("days", DAY_SECONDS), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return seconds / size, unit

@@ -1,5 +1,5 @@
-"""Sensitivity of an answer to each assumption, and the answer's range if all
-assumptions vary."""
+"""Sensitivity of an answer: how it changes with each assumption alone, and its range if
+all assumptions vary."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """The answer with one assumption at its low value and at its high value."""
+    """The answer with one assumption at its low value and at its high value, the others
+    unchanged."""
 
     name: str
     low: float
@@ -29,8 +30,8 @@ class Swing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeBand:
-    """Range of an outcome: one tenth of the draws lies below `low`, and one tenth above
-    `high`."""
+    """Range of an outcome over random draws: one tenth of the draws lies below `low`,
+    and one tenth above `high`."""
 
     low: float
     middle: float
@@ -40,7 +41,8 @@ class OutcomeBand:
 def tornado(
     known: Mapping[str, Assumption], answer: Callable[[Values], float]
 ) -> list[Swing]:
-    """Return the swing of the answer for each uncertain assumption, the largest first."""
+    """Return how the answer changes with each uncertain assumption alone, the largest
+    change first."""
     base = {name: assumption.value for name, assumption in known.items()}
     swings = (
         Swing(
@@ -59,11 +61,12 @@ def tornado(
 def draws(
     known: Mapping[str, Assumption], count: int = DRAWS, seed: int = 0
 ) -> Iterator[Values]:
-    """Yield draws of all assumptions at once, each between its low and its high value.
+    """Yield random draws of all assumptions at once, each between its low and its high
+    value.
 
-    The draws form a Latin hypercube: each of `count` equally likely slices of an
-    assumption is drawn from once, which steadies the bands as far as the effects of the
-    assumptions add up. The same seed gives the same draws.
+    The draws form a Latin hypercube: the range of an assumption is split into `count`
+    equally likely slices, and each slice is drawn from once. This steadies the bands as
+    far as the effects of the assumptions add up. The same seed gives the same draws.
 
     Source: McKay, Beckman and Conover 1979.
     """
@@ -83,9 +86,9 @@ def draws(
 
 
 def spread(one: Assumption, share: float) -> float:
-    """Return the quantile of an assumption at `share`. Half of the distribution lies
-    below the usual value and half above; the density falls in a straight line towards
-    the low and the high value."""
+    """Return the value of an assumption below which the fraction `share` of its
+    distribution lies. Half of the distribution lies below the usual value and half
+    above; the density falls in a straight line towards the low and the high value."""
     if share <= 0.5:
         return one.low + (one.value - one.low) * sqrt(2 * share)
     return one.high - (one.high - one.value) * sqrt(2 * (1 - share))

@@ -1,4 +1,4 @@
-"""Numbers in the sentences of a report."""
+"""Formatting of numbers in the sentences of a report."""
 
 
 def brief(value: float) -> str:

@@ -1,11 +1,12 @@
-"""Interface of time, randomness and identity."""
+"""Interface of time, randomness and unique identifiers."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def wall(self) -> float:
-        """Return seconds since 1970, for users and records. The clock may jump."""
+        """Return wall-clock seconds since 1970, for users and records. The clock may
+        jump."""
         ...
 
     def monotonic(self) -> float:

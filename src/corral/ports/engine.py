@@ -14,8 +14,8 @@ NO_ANSWER: Final = "does not answer"
 
 
 class Engine(Protocol):
-    """The head's access to its nodes. The limits of an engine are data, and its methods
-    may be called repeatedly."""
+    """The head's access to its nodes. What an engine cannot do is given by attributes.
+    Its methods may be called repeatedly."""
 
     name: str
     # a spec field that it does not honour -> "why; what to do"
@@ -23,19 +23,19 @@ class Engine(Protocol):
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:
-        """Return the nodes that the engine could add: a gang that fits on them waits
-        instead of being refused."""
+        """Return the kinds of nodes that the engine could still add. A gang that would
+        fit on them waits instead of being refused."""
         ...
 
     @property
     def shown_by(self) -> str:
-        """Return the engine's own command that shows what its nodes have; "" where
-        Corral itself creates the nodes."""
+        """Return the command of the engine's own tool that shows the resources of its
+        nodes; "" if Corral itself creates the nodes."""
         ...
 
     @property
     def is_unreachable(self) -> bool:
-        """Return whether what lends the nodes does not answer now."""
+        """Return whether the system that provides the nodes does not answer now."""
         ...
 
     @property
@@ -47,13 +47,14 @@ class Engine(Protocol):
         ...
 
     def observe(self) -> Mapping[NodeId, str]:
-        """Return the nodes that are proven dead, with the proof. A node without a proof
-        counts as silent only."""
+        """Return the nodes that are proven dead, each with the text of the proof. A
+        node without a proof counts only as silent."""
         ...
 
     def gone(self) -> Set[NodeId]:
         """Return the known nodes that the engine has removed, for example by an
-        autoscaler. They are not broken, and not part of the cluster's capacity."""
+        autoscaler. These nodes are not broken, but do not count as capacity of the
+        cluster any more."""
         ...
 
     def apply(self, wanted: DesiredState) -> None:
@@ -62,8 +63,8 @@ class Engine(Protocol):
         ...
 
     def says(self, key: AttemptKey) -> str:
-        """Return why a placed attempt has not begun, in the engine's own words; "" if
-        there is no reason."""
+        """Return why the engine has not begun a placed attempt, in its own words; "" if
+        it gives no reason."""
         ...
 
 
@@ -71,7 +72,7 @@ class LivingEngine(Engine, Protocol):
     """An engine as the head uses it over its life: start, periodic work and shutdown."""
 
     async def start(self) -> None:
-        """Adopt those nodes of the engine that still live, and start the others.
+        """Adopt the engine's nodes that are still alive, and start the others.
         Raises: OSError, Trouble."""
         ...
 
@@ -80,12 +81,12 @@ class LivingEngine(Engine, Protocol):
         ...
 
     def is_empty(self) -> bool:
-        """Whether no node has anything left of an attempt."""
+        """Return whether no node still has anything of an attempt."""
         ...
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents, and with `kill` everything else. Without `kill`, attempts
-        continue to run and are adopted later."""
+        """End the agents; with `kill`, also end everything else, such as the attempts.
+        Without `kill`, attempts continue to run and are adopted later."""
         ...
 
     def close(self) -> None:
@@ -94,14 +95,15 @@ class LivingEngine(Engine, Protocol):
 
 
 class Placer(Protocol):
-    """An engine's own scheduler, for an engine that places waiting jobs itself."""
+    """Interface to an engine's own scheduler, if the engine places jobs itself."""
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
-        """Offer all waiting jobs, in their order. Called when every node has its newest
-        desired state: an offer that is no longer in the list, and runs on no node, is
-        withdrawn."""
+        """Offer all waiting jobs to the engine, in their order. It is called when every
+        node has its newest desired state. An earlier offer that is no longer in the
+        list, and runs on no node, is withdrawn."""
         ...
 
     def placing(self) -> ExternalPlacing:
-        """Return the attempts that have nodes, and why the others wait."""
+        """Return the nodes of each attempt that the engine has placed, and why the
+        others wait."""
         ...

@@ -7,7 +7,7 @@ from corral.domain.run_history import Question, StartForecast
 
 class Foreteller(Protocol):
     async def forecast(self, question: Question) -> StartForecast | None:
-        """Return the forecast; None for a job that does not wait.
+        """Return the forecast of a waiting job's start; None if the job does not wait.
 
         Raises: Trouble if the forecast is not ready in time.
         """

@@ -1,5 +1,5 @@
-"""Interface of the reader that diagnoses the last lines of failed ranks, outside the
-head's event loop."""
+"""Interface of the log reader, which diagnoses why ranks failed from their last lines.
+It runs outside the head's event loop."""
 
 from typing import Protocol
 

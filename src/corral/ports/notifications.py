@@ -6,7 +6,7 @@ from corral.insight.notifications import Notification, Taste
 
 
 class Receiver(Protocol):
-    """A receiver of notifications."""
+    """A service that sends users notifications."""
 
     @property
     def name(self) -> str: ...
@@ -15,10 +15,10 @@ class Receiver(Protocol):
     def taste(self) -> Taste: ...
 
     def day_seconds(self, wall: float) -> float:
-        """Return the receiver's local time of day."""
+        """Return the receiver's local time of day at `wall`, in seconds."""
         ...
 
     async def send(self, notice: Notification, cluster: str) -> None:
-        """Send the notification. Raises: Trouble when it could not be delivered; it is
-        tried again."""
+        """Send the notification. Raises: Trouble when it could not be delivered; the
+        caller tries again later."""
         ...

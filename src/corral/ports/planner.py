@@ -8,12 +8,13 @@ from corral.domain.quota import RateUse
 
 class Planner(Protocol):
     def seconds_of(self, user: UserName) -> RateUse:
-        """Return the seconds of planning that the user has had lately, and may have."""
+        """Return how many seconds of planning the user has used recently, and how many
+        are allowed."""
         ...
 
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
-        """Return the report on a request of a kind of `plan.kinds`; request and report
-        are JSON.
+        """Return the planner's report on a request. `kind` is a kind of `plan.kinds`;
+        request and report are JSON.
 
         Raises: Refusal if the request is invalid, or the user has made too many
         requests; Trouble when the report is not ready in time.

@@ -1,5 +1,5 @@
-"""Time series of the last day and month, of bounded size: for pages and `corral top`,
-not for rules."""
+"""Store of time series of the last day and month, with bounded size. It serves pages
+and `corral top`, not rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -22,11 +22,12 @@ class SeriesStore(Protocol):
     async def read(
         self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
     ) -> Curve:
-        """Return the values of these fields (all: none named) between two moments."""
+        """Return the values of these fields between two moments; of all fields if none
+        is named."""
         ...
 
     async def keep(self, now: float) -> None:
-        """Write down what is new, thin out what is old, and stay below the bound."""
+        """Write new values to disk, thin out old ones, and stay below the size limit."""
         ...
 
     async def close(self) -> None: ...

@@ -73,8 +73,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
-        """Record that the head of this term lives, and its address. The head is also
-        listed in `heads`.
+        """Record that the head of this term is alive, and its address. `heads` then
+        lists it too.
 
         Raises: TermLost.
         """
@@ -100,12 +100,12 @@ class Store(UserStore, Protocol):
         ...
 
     async def agree(self, what: str, said: str) -> str:
-        """Set a cluster-wide value once: the first writer wins. Return the winning
-        value."""
+        """Set the cluster-wide value with the key `what`, unless it is set already.
+        Return the value that is now set."""
         ...
 
     async def agreed(self, what: str) -> str | None:
-        """Return the cluster-wide value; None if it was not set."""
+        """Return the cluster-wide value with the key `what`; None if it was not set."""
         ...
 
     async def change_agreed(
@@ -116,14 +116,16 @@ class Store(UserStore, Protocol):
         now: str | None,
         entry: AuditEntry | None = None,
     ) -> bool:
-        """Replace a cluster-wide value (None: remove it) if it is still `was`, together
-        with an entry in the audit log. Return whether it was."""
+        """Replace the cluster-wide value with the key `what` by `now` (None: remove it)
+        if it is still `was`, together with an entry in the audit log. Return whether it
+        was replaced."""
         ...
 
     async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> StoredRequest:
-        """Append a request and its audit log entry durably.
+        """Append a request and its entry in the audit log durably, and return the
+        stored request.
 
         If this user has used the key of a Submit before, return the first request, and
         append nothing. An empty key counts as no key.
@@ -131,8 +133,8 @@ class Store(UserStore, Protocol):
         ...
 
     async def request_of_key(self, key: str, *, by: UserName) -> StoredRequest | None:
-        """Return the Submit that this user has sent with this key, as long as it is
-        remembered."""
+        """Return the Submit request that this user has sent with this idempotency key;
+        None if it is not remembered."""
         ...
 
     async def requests_after(self, after: int) -> Seq[StoredRequest]:
@@ -144,17 +146,18 @@ class Store(UserStore, Protocol):
         """Write all of the changes or none of them, and return the events with their
         numbers.
 
-        Rows replace those of the same key: jobs and nodes by id, attempts by (job,
+        A row replaces the row of the same key: jobs and nodes by id, attempts by (job,
         number), allocations by (job, attempt, node), saves by (job, attempt, step),
-        receipts by (job, attempt, kind). Accounts are added to those recorded, and to
-        the sums of their days, which outlive jobs. A forgotten job is removed with
-        everything that belongs to it, except the key of its submission. After
-        StoreTrouble, the changes may or may not have been written: the head must lead
-        again.
+        receipts by (job, attempt, kind). Usage records are added to those recorded, and
+        to the sums of their days, which are kept after jobs are forgotten. A forgotten
+        job is removed with everything that belongs to it, except the key of its
+        submission. After StoreTrouble, the changes may or may not have been written:
+        the head must lead again.
 
         Raises: TermLost when a newer term leads; InvariantBroken when a final state
-        would change, a row belongs to no recorded job, a job is forgotten that is not
-        over or holds something, or requests would be granted backwards or unseen.
+        would change, a row belongs to no recorded job, a job is forgotten that has not
+        ended or holds something, or requests would be granted in the wrong order or
+        without being known.
         """
         ...
 
@@ -166,20 +169,23 @@ class Store(UserStore, Protocol):
         before: JobId | None = None,
         which: Which = ALL,
     ) -> Seq[ListedJob]:
-        """Return these jobs, newest first; with `final`, also ended ones. With
-        `before`, return the jobs that follow that job in this order; if it is no longer
-        recorded, the jobs of older submissions."""
+        """Return the unfinished jobs that match `which`, newest first; with `final`,
+        also ended ones. With `before`, return the jobs that follow that job in this
+        order. If that job is no longer recorded, return the jobs of older submissions.
+        """
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
 
     async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
-        """Return the newest job of that name; with `by`, the newest of this user."""
+        """Return the newest job of that name, or with `by` the newest one of this user;
+        None if there is no such job."""
         ...
 
     async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
-        """Return the jobs of the array with this id, else of the newest array of this
-        name (with `by`, of this user), by index."""
+        """Return the jobs of an array by index. `of` is the id of the array, or else
+        its name, which selects the newest array of that name (with `by`, of this user).
+        """
         ...
 
     async def names(self) -> Seq[str]:
@@ -235,11 +241,12 @@ class Store(UserStore, Protocol):
         ...
 
     async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
-        """Store the imported jobs whose id is not known yet, and return their number."""
+        """Store those imported jobs whose id is not known yet, and return how many were
+        stored."""
         ...
 
     async def known_imports(self, ids: Seq[str]) -> int:
-        """Return how many of these were imported already."""
+        """Return how many of these job ids were imported already."""
         ...
 
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
@@ -250,7 +257,8 @@ class Store(UserStore, Protocol):
     async def tell(
         self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
     ) -> None:
-        """Record forecasts for waiting jobs, or the outcomes of forecasts.
+        """Record start forecasts that users were given for waiting jobs, or how these
+        forecasts turned out.
 
         Each job has one row, the newest. Rows of jobs that are no longer recorded are
         skipped; the rows of the jobs in `void` are removed.
@@ -258,12 +266,12 @@ class Store(UserStore, Protocol):
         ...
 
     async def told(self, *, limit: int) -> Seq[StartForecastTold]:
-        """Return the newest forecasts that were recorded, oldest first. The row of a
+        """Return the newest recorded start forecasts, oldest first. The row of a
         forgotten job is removed with the job."""
         ...
 
     async def holdings(self, owner: UserName) -> UserHoldings:
-        """Return what is stored for this user, except jobs and logs."""
+        """Return a summary of what is stored for this user, without jobs and logs."""
         ...
 
     async def add_upload(
@@ -293,9 +301,9 @@ class Store(UserStore, Protocol):
         for_everybody: bool | None = None,
         entry: AuditEntry | None = None,
     ) -> None:
-        """Store the secret in place of any secret of this name. `for_everybody`:
-        whether it serves the jobs of all users; None keeps the earlier setting, or
-        serves the owner's jobs only."""
+        """Store the encrypted secret in place of any secret of this name.
+        `for_everybody`: whether jobs of all users may use it. None keeps the earlier
+        setting; a new secret then serves only its owner's jobs."""
         ...
 
     async def secret(self, name: str) -> bytes | None: ...
@@ -305,11 +313,12 @@ class Store(UserStore, Protocol):
         ...
 
     async def secrets_for_everybody(self) -> Set[str]:
-        """Return the names of the secrets that serve the jobs of all users."""
+        """Return the names of the secrets that jobs of all users may use."""
         ...
 
     async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
-        """Replace a sealed value if it is still `was`. Return whether it was."""
+        """Replace a secret's encrypted value by `now` if it is still `was`. Return
+        whether it was replaced."""
         ...
 
     async def drop_secret(

@@ -13,16 +13,16 @@ Identity = tuple[Token, User | None]
 
 class UserStore(Protocol):
     """The part of the Store for users and tokens. A method that changes something does
-    so in one transaction with its `entry`, which is appended only when something has
-    changed.
+    so in one transaction with `entry`, its entry of the audit log. The entry is
+    appended only when something has changed.
 
     Every method raises StoreTrouble when the store cannot be read or written.
     """
 
     async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
-        """Add a user. Return False when there is a user of this name, who then stays
-        unchanged. Jobs that were submitted before belong to an earlier user of the name
-        (`User.jobs_after`).
+        """Add a user and return True. If a user of this name exists, change nothing and
+        return False. Jobs that were submitted before belong to an earlier user of the
+        name (`User.jobs_after`).
 
         Raises: Conflict when another user logs in with the user's identity.
         """
@@ -37,11 +37,11 @@ class UserStore(Protocol):
         limits: Mapping[str, int | None] | None = None,
         entry: AuditEntry,
     ) -> User | None:
-        """Change a user and return the result; None if the name does not exist.
+        """Change a user and return the changed user; None if the name does not exist.
 
-        `limits`: the user's own quotas by name. None removes a quota; others are
-        unchanged. A new role, or disabling the user, revokes the user's sessions and
-        links.
+        `limits`: the user's own quotas by name. None removes a quota; quotas that are
+        not named stay unchanged. A new role, or disabling the user, revokes the user's
+        sessions and links.
 
         Raises: Conflict if no admin would remain.
         """
@@ -50,7 +50,8 @@ class UserStore(Protocol):
     async def link_user(
         self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
     ) -> User | None:
-        """Link the user to this identity only, and return the user.
+        """Make this identity the only one with which the user logs in (None: no
+        identity), and return the user.
 
         Return None if the name does not exist.
 
@@ -61,10 +62,11 @@ class UserStore(Protocol):
     async def remove_user(
         self, name: UserName, *, at: float, entry: AuditEntry
     ) -> Removed | None:
-        """Remove the user, revoke their tokens and delete their secrets.
+        """Remove the user, revoke their tokens and delete their secrets. Return what
+        was removed, in numbers.
 
         Return None if the name does not exist. Secrets for all users remain, and then
-        belong to the user named in the entry. The counts are the detail of the entry.
+        belong to the user named in the entry. The numbers are the detail of the entry.
 
         Raises: Conflict if no admin would remain.
         """
@@ -75,14 +77,14 @@ class UserStore(Protocol):
         ...
 
     async def add_token(self, token: Token, *, entry: AuditEntry) -> bool:
-        """Add a token. Return False when the token is known: it then stays unchanged,
-        also if it is revoked."""
+        """Add a token and return True. If the token is known, even as a revoked token,
+        it stays unchanged and the result is False."""
         ...
 
     async def revoke_token(
         self, id: TokenId, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Revoke a token and return the result; None if the id does not exist.
+        """Revoke a token and return it as it is then; None if the id does not exist.
 
         Repeated calls are harmless. Sessions and links that were opened with the token
         are revoked with it.
@@ -99,7 +101,8 @@ class UserStore(Protocol):
     async def spend_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Take one use of a join token, and add the node's token `made` for it.
+        """Take one use of a join token, and add the node's own token `made` in
+        exchange.
 
         Return the join token afterwards; None if it is no longer valid.
 
@@ -110,7 +113,7 @@ class UserStore(Protocol):
     async def renew_token(
         self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
     ) -> Token | None:
-        """Replace a token with a new one.
+        """Replace a node's token with the new token `made`.
 
         The old token ends within a day, and older tokens of the node are deleted.
         Return the replaced token; None if the id does not exist.
@@ -138,11 +141,13 @@ class UserStore(Protocol):
         ...
 
     async def identity(self, sha256: str) -> Identity | None:
-        """Return the token with this hash, and its user; None if it is unknown."""
+        """Return the token with this SHA-256 hash, together with its user; None if it
+        is unknown."""
         ...
 
     async def identities(self, digests: Seq[str]) -> Seq[Identity | None]:
-        """Return the identity of each of these hashes, in their order."""
+        """Return, for each of these hashes in order, the token with its user; None for
+        an unknown hash."""
         ...
 
     async def record(self, entry: AuditEntry) -> None:
@@ -159,6 +164,7 @@ class UserStore(Protocol):
         after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        """Return entries at or after `since` with a number below `before`, newest
-        first; or, with `after`, entries with a number above it, oldest first."""
+        """Return entries of the audit log: those at or after `since` with a number
+        below `before`, newest first; or, with `after`, those with a number above it,
+        oldest first."""
         ...

@@ -1,5 +1,5 @@
 """Decisions about jobs as a pure function: (world, facts, requests, now) -> changes.
-They move jobs through their states."""
+The changes move jobs from state to state."""
 
 from corral.reconcile.changeset import Now
 from corral.reconcile.desired_state import grounds_of, wanted_of

@@ -47,8 +47,8 @@ def _charge_allocations(draft: Draft) -> None:
 
 
 def _concluded(draft: Draft) -> Iterator[Attempt]:
-    """Yield the attempts of jobs that were on nodes before this draft and are not any
-    more."""
+    """Yield the newest attempts of jobs that were on nodes before this draft and have
+    left them."""
     for id, job in draft.jobs.items():
         previous_job = draft.world.jobs.get(id)
         if (
@@ -63,7 +63,7 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
 
 
 def _loss_receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
-    """Return the cost of the attempt's end."""
+    """Return the receipt of the attempt's lost work, or None."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
     receipts = (
         receipt for receipt in draft.receipts if (receipt.job, receipt.attempt) == of

@@ -1,5 +1,5 @@
-"""Active checks: which nodes are checked and when, and what follows for nodes and
-gangs.
+"""Active checks of nodes: which nodes are checked and when, and what the results mean
+for nodes and gangs.
 
 A node is checked while no job runs on it. No waiting job is delayed by a check: the
 node still offers all its resources, and its agent ends the check at once when a job is
@@ -49,8 +49,8 @@ LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is giv
 
 
 def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
-    """Add the requested checks to each node that can be checked. LINK checks follow a
-    ring of all nodes."""
+    """Add the requested checks to each node that can be checked. LINK checks test the
+    links of a ring through all nodes."""
     now = draft.now.wall
     nodes = [
         checked_node
@@ -88,8 +88,8 @@ def ask_checks(draft: Draft, request: StoredRequest, asked: CheckNodes) -> None:
 
 
 def _secret_of(secret: str, place: int) -> str:
-    """Return the secret of one link, which reveals nothing about the secrets of other
-    links."""
+    """Return the secret of the link at position `place`. It is derived so that it
+    reveals nothing about the secrets of other links."""
     return hashlib.sha256(f"{secret} {place}".encode()).hexdigest()
 
 
@@ -120,7 +120,8 @@ def _request_checkup(draft: Draft, id: NodeId, checkup: CheckUp) -> None:
 def take_results(
     draft: Draft, node: Node, new: tuple[Signal, ...]
 ) -> tuple[Signal, ...]:
-    """Record the results of checks, and return the signals that remain to be judged."""
+    """Record the results of checks. Return the signals that are still to be judged,
+    faults of links included."""
     if not any(signal.kind == SignalKind.CHECK and signal.checkup for signal in new):
         return new
     checked = take_checks(node, new, draft.all_nodes().values(), draft.now.wall)
@@ -155,8 +156,8 @@ def _outcome_text(node: Node, checkup: CheckUp, well: bool) -> str:
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
-    """Yield a fault of the node if all its links are slow while its neighbours' links
-    to other nodes are not."""
+    """Yield a fault of the node if all its links are slow, while the links of its
+    neighbours to other nodes are not."""
     links = [signal for signal in new if signal.device.startswith(f"{CheckKind.LINK}:")]
     if links and (to := slow_end(node, draft.all_nodes().values())):
         text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
@@ -167,8 +168,8 @@ def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signa
 
 
 def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
-    """Advance active checks: drop overdue ones, request due ones, start them, and
-    release waiting gangs.
+    """Advance active checks: drop overdue checks, request due ones, start them, and
+    release gangs that waited for a check.
 
     If not `whole`, do so only if a node has just sent a signal.
     """
@@ -230,8 +231,8 @@ def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
 
 
 def _is_node_busy(draft: Draft, id: NodeId) -> bool:
-    """Return whether no check can begin on the node, for other reasons than another
-    check."""
+    """Return whether the node cannot begin a check because of anything other than
+    another check."""
     node = draft.node(id)
     if node is None or node.liveness != Liveness.ALIVE or _has_running_work(draft, id):
         return True
@@ -239,8 +240,8 @@ def _is_node_busy(draft: Draft, id: NodeId) -> bool:
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
-    """Return whether a suspected node has to be tested: at once, and again later if the
-    test found nothing."""
+    """Return whether a suspected node is to be tested now: at once, and again later if
+    the test found nothing."""
     if not node.is_to_be_tested:
         return False
     newest_fault_at = max(
@@ -280,8 +281,8 @@ def _ask_own(draft: Draft, node: Node, now: float) -> None:
 
 
 def _start_checkups(draft: Draft, waiting: Iterable[Node]) -> None:
-    """Start one round of checks at a time on each node that holds no allocation and
-    runs nothing."""
+    """Start the next check on each of the `waiting` nodes that runs nothing. A node
+    runs one check at a time, and may hold only the gang of the check."""
     allocations_by_node: dict[NodeId, list[Allocation]] = {}
     for allocation in draft.held():
         allocations_by_node.setdefault(allocation.seat.node, []).append(allocation)
@@ -361,9 +362,9 @@ def _replace_checkup(draft: Draft, node: Node, old: CheckUp, new: CheckUp) -> No
 
 
 def gate_gangs(draft: Draft, rules: HealthRules) -> None:
-    """Delay the ranks of large gangs that were placed in this pass until checks show
-    that their nodes are healthy, for a bounded time. Nodes that were checked recently
-    are not checked again."""
+    """Let the ranks of large gangs that were placed in this pass wait, for a bounded
+    time, until checks show that their nodes are healthy. Nodes that were checked
+    recently are not checked again."""
     if rules.gang_gpus <= 0:
         return
     for attempt in list(draft.attempts.values()):
@@ -388,8 +389,8 @@ def _is_new(draft: Draft, attempt: Attempt) -> bool:
 def _checkable_node(
     draft: Draft, id: NodeId, attempt: Attempt, rules: HealthRules
 ) -> Node | None:
-    """Return the node if it can be checked, was not checked recently, and holds no
-    other job; else None."""
+    """Return the node if it is to be checked before the gang starts: it can be checked,
+    was not checked recently, and holds no other job. Else return None."""
     node, now = draft.node(id), draft.now.wall
     if node is None or not node.inventory.checks or _has_running_work(draft, id):
         return None
@@ -460,7 +461,7 @@ def _has_failed_check(node: Node, key: AttemptKey) -> bool:
 
 
 def _take_back(draft: Draft, job: Job, attempt: Attempt, node: Node) -> None:
-    """Requeue an attempt that has not started because a check of its node failed.
+    """Requeue a job whose attempt has not started, because a check of its node failed.
 
     The health rules close the failed node.
     """

@@ -1,4 +1,4 @@
-"""Requests, applied in the order of their acknowledgement."""
+"""Applies users' requests to the draft, in the order in which they were acknowledged."""
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
@@ -41,7 +41,8 @@ from corral.schedule.capacity.node_room import mark_of
 
 
 def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
-    """Apply each request once. Requests up to `granted` have been applied before."""
+    """Apply each request exactly once. Requests up to the sequence number `granted`
+    were applied before and are skipped."""
     for request in requests:
         if request.sequence <= (draft.granted or draft.world.granted):
             continue
@@ -57,8 +58,9 @@ def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
 
 
 def grant_new(draft: Draft, request: StoredRequest) -> list[Job]:
-    """Return the jobs that a request creates, as the next pass finds them: a job with
-    no unmet condition is queued already. `draft` must not hold any changes yet."""
+    """Return the jobs that a request creates, in the state in which the next pass finds
+    them: a job without unmet conditions is already queued. `draft` must not hold any
+    changes yet."""
     grant(draft, [request])
     for job in list(draft.jobs.values()):
         release(draft, job)
@@ -135,7 +137,8 @@ def arrays_of(request: StoredRequest) -> tuple[JobId, ...]:
 
 
 def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
-    """Return whether both specs belong to one array, whose indices rise."""
+    """Return whether both specs belong to the same array and `spec` has the higher
+    index."""
     if last.array_index is None or spec.array_index is None:
         return False
     return last.array_place == spec.array_place and last.array_index < spec.array_index
@@ -190,8 +193,8 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
 
 
 def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
-    """Return the only node that can access the save which the job starts from; None if
-    other nodes can access it too."""
+    """Return the only node that can access the save from which the job starts. None if
+    the job starts from no save, or if other nodes can access it too."""
     origin = spec.origin
     node = draft.node(origin.node) if origin is not None else None
     if origin is None or (node is not None and mark_of(node, origin.path) is not None):
@@ -263,7 +266,8 @@ def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
 
 
 def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
-    """Change the job's spec. A job that has begun meanwhile stays unchanged."""
+    """Change the job's spec as requested. The spec stays unchanged if the job has begun
+    meanwhile."""
     job = draft.job(asked.job)
     if job is not None and job.state.is_waiting:
         draft.put(replace(job, spec=asked.of(job.spec)))
@@ -271,8 +275,8 @@ def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
 
 
 def _set_labels(draft: Draft, request: StoredRequest, asked: SetLabels) -> None:
-    """Apply the labels from the next pass on. Jobs that run on the node continue,
-    whatever labels they requested."""
+    """Set the node's labels, which count from the next pass on. Jobs that run on the
+    node continue, whatever labels they requested."""
     node = draft.node(asked.node)
     if node is None:
         return

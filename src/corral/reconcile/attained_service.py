@@ -1,5 +1,4 @@
-"""The service that a job has received: the seconds of its attempts whose work was not
-lost."""
+"""Attained service of a job: the seconds of its attempts whose work was not lost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -19,9 +18,9 @@ DEFAULT_RESTART_SECONDS: Final = 60.0
 
 
 def serves_since(attempt: Attempt) -> float | None:
-    """Return when the attempt's service began (wall clock): when it was up and had
-    resumed from its save. The usual restart time is assumed until the first step is
-    reported. None before the attempt is up."""
+    """Return when the attempt's service began (wall clock): when its ranks were up and
+    had resumed from the save. The usual restart time is assumed until the first step is
+    reported. None before the ranks are up."""
     if attempt.resume_step is None or attempt.running_at is None:
         return attempt.running_at
     if attempt.first_step_at is not None:
@@ -43,16 +42,17 @@ def ran_by(job: Job, attempt: Attempt, until: float) -> float:
 
 
 def with_all(job: Job, attempt: Attempt, until: float) -> Job:
-    """Return the job with the service of the whole attempt added, because the job is
-    over."""
+    """Return the job with the service of this whole attempt added, as is done when the
+    job is over."""
     return replace(
         job, served_seconds=job.served_seconds + attempt_seconds(attempt, until)
     )
 
 
 def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
-    """Return the job with the attempt's service that is not lost added, when another
-    attempt follows: all service up to its newest save."""
+    """Return the job with the lasting part of the attempt's service added, as is done
+    when another attempt follows. It is the service up to the newest save; without a
+    save, nothing is added."""
     saves = draft.saves_of(job.id)
     ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     if not saves:
@@ -84,8 +84,8 @@ def restart_seconds(attempt: Attempt) -> float:
 
 
 def ended_of(job: Job) -> Ended | None:
-    """Return the record of an ended job that forecasts learn from; None for a job that
-    is not over or never ran."""
+    """Return the record from which forecasts learn about an ended job; None for a job
+    that has not ended or never ran."""
     if not job.is_final or job.served_seconds <= 0:
         return None
     spec = job.spec
@@ -98,7 +98,7 @@ def ended_of(job: Job) -> Ended | None:
 
 
 def ended_before(runs: Iterable[Ran]) -> list[Ended]:
-    """Return the same records of recorded jobs, in the order of their ends."""
+    """Return such records for stored run times, in the order in which the jobs ended."""
     return [
         Ended(
             job_class=_class_of_shape(run.queue, run.shape),

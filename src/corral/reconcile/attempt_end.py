@@ -1,5 +1,5 @@
-"""The end of an attempt whose ranks have all gone: what happens to the job, which side
-is charged, and the receipt."""
+"""The end of an attempt after all its ranks have gone: what happens to the job, whether
+the user or the cluster is charged, and the receipt."""
 
 from dataclasses import replace
 from typing import Final
@@ -50,7 +50,7 @@ _RECEIPTS: Final = {
 
 
 def conclude(draft: Draft, job: Job) -> None:
-    """Let the job continue once nothing of its attempt is left.
+    """Let the job continue once nothing of its attempt is left on its nodes.
 
     A recovering job does not wait for a seat that is UNREACHABLE, because its attempt
     is fenced. A job that is stopped on request does wait: it does not count as stopped
@@ -70,8 +70,8 @@ def conclude(draft: Draft, job: Job) -> None:
 
 
 def _is_read(draft: Draft, attempt: Attempt) -> bool:
-    """Return whether all last output of the attempt's ranks has been read, which
-    decides the charge and the reason."""
+    """Return whether the last output of all the attempt's ranks has been read. The
+    charge and the reason depend on that output."""
     return (attempt.job, attempt.number) not in draft.unread
 
 
@@ -125,8 +125,8 @@ def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _receipt_kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
-    """Return the kind of the receipt. A job that was to be moved and that its user
-    suspended meanwhile counts as suspended."""
+    """Return the kind of the receipt for this stop. If the user suspended a job that
+    was to be moved, the receipt says suspended."""
     if why.is_requeue and attempt.gave_way_to is not None:
         return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION
     return _RECEIPTS[why]
@@ -162,9 +162,9 @@ def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
-    """Return the job with the node where the attempt failed as one to avoid. This
-    includes failures by the job's own fault, because the node may be the cause after
-    all."""
+    """Return the job with the node of the failure added to the nodes it avoids. This
+    applies even to failures by the job's own fault, because the node may be the cause
+    after all."""
     if attempt.failed_on is None:
         return job
     other_nodes = tuple(
@@ -174,9 +174,9 @@ def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
 
 
 def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
-    """Make a node that caused a fault of the cluster the last choice for all jobs. A
-    fault that only a job's own ranks report is no proof against a node: statistics over
-    users decide that."""
+    """Record a failure on the node that caused a fault of the cluster, so that all jobs
+    use this node last. A fault that only a job's own ranks report is no proof against a
+    node: statistics over users decide that."""
     node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
     if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
         failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]

@@ -1,5 +1,5 @@
-"""Agents' reports about attempts: saves, running ranks and ends, and the cause of an
-end."""
+"""Processes agents' reports about attempts: saves, running ranks, ends of ranks, and
+the cause of an end."""
 
 from dataclasses import replace
 
@@ -61,8 +61,8 @@ def see_attempt(draft: Draft, job: Job) -> None:
 def _note_loss(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> Attempt:
-    """Record the step from which the training loop's loss is not a finite number, and
-    report it once."""
+    """Record the step from which the training loss is no longer a finite number, and
+    report it to the user once. Return the updated attempt."""
     beats = [
         seat_report.seen.progress
         for seat_report in parts
@@ -94,11 +94,11 @@ def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
-    """Return the seconds that the gang has been up, as its nodes report them, because
+    """Return for how many seconds the gang has been up, by its nodes' reports, because
     the head's wall clock may be changed. Nodes whose ranks have ended do not count.
 
-    The result is 0 before the first report to this head; the wall clock stands in for a
-    node without a report.
+    The result is 0 before the first report to this head. For a node without a report,
+    the time is taken from the wall clock.
     """
     if attempt.running_at is None:
         return 0.0
@@ -149,8 +149,7 @@ def _update_live_job(
 def _forgotten(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    """Fail an attempt that a living node has reported before but does not know any
-    more."""
+    """Fail the attempt if a living node has reported it before but no longer knows it."""
     for seat_report in parts:
         node = seat_report.allocation.seat.node
         known_node = draft.node(node)
@@ -223,7 +222,8 @@ def _finish_attempt(
 def _update_ending_job(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    """Release seats as their ranks end; the reason names nodes with remaining ranks."""
+    """Release the seats of an ending job as their ranks end. The job's reason then
+    names the nodes with remaining ranks."""
     last_step = last_step_of(parts, attempt)
     if last_step != attempt.last_step:
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
@@ -335,15 +335,16 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
 
 
 def _class_of_trouble(kind: TroubleKind, cause: Cause) -> FailureKind:
-    """Return the class by the kind that a shim or an agent reports."""
+    """Return the failure class for the kind of trouble that a shim or an agent reports."""
     if kind == TroubleKind.SETUP:
         return FailureKind.SETUP
     return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
 
 
 def _diagnose_attempt(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
-    """Diagnose an attempt. Because the last output of ranks may arrive a moment after
-    their ends, it is read again at each pass, while all nodes report the attempt."""
+    """Return the attempt with a diagnosis of its end. The last output of ranks may
+    arrive a moment after their ends, so it is read again at each pass. It is read only
+    while all nodes report the attempt."""
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
     reports_by_node = {
@@ -378,8 +379,9 @@ def blame(
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:
-    """Record the cause of the attempt's end. A lost node explains failed ranks, and
-    never the reverse; of two failed ranks, the earlier explains the later."""
+    """Record the cause of the attempt's end, unless a recorded cause already explains
+    it. A lost node explains failed ranks, and never the reverse. Of two failed ranks,
+    the earlier explains the later."""
     current = draft.attempt(attempt.job) or attempt
     at = draft.now.wall if at is None else at
     if current.cause == Cause.INFRA and (cause != Cause.INFRA or exit_code is not None):
@@ -407,8 +409,8 @@ def blame(
 def _take_saves(
     draft: Draft, job: Job, attempt: Attempt, parts: list[SeatReport]
 ) -> None:
-    """Commit the saves of this attempt. Saves of a fenced attempt never reach this
-    function."""
+    """Record the saves that nodes report for this attempt as committed or quarantined.
+    Saves of a fenced attempt never reach this function."""
     if not job.state.is_on_nodes:
         return
     saves_by_attempt = {
@@ -441,7 +443,8 @@ def _take_saves(
 
 
 def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Attempt:
-    """Record the digests that nodes report, in their order and each once."""
+    """Record the digests of container images that nodes report, in their order and each
+    once."""
     reported = [
         seat_report.seen.image
         for seat_report in parts

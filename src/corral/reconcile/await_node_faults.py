@@ -1,4 +1,4 @@
-"""Ended attempts for which a fault of the machine may still be the explanation.
+"""Attempts that have ended, and whose end a fault of the machine may still explain.
 
 A driver or kernel message about a rank's end arrives a moment after the end. Until then
 no user is charged (0058).
@@ -38,8 +38,9 @@ UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})
 
 
 def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
-    """Return whether to wait before the user is charged: the attempt held GPUs, and
-    nothing identifies a fault of the job itself."""
+    """Return whether the charge must still wait for a possible fault of the machine:
+    the attempt held GPUs, it ended recently, and nothing shows a fault of the job
+    itself."""
     return (
         _is_open(attempt)
         and any(seat.gpus for seat in attempt.seats)
@@ -48,8 +49,8 @@ def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
 
 
 def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
-    """Yield jobs whose newest attempt has ended, apparently by the job's own fault, and
-    is not concluded yet."""
+    """Yield each job whose newest attempt has ended and is not concluded, and whose end
+    a machine fault may still explain, together with the attempt."""
     for job in draft.in_states(JobState.RECOVERING):
         attempt = draft.attempt(job.id)
         if attempt is not None and _is_open(attempt):
@@ -66,10 +67,10 @@ def _is_open(attempt: Attempt) -> bool:
 
 
 def explains(condition: NodeCondition, node: NodeId, attempt: Attempt) -> bool:
-    """Return whether the condition may explain the attempt's end: the attempt was on
-    the device when the device failed, before the attempt's end.
+    """Return whether a node's condition may explain the attempt's end: the attempt was
+    on the device when the device failed, before the attempt's end.
 
-    The node may no longer know which attempts ended on the device. In that case the
+    The node may no longer know which attempts were on the device. In that case the
     attempt's seats count, from its placement on.
     """
     ended_at = attempt.ended_at if attempt.ended_at is not None else float("inf")

@@ -15,8 +15,8 @@ from corral.schedule.quota.limits import holding_of
 def count_debts(
     draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]
 ) -> None:
-    """Record the debts of queues that change differently from now on. `claims`: what
-    the queues held and requested before the gangs in `placed` were placed."""
+    """Record the debt of each queue whose debt now changes at another rate. `claims`:
+    what each queue held and requested before the gangs in `placed` were placed."""
     for placed_gang in placed if claims else ():
         job = draft.job(placed_gang.job)
         if job is not None and not job.spec.preemptible:

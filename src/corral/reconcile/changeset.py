@@ -1,5 +1,5 @@
-"""Changes of one pass, which overlay the recorded world. The world itself does not
-change before the commit."""
+"""The draft: changes of one pass, which overlay the recorded world. The world itself
+does not change before the commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,8 +58,8 @@ class Mark:
 
 @dataclass(slots=True)
 class Draft:
-    """New rows that overlay the world. Reads include them; `changes()` returns what
-    will be committed."""
+    """Draft of one pass: new rows that overlay the world. Reads see the new rows;
+    `changes()` returns what will be committed."""
 
     world: World
     facts: Facts
@@ -167,7 +167,7 @@ class Draft:
         return self.queues or self.world.queues
 
     def held(self) -> Iterator[Allocation]:
-        """Return all allocations that are not released."""
+        """Yield all allocations that are not released."""
         merged = {**self.world.allocations, **self.allocations}
         return (
             allocation
@@ -261,7 +261,8 @@ class Draft:
         at_node: NodeId | None = None,
         **also: Any,
     ) -> Job:
-        """Move the job, with the changes in `also`, and record the event.
+        """Move the job by the event, with the changes in `also`, record the event, and
+        return the job.
 
         A move without effect changes and records nothing. `at_node`: also add the event
         to the history of that node.
@@ -280,8 +281,8 @@ class Draft:
         return self.put(moved)
 
     def quarantine(self, job: Job, error: Exception) -> None:
-        """Record a bug of Corral that was met while deciding on the job; a waiting job
-        becomes HELD."""
+        """Record a bug of Corral that was met while deciding on this job. If the job
+        waits, it becomes HELD."""
         self.bugs.append((job.id, error))
         sentence = f"a fault of Corral was met while deciding on it: {error!r}"
         self.move(

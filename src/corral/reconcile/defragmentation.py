@@ -25,11 +25,11 @@ def movables_of(
     over: frozenset[QueueName],
     as_gang: Callable[[Job], Waiting],
 ) -> Movables:
-    """Return all running jobs that save, are past their minimum run time, and were not moved
-    recently.
+    """Return all running jobs that save, are past their minimum run time, and were not
+    moved recently, with the remaining budget for relocations.
 
-    The list is empty while a job is on the way to its new place, because the cost of
-    that move is not known yet. `over`: queues whose budget is spent.
+    The list of jobs is empty while a job is on the way to its new place, because the
+    cost of that move is not known yet. `over`: queues whose budget is spent.
     """
     receipts = list(_relocations(draft))
     budget = rule.gpu_hours * HOUR_SECONDS
@@ -121,8 +121,8 @@ def _may_move(draft: Draft, job: Job, attempt: Attempt) -> bool:
 
 
 def _shape_of(job: Job, attempt: Attempt) -> Shape | None:
-    """Return the shape in which the job runs; None if it is not one of the spec's
-    shapes."""
+    """Return the shape of the spec in which the job runs; None if it runs in none of
+    the spec's shapes."""
     millis = sum(seat.gpu_millis for seat in attempt.seats)
     alike = (shape for shape in job.spec.shapes if shape.nodes == len(attempt.seats))
     return next((shape for shape in alike if shape.gpu_millis == millis), None)

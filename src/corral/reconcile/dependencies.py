@@ -1,5 +1,5 @@
-"""Conditions of a job before placement, which are other jobs and times; and the end of
-jobs that are too late."""
+"""Conditions of a job before its placement: other jobs (dependencies) and times. A job
+that has not begun in time is ended here."""
 
 from collections.abc import Sequence as Seq
 from typing import Final
@@ -27,7 +27,8 @@ _OVER: Final = frozenset({None, *_REACHED[On.ENDED]})  # None: forgotten
 
 
 def held_by(draft: Draft, job: Job) -> Reason | None:
-    """Return what the job must wait for before it may be placed; None: nothing."""
+    """Return why the job may not be placed yet: a dependency, time or delay. None: it
+    may."""
     if is_delayed(job):
         return _delay_reason(draft, job)
     if waits := unmet(draft, job.spec):
@@ -55,8 +56,8 @@ def is_delayed(job: Job) -> bool:
 
 
 def _delay_reason(draft: Draft, job: Job) -> Reason | None:
-    """Return the reason of the delay; None once the delay is over, or if the clock was
-    set back to before its beginning."""
+    """Return the reason while the delay of a retry lasts; None once it is over, or if
+    the clock was set back to before its beginning."""
     now = draft.now.wall
     if job.retry_at is None or not job.since <= now < job.retry_at:
         return None
@@ -71,9 +72,9 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
 
 
 def release(draft: Draft, job: Job) -> None:
-    """Release a job that is held by `after` and `begin` when both conditions are met,
-    and end it when one can never be met. A job held for the delay of a retry is
-    released after the delay."""
+    """Release a job that is held by `after` or `begin` once these conditions are met.
+    If a condition can never be met, end the job. A job that is held for the delay of a
+    retry is released after the delay."""
     if is_delayed(job):
         if _delay_reason(draft, job) is None:
             draft.move(
@@ -147,9 +148,9 @@ def waits_for(afters: Seq[After]) -> str:
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """Return the dependencies that the job still waits for. For an array of which any
-    one job must fail, return the first job that has not ended, or the last job if none
-    has failed."""
+    """Return the dependencies that the job still waits for. If any one job of an array
+    must fail, return for that array the first job that has not ended, or the last job
+    if none has failed."""
     waits = [
         dependency
         for dependency in spec.after
@@ -180,7 +181,7 @@ def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
 
 
 def never(draft: Draft, spec: JobSpec) -> After | None:
-    """Return a condition of the job that can no longer be met."""
+    """Return a dependency of the job that can no longer be met; None if each can be."""
     for dependency in unmet(draft, spec):
         state = draft.state_of(dependency.job)
         job = draft.job(dependency.job)

@@ -1,4 +1,5 @@
-"""The desired state of one node: attempts to run, and attempts to stop."""
+"""The desired state of one node, which its agent carries out: attempts to run, and
+attempts to stop."""
 
 from collections.abc import Iterable, Set
 from typing import Final
@@ -22,7 +23,8 @@ def wanted_of(
     heard: NodeFacts | None,
     version: Version,
 ) -> DesiredState:
-    """The whole word for the node. `held`: its allocations that are not released."""
+    """Return the complete desired state of the node. `held`: its unreleased
+    allocations."""
     run: list[Launch] = []
     notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
@@ -77,20 +79,21 @@ def wanted_of(
 
 
 def _is_unknown(world: World, seen: Seen, *, over: bool) -> bool:
-    """Return whether nothing is known of the job, not even that it was forgotten after
-    its end."""
+    """Return whether the head has no record of the job. If the attempt is `over`, a
+    record that it was forgotten counts too."""
     id = seen.key[0]
     return world.state_of(id) is None and not (over and world.forgot(id))
 
 
 def _fence_order(key: AttemptKey) -> Stop:
-    """Return the order to end an attempt that holds nothing on this node any more."""
+    """Return the order to stop an attempt that no longer holds anything on this node."""
     return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced")
 
 
 def _is_told_of_still(world: World, key: AttemptKey) -> bool:
-    """Return whether nodes must continue to report the attempt: all reports of a gang's
-    end are read together, so none may be dropped before the last has arrived."""
+    """Return whether nodes must continue to report the ended attempt, because its job
+    is recovering. All reports of a gang's end are read together, so none may be dropped
+    before the last has arrived."""
     job = world.jobs.get(key[0])
     return (
         job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
@@ -130,8 +133,8 @@ def grounds_of(
 def _current_checkup(
     world: World, node: NodeId, mine: Set[AttemptKey]
 ) -> CheckUp | None:
-    """Return the current check for a node on which no job runs; None if a job is to run
-    on the node."""
+    """Return the check that has begun on the node; None if no check has begun, or if a
+    job is to run there."""
     known_node = world.nodes.get(node)
     for checkup in known_node.checkups if known_node is not None else ():
         if checkup.begun_at is not None and mine <= (
@@ -150,8 +153,8 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
 
 
 def _stop_order(job: Job | None, key: AttemptKey) -> Stop:
-    """Return the stop of an attempt, with its grace period, and a save unless it was
-    cancelled."""
+    """Return the order to stop an attempt, with its grace period. It saves first unless
+    it was cancelled or failed elsewhere."""
     is_asked = (
         job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
     )
@@ -220,8 +223,8 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
 
 
 def _origin_of(spec: JobSpec) -> list[Save]:
-    """Return the save of another job that this job starts from. In the list of saves,
-    it comes after the job's own saves."""
+    """Return a list with the save of another job from which this job starts; empty if
+    it starts from no save. It comes after the job's own saves."""
     origin = spec.origin
     if origin is None:
         return []

@@ -1,5 +1,5 @@
-"""Expected end of a running job, from similar jobs that ran longer, and from its time
-limit. Pure."""
+"""Expected end of a running job. It is derived from progress, from similar jobs that
+ran longer, and from the time limit. Pure."""
 
 from collections.abc import Iterable
 
@@ -84,10 +84,10 @@ def _similar_run_times(job: Job, runs: Iterable[Ran]) -> list[float]:
 
 
 def _central_interval(ranked: list[float]) -> tuple[tuple[float, float], int | None]:
-    """Return the interval of the middle four fifths of the values. With too few values,
-    return the interval from the least to the greatest, which contains the next value
-    with probability (n - 1) / (n + 1). The percentage is None where that is less than
-    half."""
+    """Return the interval of the middle four fifths of the values, and its percentage.
+    With too few values, return the interval from the least to the greatest, which
+    contains the next value with probability (n - 1) / (n + 1). The percentage is None
+    where that is less than half."""
     count = len(ranked)
     if (count - 1) / (count + 1) >= PERCENT / 100:
         return (quantile(ranked, MISS / 2), quantile(ranked, 1 - MISS / 2)), PERCENT

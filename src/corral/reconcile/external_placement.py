@@ -40,7 +40,7 @@ def in_line(jobs: Iterable[Job]) -> list[Job]:
 
 
 def candidates_of(world: World) -> list[ExternalCandidate]:
-    """Return all waiting jobs as candidates, in their order."""
+    """Return all waiting jobs in order, as offers to the engine."""
     queued = world.in_state(JobState.QUEUED).values()
     if not queued:
         return []
@@ -73,7 +73,8 @@ def candidates_of(world: World) -> list[ExternalCandidate]:
 def chosen_now(
     placing: ExternalPlacing, waiting: Iterable[Job], floor: Floor
 ) -> tuple[list[Placed], Mapping[JobId, Reason]]:
-    """Return which jobs begin on which nodes, and why the others wait."""
+    """Return the jobs that begin, with the nodes that the engine chose, and the reasons
+    why the others wait."""
     placed: list[Placed] = []
     reasons: dict[JobId, Reason] = {}
     changed: dict[NodeId, NodeRoom] = {}
@@ -98,9 +99,9 @@ def chosen_now(
 def _take_seats(
     job: Job, nodes: Sequence[NodeId], floor: Floor, changed: dict[NodeId, NodeRoom]
 ) -> tuple[Seat, ...] | None:
-    """Take a seat on each of these nodes and return the seats; None if a node has no
-    free resources by the head's records, because its last attempt has not been seen to
-    end."""
+    """Take a seat on each of these nodes and return the seats. None if a node has no
+    free resources by the head's records, because the end of its last attempt has not
+    been reported yet."""
     rooms = {id: changed.get(id) or floor.by_id.get(id) for id in nodes}
     exclusive, room_seats = job.spec.place.exclusive, list[tuple[NodeRoom, Seat]]()
     for room in rooms.values():
@@ -120,7 +121,8 @@ def _take_seats(
 
 
 def _will_do(node: Node, rule: PlaceRule, pinned_to: NodeId | None) -> bool:
-    """Return whether the job's rule admits the node. Nodes that are down are included,
-    because the engine knows their state better."""
+    """Return whether the job may run on the node: the node is open and the job's rule
+    admits it. Nodes that are down are included, because the engine knows their state
+    better."""
     is_open = not node.cordoned and not node.draining
     return is_open and pinned_to in (None, node.id) and rule.admits(node.labels)

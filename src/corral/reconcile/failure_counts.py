@@ -1,5 +1,5 @@
-"""Counts of ended attempts by node and user, and suspicion of nodes with unusually many
-failures."""
+"""Counts of ended attempts and failures by node and user. Nodes with unusually many
+failures are suspected."""
 
 from dataclasses import replace
 
@@ -16,8 +16,9 @@ from corral.reconcile.changeset import Draft
 
 
 def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None:
-    """Count one more attempt on each node of the attempt. A job that fails on the same
-    node again counts there once."""
+    """Count one more ended attempt on each of its nodes, and its failure on the node
+    that failed. If a job fails on the same node again, the failure is not counted
+    again."""
     for id in dict.fromkeys(attempt.nodes):
         node = draft.node(id)
         if node is not None:
@@ -31,8 +32,8 @@ def count_end(draft: Draft, job: Job, attempt: Attempt, *, failed: bool) -> None
 
 
 def find_lemons(draft: Draft, rules: HealthRules) -> None:
-    """Suspect those nodes on which another job has just failed, if their failures now
-    stand out."""
+    """Suspect those nodes on which a job has failed in this pass, and whose failures
+    are now unusually many."""
     nodes_by_node = draft.world.nodes
     failed = [
         node
@@ -64,7 +65,8 @@ def _blame_node(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) 
 
 
 def forget_lemon(before: Node, node: Node) -> Node:
-    """Reset the failure record of a node after it is no longer a lemon."""
+    """Reset the failure record of a node that was a lemon `before` and is not any more.
+    Return the node."""
     has_been_lemon = any(
         condition.kind == SignalKind.LEMON and condition.is_live
         for condition in before.conditions

@@ -46,9 +46,9 @@ SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 def diagnosed(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
-    """Return the attempt with the class, culprit and evidence of its failure, if ranks
-    ended it. `seen`: the reports by node. The cluster is charged for a fault of a
-    machine, whatever exit code a program had."""
+    """Return the attempt with the class, culprit and evidence of its failure, if a
+    failed rank is its culprit. `seen`: the reports by node. The cluster is charged for
+    a fault of a machine, whatever exit code a program had."""
     if not is_rank(attempt.culprit) or attempt.cause not in (
         Cause.USER,
         Cause.INFRA,
@@ -85,8 +85,8 @@ def diagnosed(
 def left_behind(
     draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
 ) -> Attempt:
-    """Return the attempt, which was stopped at its time limit, with the error of a
-    process that one of its ranks had started and then waited for."""
+    """Return an attempt that was stopped at its time limit, with the error of a child
+    process on which one of its ranks was waiting."""
     if attempt.failure == FailureKind.INPUT:
         return replace(
             attempt, quote=_last_output_line(_rank_ends(attempt, spec, seen))
@@ -123,10 +123,10 @@ def _last_output_line(ends: Iterable[RankEnd]) -> str:
 
 
 def _diagnose_failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
-    """Return why the ranks failed, as far as it is known.
+    """Return why the ranks failed, as far as it is known; None if it is not known.
 
-    If last lines are read outside the event loop, request a reading of those that are
-    not covered yet.
+    If last lines are read outside the event loop, request a reading of those lines that
+    are not covered yet.
     """
     diagnoses = draft.facts.diagnoses
     if diagnoses is None or not any(rank_end.tail for rank_end in ends):

@@ -1,5 +1,5 @@
 """Jobs that hold GPUs and run nothing on them: since when they are idle, and what their
-queue does about it."""
+queue's idle rule does."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,7 +18,8 @@ NOTED_SECONDS: Final = 60.0  # what is shorter is not written down
 
 
 def see_idle(draft: Draft, job: Job) -> None:
-    """Warn, then suspend, a job that is idle beyond its queue's rule.
+    """Warn about a job that is idle for longer than its queue's rule allows, and later
+    suspend it.
 
     If no sensor values have arrived since this head started, the previous state still
     holds.
@@ -42,8 +43,8 @@ def see_idle(draft: Draft, job: Job) -> None:
 
 
 def _update_idle_since(draft: Draft, attempt: Attempt) -> Attempt:
-    """Return the attempt with the time since which it is idle, according to its
-    sensors."""
+    """Return the attempt with the time since which its GPUs are idle, according to
+    sensors; None if they are in use."""
     key = (attempt.job, attempt.number)
     if key not in draft.facts.idle:
         return attempt

@@ -1,5 +1,5 @@
-"""Invariants that every decision is checked for before it is committed. The checks stay
-on in production."""
+"""Invariants that every decision must keep before it is committed. The checks stay on
+in production."""
 
 from collections import defaultdict
 

@@ -14,10 +14,10 @@ MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it
 
 
 def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
-    """Choose jobs to forget: those that ended first, are too old or too many, and are
-    not needed.
+    """Choose ended jobs to forget: those that are too old or too many, the oldest
+    first, and that are not needed.
 
-    `spared`: jobs that a submission refers to which is not applied yet.
+    `spared`: jobs that a submission refers to which is not applied yet. They are kept.
     """
     end_times = draft.world.ended_at
     too_many = len(end_times) - keep.jobs
@@ -37,8 +37,9 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
 
 
 def _referenced_jobs(draft: Draft) -> Iterator[JobId]:
-    """Yield the jobs that an unfinished job waits for or starts from, that hold
-    anything, or that a node still reports."""
+    """Yield the jobs that must be kept: those that an unfinished job waits for or
+    starts from, that hold or reserve anything, that were just moved, or that a node
+    reports."""
     for job in draft.all_jobs():
         if not job.is_final:
             yield from job.spec.needs

@@ -1,4 +1,4 @@
-"""Latest end of each seat, by the time limits of jobs."""
+"""Latest time at which each seat becomes free, by the time limits of jobs."""
 
 from math import inf
 from typing import Final
@@ -19,7 +19,8 @@ CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the h
 
 
 def holds_seconds(spec: JobSpec) -> float | None:
-    """Return the longest time a placed job holds its seats; None if it is unknown."""
+    """Return the longest time in seconds that a placed job holds its seats; None if the
+    job has no time limit."""
     limit = spec.max_duration_seconds
     return (
         None
@@ -29,8 +30,8 @@ def holds_seconds(spec: JobSpec) -> float | None:
 
 
 def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
-    """Return the ends of jobs that hold seats now and have a limit, or are ending, in
-    the order of submission."""
+    """Return when the seats of jobs become free, in the order of submission. Only jobs
+    with a time limit and jobs that are ending are included."""
     live.see(draft)
     types, latest_endings = types_of(draft), []
     for job in sorted(
@@ -64,8 +65,8 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
     """Return when the attempt's seats will be free (wall clock); inf if unknown. A
-    later pass gives the same result unless a clock was set, because otherwise each pass
-    would move the promised starts."""
+    later pass returns the same time unless a clock was set, so that promised starts do
+    not move with each pass."""
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
     stops = job.state.is_leaving

@@ -9,16 +9,17 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A possible failure. `reason`: a sentence for all users who see the job; `quote`:
-    the error, for users who may read its log. Both are "" where there is no doubt."""
+    """Sign that a rank failed although it exited with code 0. `reason`: a sentence for
+    all users who see the job; `quote`: the error, for users who may read its log. Both
+    are "" if there is no sign."""
 
     reason: str = ""
     quote: str = ""
 
 
 def doubt_of(exits: Iterable[tuple[int, Exit]]) -> Doubt:
-    """Return the doubt about the first rank whose output shows that a program ended in
-    an error."""
+    """Return the sign of a failure for the first rank whose output shows an error; an
+    empty one without any."""
     doubtful = {rank: exit for rank, exit in exits if exit.ends_in_error}
     if not doubtful:
         return Doubt()

@@ -14,8 +14,8 @@ from corral.schedule.placement.availability import SAME_SECONDS
 
 
 def why_late(draft: Draft, before: Reservation) -> str:
-    """Return what prevents a start at its promised time: a job that exceeds its limit,
-    a job with a right to the place, or a removed node."""
+    """Return a sentence on what prevents a start at the promised time, for example a
+    job that exceeds its limit, a job with a right to the place, or a removed node."""
     latest = before.latest_start
     assert latest is not None
     for seat in before.seats:
@@ -42,8 +42,8 @@ def why_late(draft: Draft, before: Reservation) -> str:
 
 
 def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
-    """Yield the jobs in the way of the promise: first those that hold promised GPUs,
-    then those on the same nodes or whose end the promise waited for."""
+    """Yield the jobs that may delay the promised start: first those that hold promised
+    GPUs, then those on the same nodes and those whose end the promise waited for."""
     seats_by_node = {seat.node: seat for seat in before.seats}
     blocking_attempts: list[tuple[bool, Job, Attempt]] = []
     for job in draft.in_states(*ON_NODES):
@@ -71,8 +71,8 @@ def _has_common_gpus(one: Seat, other: Seat) -> bool:
 
 
 def _was_to_be_gone(job: Job, attempt: Attempt, latest: float) -> bool:
-    """Return whether the job was placed because it would have ended before the promised
-    start."""
+    """Return whether the job should have ended before the promised start, by its limit
+    when it was placed."""
     seconds = holds_seconds(job.spec)
     return seconds is not None and attempt.placed_at + seconds <= latest + SAME_SECONDS
 

@@ -1,4 +1,5 @@
-"""Explanation of an end that ranks reported, by a fault of their machine (0064)."""
+"""Explanation of an attempt's end by a fault of the machine, where ranks reported the
+end (0064)."""
 
 from dataclasses import replace
 
@@ -13,8 +14,9 @@ from corral.reconcile.changeset import Draft
 
 
 def explained(draft: Draft, attempt: Attempt) -> Attempt:
-    """Return the attempt with the fault that explains its end, which a node noticed at
-    about that time; unchanged if no fault explains it."""
+    """Return the attempt with the machine fault that explains its end. A node must have
+    noticed the fault at about the time of the end. The attempt is unchanged if no fault
+    explains it."""
     if (
         not draft.trusts_health
         or attempt.cause not in (Cause.USER, Cause.INFRA)
@@ -60,8 +62,8 @@ def culprit_of(node: Node, condition: NodeCondition) -> str:
 def _find_explanation(
     attempt: Attempt, node: Node, condition: NodeCondition
 ) -> Explains | None:
-    """Return how this fault explains the end: it affected the attempt's own GPUs, or
-    the node on which the attempt failed. None if it does not."""
+    """Return the rule by which this fault explains the end; None if it does not. The
+    fault must be on the node where the attempt failed, or on a GPU of the attempt."""
     failed = attempt.failure or FailureKind.UNKNOWN
     if attempt.ended_at is None:
         return None

@@ -1,5 +1,6 @@
-"""Automatic actions for the health of nodes: avoid, cordon, drain, and end jobs on
-broken devices. A breaker limits the actions, and all are recorded."""
+"""Automatic actions for the health of nodes: avoid, cordon or drain a node, and end
+jobs on broken devices. A limit, the breaker, stops too many cordons. All actions are
+recorded."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,8 +46,8 @@ class _Verdict:
 
 
 class _Breaker:
-    """Limit of automatic cordons, counted once per pass, because a fault of the whole
-    cluster would cordon every node."""
+    """Limit of automatic cordons within some time, counted once per pass. Without it, a
+    fault of the whole cluster would cordon every node."""
 
     def __init__(self, draft: Draft, rules: HealthRules) -> None:
         nodes = draft.all_nodes()
@@ -55,14 +56,15 @@ class _Breaker:
         )
 
     def take(self) -> bool:
-        """Return whether one more node may be cordoned automatically, and count it."""
+        """Count one more automatic cordon, and return whether the limit still allows
+        it."""
         self._left -= 1
         return self._left >= 0
 
 
 def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
-    """Judge the new signals, and with `whole` also conditions that change with time;
-    return the jobs that this ends."""
+    """Judge the nodes with new signals, and apply the results. With `whole`, also judge
+    nodes with conditions, which change with time. Return the jobs that this ends."""
     draft.trusts_health = rules.mode == "enforce"
     nodes = draft.all_nodes()
     unhealthy = (
@@ -120,8 +122,8 @@ def _judge_node(draft: Draft, node: Node, rules: HealthRules) -> _Verdict:
 
 
 def _gpu_family(types: dict[int, str], gpu: int | None) -> str:
-    """Return the family of this GPU, or of a node's GPUs if `gpu` is None, because a
-    node's GPUs are of one kind."""
+    """Return the family of this GPU. If `gpu` is None, return that of the node's GPUs,
+    which are of one kind; "" if it is unknown."""
     kind = types.get(gpu) if gpu is not None else next(iter(types.values()), None)
     return family_of(kind) if kind else ""
 
@@ -169,8 +171,8 @@ def _record_fault_events(
 def _set_restriction(
     draft: Draft, node: Node, rules: HealthRules, breaker: _Breaker
 ) -> Node:
-    """Return the node open, cordoned or drained, as its conditions require and the
-    breaker allows."""
+    """Return the node open, suspected, cordoned or drained, as its conditions require
+    and as the breaker allows."""
     restriction = node.restriction
     if not restriction.closes:
         return _reopen_node(draft, node)
@@ -218,8 +220,8 @@ def _set_restriction(
 
 
 def _reopen_node(draft: Draft, node: Node) -> Node:
-    """Reopen a node that was closed automatically once no fault restricts it. Actions
-    of a user stay in force."""
+    """Return the node reopened if it was closed automatically and no fault restricts it
+    any more. What a user has closed stays closed."""
     if node.is_cordoned_by_health:
         draft.tell(
             EventKind.UNCORDON,
@@ -244,8 +246,8 @@ def _end_jobs(
     draft: Draft, node: Node, struck: Iterable[Struck], held: Sequence[Allocation]
 ) -> set[JobId]:
     """Fail the attempts on the broken devices by the cluster's fault, so that they
-    restart elsewhere, and return their jobs. An attempt whose ranks had failed before
-    and whose user is charged is not included (`_explain_ends`)."""
+    restart elsewhere, and return their jobs. Attempts that had failed before, with the
+    user charged, are left to `_explain_ends`."""
     ended_jobs: set[JobId] = set()
     for strike in struck:
         for allocation in (seat for seat in held if _is_on(seat, strike)):
@@ -267,8 +269,8 @@ def _explain_ends(
     struck: Iterable[Struck],
     ends: Iterable[tuple[Job, Attempt]],
 ) -> set[JobId]:
-    """Attribute attempts that ended recently because of the node's faults to the
-    cluster, which is then charged (0058). Return their jobs."""
+    """Charge the cluster, not the user, for attempts that ended recently because of the
+    node's faults (0058). Return their jobs."""
     job_ids: set[JobId] = set()
     for strike in struck:
         for job, attempt in ends:
@@ -311,7 +313,8 @@ def _end_attempt(
 
 
 def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
-    """Record that the fault explains the messages of the job's ranks."""
+    """Record an event: the node's fault ended the attempt, and not what its ranks
+    reported."""
     now = draft.attempt(job.id) or before
     text = (
         f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "
@@ -321,9 +324,9 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
 
 
 def _is_on(held: Allocation, struck: Struck) -> bool:
-    """Return whether the attempt was on the device when its fault was noticed, by the
-    node's report of the attempts on the device. For a fault of the whole node, an
-    attempt that was placed before also counts."""
+    """Return whether the attempt was on the device when its fault was noticed. The node
+    reports which attempts were. For a fault of the whole node, an attempt with GPUs
+    that was placed before also counts."""
     condition = struck.condition
     if (held.job, held.attempt) in condition.attempts:
         return True

@@ -22,9 +22,10 @@ def take_for_dead(draft: Draft, request: StoredRequest, node: Node) -> None:
 
 
 def remove(draft: Draft, request: StoredRequest, node: NodeId) -> None:
-    """Remove a node.
+    """Remove a node on request.
 
-    A node that still holds jobs is refused, because their seats could not be returned.
+    If the node still holds jobs, the request is refused, because their seats could not
+    be returned.
     """
     if any(allocation.seat.node == node for allocation in draft.held()):
         draft.tell(

@@ -15,8 +15,8 @@ from corral.reconcile.failure_counts import forget_lemon
 def restrict_by_person(
     node: Node, to: Literal["cordon", "drain", "uncordon", "clear"], now: float
 ) -> Node:
-    """Return the node after the request. A node that a user has closed is opened only
-    by a user."""
+    """Return the node after a user's request to close it, reopen it, or clear its
+    faults. A node that a user has closed is opened only by a user."""
     match to:
         case "cordon" | "drain":
             return replace(

@@ -1,4 +1,4 @@
-"""Signals of nodes; each is accepted once."""
+"""Signals that nodes report; each is processed once."""
 
 from corral.domain.event_kind import KIND_OF_SIGNAL
 from corral.domain.ids import NodeId
@@ -34,7 +34,7 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
 
 
 def _was_on(draft: Draft, node: NodeId, key: AttemptKey) -> bool:
-    """Whether the attempt has a seat on the node, or had one at its end."""
+    """Return whether the attempt has a seat on the node, or had one at its end."""
     if draft.allocation((*key, node)) is not None:
         return True
     newest_attempt = draft.attempt(key[0])

@@ -1,4 +1,4 @@
-"""Reports of nodes, and their absence."""
+"""Reports of nodes, and nodes that stop reporting."""
 
 from dataclasses import replace
 
@@ -24,8 +24,8 @@ MOST_LOST_JOBS = 100  # that are named of a node
 
 
 def see_nodes(draft: Draft) -> set[JobId]:
-    """Apply inventories, boots and liveness verdicts; return the jobs that are
-    affected."""
+    """Apply the nodes' reports (inventory, boot) and the verdicts on whether they are
+    alive. Return the affected jobs."""
     touched: set[JobId] = set()
     allocations_by_node = AllocationsByNode(draft)
     unheard = draft.facts.unheard
@@ -50,8 +50,8 @@ def see_nodes(draft: Draft) -> set[JobId]:
 
 
 def _take_in(draft: Draft, heard: NodeFacts) -> bool:
-    """Update a node from its report. Return True for a new boot, after which everything
-    that ran on the node is gone."""
+    """Update a node from its report. Return True if the node has booted again, after
+    which everything that ran on it is gone; else False."""
     known_node = draft.node(heard.node)
     if known_node is not None and _says_the_same(heard, known_node):
         return False
@@ -79,8 +79,9 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
 
 
 def _says_the_same(heard: NodeFacts, old: Node) -> bool:
-    """Return whether the report equals the known node. The objects are compared first,
-    because an inventory is long and there may be a thousand nodes."""
+    """Return whether the report brings no change to the known node. The inventories are
+    first compared as objects, because they are long and there may be a thousand nodes.
+    """
     has_same_inventory = (
         heard.inventory is old.inventory or heard.inventory == old.inventory
     )
@@ -123,8 +124,8 @@ def _release_allocations(
     held: AllocationsByNode,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> set[JobId]:
-    """Release all allocations of a node that are proven to be gone: its GPUs become
-    free, and its jobs recover. Return the jobs."""
+    """Release all allocations of a node that is proven to run nothing any more: its
+    GPUs become free, and its jobs recover. Return the jobs."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
         draft.seat_to(allocation, SeatState.RELEASED)
@@ -136,8 +137,8 @@ def _release_allocations(
 def _replace_silent_work(
     draft: Draft, node: NodeId, verdict: Verdict, held: AllocationsByNode
 ) -> set[JobId]:
-    """Replace the work of a node that is silent beyond its time bound, where the job
-    allows it. Return the affected jobs."""
+    """Let jobs recover elsewhere whose node has been silent beyond its time limit,
+    where the job allows it. Return the affected jobs."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
         job = draft.job(allocation.job)
@@ -181,8 +182,8 @@ def _recover_lost_job(
     why: str,
     failure: FailureKind = FailureKind.NODE_LOST,
 ) -> None:
-    """Blame the node for the end of the attempt, if it is the job's current one, and
-    let the job recover."""
+    """Blame the node for the end of the attempt, and let the job recover. Nothing
+    happens if the allocation is not of the job's newest attempt."""
     job = draft.job(allocation.job)
     attempt = draft.attempt(allocation.job)
     if job is None or attempt is None or attempt.number != allocation.attempt:

@@ -1,4 +1,5 @@
-"""Run the scheduler, and record the jobs it placed and their nodes."""
+"""One scheduling pass: it runs the scheduler, and records the jobs that were placed,
+with their nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -51,14 +52,16 @@ PRIOR_WEIGHT: Final = 0.1
 
 
 class Expects(TypedDict, total=False):
-    """Values for the expected run time of a job: its name's stem and its limit."""
+    """Values from which a job's run time is expected: the stem of its name, and its
+    time limit."""
 
     stem: str
     limit_seconds: float | None
 
 
 def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
-    """Place the jobs that fit, and return the reason of every job that still waits."""
+    """Place the waiting jobs that fit, and return the reason why each other job still
+    waits."""
     memo.look(draft)
     spent_queues = judge_budgets(draft, memo.held)
     if draft.facts.placing is not None:
@@ -93,8 +96,9 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
 
 
 def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId]:
-    """Yield all waiting jobs, in the order in which the next pass tries them if none of
-    them is placed. The draft is discarded afterwards."""
+    """Yield all waiting jobs in the order in which the next pass would try to place
+    them. The draft must be discarded afterwards. Nothing is yielded if the engine
+    places jobs itself."""
     if draft.facts.placing is not None:
         return
     memo.look(draft)
@@ -117,7 +121,8 @@ def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
 def _relocation_source(
     draft: Draft, over: frozenset[QueueName], memo: Memo
 ) -> Callable[[], Movables] | None:
-    """Return a function that lists relocatable jobs; None: relocation is off."""
+    """Return a function that lists the jobs that may be relocated; None if relocation
+    is off."""
     rule = draft.tree.relocation
     if rule is None:
         return None
@@ -128,12 +133,12 @@ def _relocation_source(
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
-    """Return all waiting jobs as the scheduler sees them."""
+    """Return all waiting jobs as gangs in the scheduler's terms, in groups."""
     nodes = queued.of_nodes(draft)
 
     def guarded(job: Job) -> Waiting | None:
-        """Return the job as the scheduler sees it. A bug met on one job holds that job
-        only; all others can be placed."""
+        """Return the job in the scheduler's terms; None if a bug is met. The bug then
+        holds this job only; all others can be placed."""
         try:
             return waiting_of(draft, job, over, nodes)
         except Exception as error:
@@ -146,7 +151,8 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
 def waiting_of(
     draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes
 ) -> Waiting:
-    """Return the job as the scheduler sees it. `over`: queues whose budget is spent."""
+    """Return the waiting job in the scheduler's terms. `over`: queues whose budget is
+    spent."""
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
@@ -188,11 +194,11 @@ def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
-    """Return the least number of GPUs per node that is charged to a job with exclusive
-    nodes.
+    """Return the number of GPUs per node that is charged at least to a job with
+    exclusive nodes.
 
-    It is the size of the smallest sufficient node, regardless of the request. It is 0
-    for a job that shares its nodes.
+    It is the size of the smallest node that suffices, even if the job requests fewer
+    GPUs. It is 0 for a job that shares its nodes.
     """
     if not spec.place.exclusive:
         return 0
@@ -204,8 +210,8 @@ def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:
-    """Return the expected run time values only for a queue that is ordered by them, so
-    that gangs of other queues are more alike."""
+    """Return the values for the expected run time, if the job's queue is ordered by run
+    time. Else return nothing, so that gangs of other queues are more alike."""
     if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
         return {}
     return {
@@ -215,8 +221,8 @@ def _asked_by_order(draft: Draft, job: Job) -> Expects:
 
 
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:
-    """Return the mark of the shared path that holds the job's saves: nodes without this
-    mark do not have them."""
+    """Return the mark that identifies the shared storage with the job's saves; nodes
+    with another mark do not have them. None if there is no such storage."""
     attempt, rule = draft.attempt(job.id), job.spec.checkpoint
     if rule is None:
         return None
@@ -227,8 +233,8 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
 
 
 def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
-    """Return the mark of the shared path with the save that the job starts from, if the
-    job's own saves go to the same path."""
+    """Return the mark that identifies the shared storage with the save the job starts
+    from. None if the job's own saves go elsewhere."""
     node = draft.node(rule.origin.node) if rule.origin is not None else None
     if node is None or rule.origin is None:
         return None
@@ -238,8 +244,8 @@ def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
-    """Return the nodes where the job ran last without a failure: its files are there,
-    and its reads are cached."""
+    """Return the nodes where the job ran last without a failure. They are preferred:
+    its files are there, and its reads are cached."""
     attempt = draft.attempt(job.id)
     return (
         frozenset(attempt.nodes) - set(job.failed_on)
@@ -310,8 +316,8 @@ def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
 
 
 def _pinned_node(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
-    """Return the node that the job is bound to. A job whose checkpoint path is not
-    shared is bound to the node that it first ran on."""
+    """Return the node that the job is bound to from now on; None if it is not bound. A
+    job whose checkpoint path is not shared is bound to its first node."""
     rule = job.spec.checkpoint
     node = draft.node(placed.seats[0].node)
     if rule is None or node is None or mark_of(node, rule.path) is not None:

@@ -22,8 +22,8 @@ MOST_NAMED: Final = 3
 
 
 def promised_of(draft: Draft) -> list[Promise]:
-    """Return the promises in force. A promise with a removed node has no seats, but
-    keeps its position."""
+    """Return the promised starts that are in force. A promise is listed without seats
+    while one of its nodes may not take work, but it keeps its position."""
     return [
         Promise(
             job=standing_reservation.job,
@@ -41,8 +41,8 @@ def promised_of(draft: Draft) -> list[Promise]:
 
 
 def _are_there(draft: Draft, one: Reservation) -> bool:
-    """Return whether all nodes of the reservation accept work as soon as their
-    heartbeats arrive."""
+    """Return whether all nodes of the reservation are known and may take work, apart
+    from the arrival of their heartbeats."""
     nodes = [draft.node(seat.node) for seat in one.seats]
     return all(node is not None and node.may_take_work for node in nodes)
 
@@ -80,8 +80,8 @@ def take_promises(draft: Draft, decision: Decision) -> None:
 
 
 def _is_news(before: Reservation, row: Reservation) -> bool:
-    """Return whether the promise has changed: other seats, other jobs to wait for, or
-    another time."""
+    """Return whether the promise of `row` differs from the promise before: other seats,
+    other jobs to wait for, or a start moved by more than a moment."""
     assert before.latest_start is not None
     assert row.latest_start is not None
     moved_seconds = abs(row.latest_start - before.latest_start)
@@ -116,8 +116,8 @@ def _tell_ended(draft: Draft, ended: Reservation) -> None:
 
 
 def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
-    """Return the reasons, in which each job with a promise names the jobs that it waits
-    for."""
+    """Return the reasons why jobs wait. For each job with a promised start, the reason
+    states the promise and the jobs that it waits for."""
     reasons_by_job = {
         standing_reservation.job: Reason(
             code=ReasonCode.PROMISED,

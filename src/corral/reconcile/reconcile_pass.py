@@ -182,8 +182,9 @@ def _hold_unrecordable(draft: Draft) -> None:
 
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
-    """End jobs that can no longer meet their deadline. This runs after the placement,
-    so that each job has had its last chance to start."""
+    """End jobs that can no longer meet their deadline, and pass each its reason for
+    waiting. This runs after the placement, so that each job has had its last chance to
+    start."""
     for job in list(draft.with_deadline()):
         _run_guarded_step(
             draft, job.id, partial(end_if_too_late, why=reasons.get(job.id))

@@ -10,8 +10,8 @@ from corral.reconcile.changeset import Draft
 
 @dataclass(frozen=True, slots=True)
 class SeatReport:
-    """One seat of a gang, and the report of its node about the attempt; None while the
-    node reports nothing."""
+    """One seat of a gang with its node's report about the attempt. `seen` is None while
+    the node reports nothing about it."""
 
     allocation: Allocation
     seen: Seen | None
@@ -45,8 +45,9 @@ class SeatReport:
 
 
 def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
-    """Return the node's report about the attempt. Return None from the moment at which
-    the node is proven dead until it reports again."""
+    """Return the node's newest report about the attempt. Return None if the node has
+    not reported the attempt. Also return None from the moment at which the node is
+    proven dead until it reports again."""
     heard = draft.facts.nodes.get(node)
     if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
         return None

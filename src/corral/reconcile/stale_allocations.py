@@ -8,8 +8,9 @@ from corral.reconcile.seat_reports import seen_at
 
 
 def see_stale(draft: Draft) -> None:
-    """Free the seats of replaced attempts when there is evidence that their ranks have
-    ended. A node that responds again is stopping these ranks."""
+    """Update the seats of replaced attempts: release a seat when there is evidence that
+    its ranks have ended. If the node responds again, mark the seat as stopping, because
+    the node is stopping these ranks."""
     for allocation in [
         held_allocation
         for held_allocation in draft.held()

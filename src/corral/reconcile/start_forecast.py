@@ -70,11 +70,11 @@ STOP_SECONDS: Final = (
 def foretell(
     question: Question, is_within: Callable[[float], bool]
 ) -> StartForecast | None:
-    """Return the forecast of the job's start. Return None for a job that does not wait,
+    """Return the forecast of the job's start. Return None for a job that is not queued,
     or that waits for something that no replay can predict.
 
-    `is_within` returns whether at most this part of the available time has passed; it
-    is called between runs.
+    `is_within` takes a part of the available time (0 to 1) and returns whether no more
+    than that part has passed. It is called between replays.
     """
     now = Now(wall=question.wall, serving=question.serving)
     draft = Draft(question.world, question.facts, now)
@@ -129,8 +129,8 @@ def foretell(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plays:
-    """Replays that use the same random draws for each present state, so that their
-    results can be compared."""
+    """Replays for one forecast question. The same random draws are used for each
+    variant of the cluster state, so that the results can be compared."""
 
     question: Question
     kin: RuntimeHistory
@@ -145,8 +145,9 @@ class _Plays:
         runs: int,
         part: float,
     ) -> list[Drawn]:
-        """Return the outcomes of at most `runs` replays. No replay begins after the
-        given part of the available time has passed."""
+        """Return the outcomes of at most `runs` replays. No replay begins after `part`
+        (0 to 1) of the available time has passed; the first few replays get more time.
+        """
         return outlook(
             present,
             lives,
@@ -163,23 +164,24 @@ class _Plays:
 
 
 def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
-    """Return when a job last moved or ended (wall clock); never later than now."""
+    """Return the wall clock time at which a job last changed its state or ended; never
+    later than now."""
     moved = [job.since for job in draft.all_jobs()]
     end_times = [ran.ended_at for ran in runs]
     return min(draft.now.wall, max([*moved, *end_times], default=draft.now.wall))
 
 
 def _ranked_waits(drawn: Iterable[Drawn]) -> list[float]:
-    """Return the waits in ascending order. The wait of a run that was cut off counts as
-    the horizon."""
+    """Return the waits of the replays in ascending order. A replay that was cut off
+    before the start counts as a wait of the whole horizon."""
     return sorted(HORIZON_SECONDS if run.is_cut else run.wait_seconds for run in drawn)
 
 
 def _central_interval(drawn: Sequence[Drawn]) -> Interval:
-    """Return the interval that holds the middle four fifths of the starts. A run that
-    was cut off starts at least as late as it was followed, so only the lower end of the
-    interval uses that time. If the upper end would depend on a run that was cut off, it
-    is the horizon."""
+    """Return the interval that holds the middle four fifths of the drawn starts. If a
+    replay was cut off, the job starts at least as late as the replay was followed, so
+    only the lower end of the interval uses that time. If the upper end would depend on
+    a replay that was cut off, it is the horizon."""
     lower_seconds = drawn_interval(sorted(run.wait_seconds for run in drawn)).low
     waits = _ranked_waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
@@ -197,9 +199,9 @@ def _promised_seconds(present: Present, job: JobId) -> float:
 
 
 def _cap_drawn_waits(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
-    """Return the draws, with no start later than the promised one. The job limits
-    behind the promise hold for all draws, so no draw is more reliable than the promise.
-    """
+    """Return the draws with every wait limited to `most_seconds`, the time until the
+    promised start. The promise relies on the time limits of other jobs, which hold for
+    all draws, so no draw is more reliable than the promise."""
     return [
         replace(run, wait_seconds=most_seconds, is_cut=False)
         if most_seconds < inf and (run.is_cut or run.wait_seconds > most_seconds)
@@ -211,9 +213,9 @@ def _cap_drawn_waits(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]
 def _time_limited_share(
     job: JobId, unknown: Sequence[tuple[JobId, RunTimeKnowledge]]
 ) -> float:
-    """Return the share of these jobs that have a time limit. The limit of the job
-    itself does not affect its start, so it counts only if no other job of unknown run
-    time exists."""
+    """Return the share of the jobs of unknown run time that have a time limit; 1
+    without such jobs. The limit of the job `job` itself does not affect its start, so
+    it counts only if no other job of unknown run time exists."""
     run_time_knowledges = [life for id, life in unknown if id != job] or [
         life for _, life in unknown
     ]
@@ -229,7 +231,8 @@ def _time_limited_share(
 
 
 def record_of(told: Iterable[StartForecastTold]) -> Record:
-    """Return the outcomes of predictions, in order. Jobs that still wait are left out."""
+    """Return the record of earlier forecasts with their actual waits, in order.
+    Forecasts for jobs that still wait are left out."""
     record = Record()
     for start_forecast_told in told:
         if start_forecast_told.waited_seconds is not None:
@@ -257,8 +260,9 @@ def _time_span(told: Interval) -> TimeSpan:
 
 
 def _end_span(drawn: Sequence[Drawn], told: Interval) -> TimeSpan:
-    """Return the predicted span of the job's end: the start, corrected as the record of
-    earlier predictions requires, plus the job's run time."""
+    """Return the predicted time span of the job's end: the drawn start plus the run
+    time. Each end is moved as far as the reported start interval was moved from the
+    drawn one."""
     starts = _central_interval(drawn)
     interval = _central_interval(
         [replace(run, wait_seconds=run.wait_seconds + run.run_seconds) for run in drawn]
@@ -292,11 +296,12 @@ def _suggest_changes(
     told: Interval,
     record: Record,
 ) -> tuple[ChangeSuggestion, ...]:
-    """Return the changes with which the job would start clearly sooner, the soonest
-    first.
+    """Return the changes of the request with which the job would start clearly sooner,
+    the soonest first.
 
-    With a change, the start must be sooner than the middle of the drawn starts. Neither
-    end of the interval may be later than in the forecast without the change.
+    With a change, the start must be sooner than `middle_seconds`, the middle of the
+    drawn starts. Neither end of the interval may be later than in the forecast without
+    the change.
     """
     suggestions: list[tuple[float, ChangeSuggestion]] = []
     changes = plays.question.instead
@@ -345,9 +350,9 @@ def _suggest_changes(
 
 
 def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
-    """Return which running jobs would be stopped for this job. For example: 2
-    preemptible jobs of queue a, 1 job of queue b. Return "" if less than the share
-    OFTEN of the runs stop a job that runs now."""
+    """Return which running jobs would be stopped for this job, as counts by queue. For
+    example: 2 preemptible jobs of queue a, 1 job of queue b. Return "" if, in less than
+    the share OFTEN of the replays, a job that runs now is stopped."""
     gangs = {holder.gang.job: holder.gang for holder in present.holders}
     stopping = [
         job_ids
@@ -436,8 +441,8 @@ def _knowledge_of_job(
     job: Job, ran_seconds: float, left_seconds: float | None = None
 ) -> RunTimeKnowledge:
     """Return what is known about the job's run time. `ran_seconds` is the run time of
-    its newest attempt. A limit applies to one attempt, but the run times of similar
-    jobs count all attempts."""
+    its newest attempt. A time limit applies to one attempt, but the run times of
+    similar jobs count all attempts, so earlier service is added to both."""
     spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
     limit = spec.max_duration_seconds
@@ -473,9 +478,10 @@ def _rendezvous_port(held: Sequence[Allocation]) -> int:
 
 
 def _frees_at(draft: Draft, job: Job) -> float:
-    """Return when the seats of a stopping job are free: after its stop, the time that
-    its newest save took, and a small margin. If that moment has passed, or there is no
-    save, return the end of its grace period."""
+    """Return when the seats of a stopping job become free. This is the time of the stop
+    request, plus the duration of its newest save, plus a small margin. If that moment
+    has passed or exceeds the grace period, or there is no save, return the end of the
+    grace period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
     grace_ends_at = max(now, job.since + job.spec.grace_seconds)
     saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else grace_ends_at

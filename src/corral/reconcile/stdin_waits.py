@@ -9,8 +9,8 @@ from corral.reconcile.seat_reports import seen_at
 
 
 def with_input_wait(draft: Draft, attempt: Attempt) -> Attempt:
-    """Return the attempt. If one of its ranks waits for input now, the attempt has the
-    failure class INPUT."""
+    """Return the attempt, with the failure kind INPUT and the node if one of its ranks
+    waits for standard input now; otherwise unchanged."""
     for node in attempt.nodes:
         observation = seen_at(draft, node, (attempt.job, attempt.number))
         if observation is not None and observation.waits_for_input is not None:

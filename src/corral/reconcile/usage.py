@@ -33,7 +33,7 @@ from corral.schedule.quota.limits import holding_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedAllocation:
-    """An allocation that is being charged."""
+    """An allocation, its job, and the resources to charge."""
 
     allocation: Allocation
     job: Job
@@ -55,7 +55,7 @@ def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
 def held_by(
     draft: Draft, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
 ) -> ChargedAllocation | None:
-    """Return what an allocation is charged; None: nothing."""
+    """Return the allocation with what it is charged; None if it was charged before."""
     job = draft.job(allocation.job)
     if job is None or allocation.charged:
         return None
@@ -99,7 +99,8 @@ def _quota_holding(
 
 
 def charge(draft: Draft) -> None:
-    """Write down what each allocation that this draft lets go has cost."""
+    """Add the use of each allocation that this draft marks as charged to the usage
+    rows."""
     types: Mapping[NodeId, Sequence[str]] | None = None
     for key, allocation in draft.allocations.items():
         previous_allocation = draft.world.allocations.get(key)
@@ -175,8 +176,8 @@ def spent_of(draft: Draft, name: QueueName, budget: Budget) -> BudgetSpent:
 def _add_spending(
     spent: BudgetSpent, budget: Budget, holding: QuotaHolding, began: float, now: float
 ) -> BudgetSpent:
-    """Return the spending plus what was held from `began` until `now`, as far as that
-    time lies within the period."""
+    """Return the spending after adding what `holding` cost from `began` until `now`.
+    Only the time within the budget's current period counts."""
     seconds = max(0.0, now - max(began, spent.since))
     if budget.until is not None:
         seconds = max(0.0, min(now, budget.until) - max(began, spent.since))
@@ -194,8 +195,8 @@ def _add_spending(
 def spent_now(
     draft: Draft, held: Iterable[ChargedAllocation]
 ) -> dict[QueueName, BudgetSpent]:
-    """Return what each queue with a budget has spent in this period, including current
-    allocations."""
+    """Return what each queue with a budget has spent in this period, including the
+    allocations in `held`. A queue also pays for the queues below it."""
     tree = draft.tree
     spent_by_queue = {
         queue.name: spent_of(draft, queue.name, queue.budget)
@@ -225,9 +226,10 @@ def is_spent(budget: Budget, spent: BudgetSpent, at: float) -> bool:
 def judge_budgets(
     draft: Draft, held: Iterable[ChargedAllocation]
 ) -> frozenset[QueueName]:
-    """Return the queues whose budget is spent or over.
+    """Return the queues whose budget is used up or has expired.
 
-    One event is recorded for each such queue, and for each new period.
+    One event is recorded when a budget becomes spent, and one when a new period makes
+    it available again.
     """
     spent_queues = set()
     for name, spent in spent_now(draft, held).items():
@@ -279,7 +281,8 @@ def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
 def standing_of(
     draft: Draft, held: list[ChargedAllocation], over: frozenset[QueueName]
 ) -> Standing:
-    """Return the quota and fair share of all queues as they are now."""
+    """Return the current quota and fair share of all queues; those in `over` have spent
+    budgets."""
     nodes = [
         node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD
     ]
@@ -334,7 +337,8 @@ def past_of(
 
 
 def stripped_of(draft: Draft, over: frozenset[QueueName]) -> frozenset[QueueName]:
-    """Return those queues with a spent budget that no longer have GPUs of their own."""
+    """Return the queues that no longer have GPUs of their own, because their budget is
+    spent and sets no lower priority instead."""
     budgets = {queue.name: queue.budget for queue in draft.tree.queues}
     return frozenset(
         n for n in over if (b := budgets[n]) is not None and b.demote_to is None

@@ -74,8 +74,8 @@ class ReplayOutcome:
 
 
 def compiles_first() -> bool:
-    """Return whether the first replay must compile the core, which takes about a minute
-    of two cores."""
+    """Return whether numba must compile the core before the first replay. This takes
+    about a minute on two cores."""
     return must_compile(advance)
 
 
@@ -131,14 +131,15 @@ def _window_shares(held: Sequence[float], whole: float) -> list[float]:
 
 
 def _with_limits(named: Named) -> Named:
-    """Return the policy that replaces this one if all jobs have limits. The cost of a
-    restart stays the same."""
+    """Return the policy that is used instead of `named` if users gave all jobs a time
+    limit. The cost of a restart stays that of `named`."""
     chosen, restart = POLICIES[named.with_limits], named.policy.restart_seconds
     return replace(chosen, policy=chosen.policy._replace(restart_seconds=restart))
 
 
 def world_of(workload: Workload, failures: NodeFaults = NEVER) -> ReplayWorld:
-    """Return the state of a replay in which no job has been submitted yet."""
+    """Return a replay of the workload at its beginning: the clock, the counters, and no
+    submitted job."""
     jobs = len(workload.submits)
     world = ReplayWorld(
         jobs=jobs,

@@ -79,8 +79,8 @@ class ReplayLog(NamedTuple):
 
 
 def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> ReplayLog:
-    """Return an empty log. `jobs` is the number of jobs that may be promised a start at
-    one moment."""
+    """Return an empty log; without rows if not `is_kept`. `gpus` and `jobs` (jobs with
+    a promised start) bound the rows that one event needs."""
     headroom = 8 * (gpus + 1) + jobs
     rows = LOG_ROWS + headroom if is_kept else 0
     return ReplayLog(
@@ -98,7 +98,7 @@ def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> ReplayLog:
 
 @compiled
 def is_full(log: ReplayLog) -> bool:
-    """Whether the next event may find no room."""
+    """Return whether too little room may be left for an event."""
     return bool(log.rows > 0 and log.count[0] + log.headroom > log.rows)
 
 
@@ -159,8 +159,8 @@ def note(
 
 @compiled
 def pass_time(world: ReplayWorld, state: PassState, now: float) -> None:
-    """Advance the time to `now`. Count the GPUs that were held and those that were left
-    over, as far as the time lies before the horizon."""
+    """Advance the time to `now`. For the part of that time before the horizon, count
+    the GPUs that were held and the GPUs that were left free."""
     begun, pool = world.number[NOW], state.pool
     seconds = min(now, world.horizon) - min(begun, world.horizon)
     world.number[NOW] = now
@@ -255,8 +255,9 @@ def advance_until_started(
     job: int,
     until: float,
 ) -> float:
-    """Replay from event to event until the waiting job starts, or nothing more happens
-    before `until`. Return the time of the start, or `until`."""
+    """Replay from event to event until the waiting job starts, or until no event is
+    left before `until`. Return the time of the start, or `until` if the job did not
+    start."""
     while state.jobs.state[job] == WAITING and world.count[DONE] < world.jobs:
         if _next_event(policy, world, state) >= until:
             return until
@@ -272,8 +273,8 @@ def advance_to(
     log: ReplayLog,
     submitted: int,
 ) -> bool:
-    """Replay from event to event. Return True when this many jobs are submitted, or
-    False when the log is full."""
+    """Replay from event to event. Return True when `submitted` jobs of the workload
+    have been submitted, or False when the log is full."""
     while world.count[SUBMITTED] < submitted and not is_full(log):
         step(policy, world, state, log)
     return bool(world.count[SUBMITTED] >= submitted)
@@ -281,8 +282,9 @@ def advance_to(
 
 @compiled
 def _next_event(policy: ColumnPolicy, world: ReplayWorld, state: PassState) -> float:
-    """Return the time of the next event: a submission, an end or a failure; a tick, if
-    a waiting job might preempt by then; or the next promised start."""
+    """Return the time of the next event: a submission, an end or a failure; the next
+    promised start; or the next tick of the policy's clock, if waiting jobs might
+    preempt then."""
     soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:
         soonest = world.submits[world.count[SUBMITTED]]

@@ -16,8 +16,9 @@ HOUR_SECONDS: Final = 3600.0
 
 
 class Spending:
-    """Spending of queues from `now` on, starting at zero. `over` holds the queues whose
-    budget is spent. Without a queue tree, no budget is counted."""
+    """Budget spending of queues from `now` on. Each budget starts with nothing spent.
+    `over` holds the queues whose budget is spent. Without a queue tree, no budget is
+    counted."""
 
     def __init__(self, tree: QueueTree | None, now: float) -> None:
         self.over: frozenset[QueueName] = frozenset()
@@ -60,7 +61,8 @@ class Spending:
 
     @property
     def due_at(self) -> float:
-        """Return when the next budget is spent, or starts again."""
+        """Return the next time at which a budget will be spent, or a new budget period
+        begins."""
         return min((self._due_at(name) for name in self._budgets), default=inf)
 
     def _due_at(self, name: QueueName) -> float:
@@ -83,13 +85,15 @@ class Spending:
         return own
 
     def ranked(self, gang: Waiting, own: int) -> Waiting:
-        """Return the gang with the priority that its queue's budget allows."""
+        """Return the gang with its own priority `own`, lowered if its queue's budget is
+        spent."""
         priority = self.priority(gang.queue, own)
         return gang if priority == gang.priority else replace(gang, priority=priority)
 
     @property
     def stripped(self) -> frozenset[QueueName]:
-        """Return those queues with a spent budget that no longer own GPUs."""
+        """Return the queues that own no GPUs while their budget is spent, instead of a
+        lower priority."""
         return frozenset(
             name for name in self.over if self._budgets[name].demote_to is None
         )

@@ -55,8 +55,8 @@ class IntervalScale:
         )
 
     def moved(self, drawn: Interval, low: float, high: float) -> Interval:
-        """Return the drawn interval with its ends moved outwards by `low` and `high`
-        units."""
+        """Return the interval with its ends moved outwards by `low` and `high` units of
+        this scale; the low end stays at 0 or above."""
         unit = self.unit(drawn)
         lower_bound = max(
             0.0, exp(self.log(drawn.low) - low * unit) - self.soft_seconds
@@ -75,7 +75,7 @@ SCALES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRecord:
-    """Record of draws, predictions, and outcomes in seconds."""
+    """One earlier prediction: the drawn and the reported interval, and the actual wait."""
 
     drawn: Interval
     told: Interval
@@ -84,8 +84,8 @@ class CalibrationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The newest outcomes of predictions, oldest first. `level` is the share of misses
-    that is currently aimed at."""
+    """The newest outcomes of predictions, oldest first. `level` is the share of
+    predictions that may currently miss the actual wait."""
 
     kept: tuple[CalibrationRecord, ...] = ()
     level: float = MISS
@@ -108,7 +108,8 @@ class Record:
 
 
 def drawn_interval(ranked: Sequence[float]) -> Interval:
-    """Return the interval that holds the middle four fifths of the waits.
+    """Return the interval that holds the middle four fifths of the drawn waits.
+    `ranked` is in ascending order.
 
     Raises: ValueError if there are no waits.
     """
@@ -118,12 +119,13 @@ def drawn_interval(ranked: Sequence[float]) -> Interval:
 
 
 def told_interval(drawn: Interval, record: Record) -> Interval:
-    """Return the interval to report. On the record of earlier predictions, intervals of
-    its kind held often enough and were short.
+    """Return the interval to report: the drawn interval, corrected by the record of
+    earlier predictions. Of the possible corrections, it uses the one that contained
+    enough of the recorded outcomes with the shortest intervals.
 
-    Fewer than FEW outcomes cannot show how much too wide an interval is, only that it
-    was too narrow. With n outcomes, a side that reaches as far as the worst of them
-    holds n times out of n + 1.
+    With fewer than FEW outcomes, the record can only show that an interval was too
+    narrow, so the interval is only widened. With n outcomes, a side that reaches as far
+    as the worst outcome holds n times out of n + 1.
     """
     if not record.kept:
         return drawn
@@ -148,9 +150,9 @@ def told_interval(drawn: Interval, record: Record) -> Interval:
 def _corrected(
     drawn: Interval, record: Record, scale: IntervalScale
 ) -> Iterator[tuple[float, Interval]]:
-    """Yield the corrected intervals of the present draw by this scale, which differ in
-    the share of misses that lie below. Each comes with its usual width on the record.
-    """
+    """Yield possible corrections of the drawn interval by this scale. They differ in
+    how the allowed misses are divided between the low and the high end. Each comes with
+    its usual width over the record."""
     weighted_records = [
         (calibration_record, scale.unit(calibration_record.drawn))
         for calibration_record in record.kept
@@ -174,8 +176,8 @@ def _corrected(
 
 
 def _score_quantile(scores: Sequence[float], miss: float) -> float:
-    """Return the score below which all but the share `miss` of the scores lie, counting
-    the outcome that is still unknown."""
+    """Return the score that all but the share `miss` of the outcomes do not exceed. The
+    outcome that is still unknown counts as one of them. `scores` is ascending."""
     return scores[min(len(scores), ceil((len(scores) + 1) * (1 - miss))) - 1]
 
 

@@ -18,9 +18,10 @@ WaitEnd = tuple[float, JobId, float]
 
 
 class Agenda:
-    """Planned events; times are wall clock. If a job stops or starts in the meantime,
-    the events planned for it are no longer valid and are skipped. This is checked in
-    `running` and `waiting`, which belong to the replay and are not changed here.
+    """Planned future events; times are wall clock. If a job stops or starts in the
+    meantime, the events planned for it are no longer valid and are skipped. The Agenda
+    checks this in `running` and `waiting`, which belong to the replay and are only read
+    here.
 
     `coming` holds the gangs that will be submitted, the soonest first.
     """
@@ -37,8 +38,8 @@ class Agenda:
         self._coming, self._came = coming, 0
 
     def plan_end(self, job: SimulatedJob, at: float) -> None:
-        """Plan the moment at which the job's seats come free. The event is valid only
-        while the job is still in its present start."""
+        """Plan the time `at` when the job's seats become free. The event is skipped if
+        the job has been stopped or restarted by then."""
         heappush(self._ends, (at, job.gang.order, job.gang.job, job.starts))
 
     def plan_wait_ends(self, tree: QueueTree, gang: Waiting, now: float) -> None:
@@ -50,7 +51,7 @@ class Agenda:
 
     @property
     def due_at(self) -> float:
-        """The next moment of all of these; inf: nothing lies ahead."""
+        """Return the time of the next valid event of any kind; inf if no event is left."""
         while self._ends and not self._is_due(self._ends[0]):
             heappop(self._ends)
         while self._wait_ends and not self._still_waits(self._wait_ends[0]):
@@ -62,8 +63,8 @@ class Agenda:
         return soonest
 
     def ended(self, now: float) -> Iterator[JobId]:
-        """Yield the jobs whose seats are free by now. Each is released before the next
-        is requested."""
+        """Yield the jobs whose seats become free by `now`. The caller must release each
+        job before it asks for the next one."""
         while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
             job_end = heappop(self._ends)
             if self._is_due(job_end):
@@ -76,7 +77,8 @@ class Agenda:
             yield self._coming[self._came - 1]
 
     def has_wait_ended(self, now: float) -> bool:
-        """Whether a job that still waits has waited for long enough by now."""
+        """Return whether a job that still waits has reached a planned wait end by
+        `now`; it is removed."""
         has_left = False
         while self._wait_ends and self._wait_ends[0][0] <= now:
             has_left |= self._still_waits(heappop(self._wait_ends))

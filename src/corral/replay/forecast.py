@@ -55,15 +55,16 @@ _COPIED: Final = (
 
 
 class Arrivals(NamedTuple):
-    """Past submissions in order: the time in seconds, and the class, of each."""
+    """Columns of past submissions in order of time: `at` is the time in seconds, and
+    `klass` the class of the job."""
 
     at: Any
     klass: Any
 
 
 class Stretch(NamedTuple):
-    """Rows of past arrivals, and by how many seconds later they occur when they are
-    replayed."""
+    """A run of consecutive rows of past arrivals. `later` is by how many seconds they
+    are shifted when they are replayed."""
 
     first: int
     rows: int
@@ -72,8 +73,8 @@ class Stretch(NamedTuple):
 
 @compiled
 def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> float:
-    """Return the seconds of service at which a job of the class ends that has received
-    `attained` seconds so far."""
+    """Return a random total service, in seconds, at which a job of the class ends. The
+    job has already received `attained` seconds, and the result is larger."""
     level = level_after(history, 0, attained)
     begin = attained
     while level < LEVELS - 1:
@@ -98,11 +99,11 @@ def waits(
     horizon_seconds: float = 10 * 86_400.0,
 ) -> list[float]:
     """Return the seconds from now to the start of the job in row `job`, one value for
-    each run, in ascending order.
+    each replay, in ascending order.
 
     The first rows of `present` hold the jobs that run and wait now, and MOST_ARRIVALS
-    more rows are free; `present` is not changed. A run without a start before the
-    horizon counts as the horizon.
+    more rows are free; `present` is not changed. `past` holds the submissions that are
+    repeated. A replay without a start before the horizon counts as the horizon.
     """
     dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
@@ -125,8 +126,8 @@ def waits(
 def _sample_stretch(
     past: Arrivals, now: float, seconds: float, where: float
 ) -> Stretch:
-    """Return the arrivals of a random past period of this many seconds, or of the whole
-    past if that is shorter."""
+    """Return the arrivals of a past period of this many seconds, or of the whole past
+    if that is shorter. `where` (0 to 1) selects the beginning of the period."""
     if not len(past.at):
         return Stretch(0, 0, 0.0)
     oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))
@@ -179,8 +180,8 @@ def _draw_workload(
 
 
 def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[int]]:
-    """Return a state with only the jobs that run or wait now, for `waits`, and their
-    former rows."""
+    """Return a smaller state with only the jobs that run or wait now, as `waits` needs
+    it, and the row of each job in the old state."""
     jobs = state.jobs
     rows = sorted(
         [
@@ -228,7 +229,7 @@ def _copy_job(state: PassState, made: PassState, old: int, row: int) -> None:
 
 
 def clone(state: PassState) -> PassState:
-    """Return a copy of the state with its own columns."""
+    """Return a copy of the state whose columns can change independently."""
     return PassState(*(_clone_part(column_group) for column_group in state))
 
 

@@ -57,13 +57,14 @@ MOST_AT_ONCE: Final = 20  # passes at one moment, should it not come to rest
 
 
 class Play:
-    """One possible course of events from the present state.
+    """One replay of a possible course of events from the present state.
 
     Args:
         seconds: What each gang of the present still needs: for a gang that holds seats,
             the seconds until its end if it is not stopped; for a waiting gang, its
             seconds of service.
         coming: The gangs that will be submitted, the soonest first.
+        terms: Costs of preemption, and failures of nodes.
         lessons: Learns from each end of a gang; None keeps what is learned at present.
         hear: Is called at each start, stop and end, in the order in which they happen.
     """
@@ -123,8 +124,8 @@ class Play:
                 )
 
     def present(self) -> Present:
-        """Return the present state, from which another replay may continue with the
-        knowledge of a head."""
+        """Return a snapshot of the current state, from which a replay may continue that
+        knows no more than a head does."""
         return Present(
             now=self.now,
             nodes=list(self._rooms.nodes.values()),
@@ -149,11 +150,11 @@ class Play:
     def run(
         self, *, until: float = inf, job: JobId | None = None, most_passes: float = inf
     ) -> float | None:
-        """Replay from event to event until nothing more happens before `until` (wall
-        clock).
+        """Replay from event to event until no event is left before `until` (wall
+        clock), or until `most_passes` more scheduling passes have run.
 
-        With a job, the replay stops as soon as that job has started, and returns the
-        time of its start; None if it has not started.
+        If `job` is given, stop as soon as that job has started, and return the time of
+        its start; None if it has not started.
         """
         pass_limit = self.passes + most_passes
         while self.passes < pass_limit:
@@ -167,8 +168,8 @@ class Play:
 
     def _next(self) -> float:
         """Return the time of the next event: an end, submission or failure; or the
-        moment at which a job is asked to yield, or has waited long enough that nodes
-        may be reserved for it."""
+        moment at which a victim must be notified, a gang has waited long enough for a
+        reservation, or a queue's debt or budget changes."""
         soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
         soonest = min(
             [
@@ -185,8 +186,8 @@ class Play:
         return min(soonest, owed, self._failing.due_at, self._spending.due_at)
 
     def _step(self, now: float) -> None:
-        """Do all that happens at this moment, and then run passes until no more job
-        yields."""
+        """Handle all events at the time `now`. Then run scheduling passes until no
+        further job is stopped at this time."""
         self._standing.pass_time(now - self.now)
         self.now = now
         self._see_owing()
@@ -226,8 +227,8 @@ class Play:
         }
 
     def _see_owing(self) -> None:
-        """Update the queues that owe. If they have changed since the last step, a new
-        pass is needed."""
+        """Update the set of queues that owe GPU time. If the set has changed, another
+        scheduling pass is needed."""
         previous_owing = self._standing.owing
         self._standing.owing = owing(self._debts, self._standing.tree, self.now)
         self._is_new |= self._standing.owing != previous_owing
@@ -276,8 +277,8 @@ class Play:
         self._standing.take(self._holding(job.gang, holder.seats))
 
     def _start(self, placed: Placed, *, is_elder: bool) -> None:
-        """Start the placed job. The pass has already taken its seats, and counted them
-        for its queue."""
+        """Start the placed job. The pass has already taken its seats. If `is_elder`,
+        the job is protected from preemption for one turn."""
         job = self._jobs[placed.job]
         job.overhead_seconds = job.restart_seconds if job.starts else 0.0
         job.protected_until = self.now + TURN_SECONDS if is_elder else None
@@ -300,8 +301,8 @@ class Play:
         self._agenda.plan_end(job, job.ends_at)
 
     def _release_job(self, id: JobId) -> None:
-        """Free the seats of the job. The job has ended, or it yields and waits again at
-        its old place in the queue."""
+        """Free the seats of the job. If it has ended, record that. If it was stopped
+        for another job, it waits again at its old place in the queue."""
         job = self._running.pop(id)
         self._free_seats(job)
         self._is_new = True
@@ -429,8 +430,8 @@ class Play:
         self._promised = promised
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
-        """Free the seats that a pass has reserved. The pass counts them as taken, but
-        the next pass reserves them again."""
+        """Free the seats that a pass has reserved for waiting gangs. The pass counted
+        them as taken, and the next pass will reserve them again."""
         self._rooms.refill(
             {seat.node for reserved in reserved for seat in reserved.seats}
         )
@@ -462,8 +463,8 @@ class Play:
         )
 
     def _due_at(self, kept: SimulatedReservation) -> float:
-        """Return when all victims that were not notified yet have passed their minimum
-        run time; infinite if there are none."""
+        """Return when all victims of the reservation that were not yet asked to stop
+        have passed their minimum run time; infinite if there are no such victims."""
         untold = [
             job.placed_at
             for job in victims_left(kept, self._running)
@@ -472,8 +473,8 @@ class Play:
         return max(untold) + self._min_runtime_seconds if untold else inf
 
     def _tell_due(self) -> None:
-        """Notify the victims of each gang that are due. All victims of a gang are
-        notified together, and their seats come free after their grace period."""
+        """Stop the victims of each reservation that is due now. All victims of one gang
+        are stopped together, and their seats come free after their grace period."""
         for simulated_reservation in [
             due_reservation
             for due_reservation in self._kept.values()

@@ -51,7 +51,8 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSubset:
-    """Metrics of a subset of the jobs, such as those of a queue or a size."""
+    """Metrics of a subset of the jobs, such as the jobs of one queue or of one size
+    class."""
 
     jobs: int
     gpu_hours: float

@@ -24,8 +24,8 @@ class NodeFaults:
     seed: int = 0
 
     def kept_seconds(self, done_seconds: float, saved_seconds: float) -> float:
-        """Return the useful part of a service time, of which `saved_seconds` were saved
-        at the last stop."""
+        """Return how many of `done_seconds` of service survive a node failure.
+        `saved_seconds` of them were already saved at the last stop."""
         if not self.save_seconds:
             return 0.0
         return max(saved_seconds, done_seconds // self.save_seconds * self.save_seconds)
@@ -52,8 +52,8 @@ def endless(
 
 
 class Failing:
-    """The next failure of a node, at `due_at` (wall clock). If no node ever fails,
-    `due_at` is infinite."""
+    """Schedule of node failures. `due_at` (wall clock) is the time of the next failure.
+    If no node ever fails, `due_at` is infinite."""
 
     def __init__(
         self, failures: NodeFaults, nodes: Sequence[NodeId], now: float

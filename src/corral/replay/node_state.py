@@ -10,8 +10,9 @@ from corral.schedule import NodeRoom
 
 
 class NodeStates:
-    """States of all nodes. `free` holds the nodes that take work. The seats of the
-    present must be added before `open` is called."""
+    """States of all nodes of a replay. `free` maps each node that takes work to its
+    free capacity. The jobs that hold seats at the beginning must be added before `open`
+    is called."""
 
     def __init__(self, present: Present) -> None:
         self.nodes = {node.id: node for node in present.nodes}
@@ -23,7 +24,7 @@ class NodeStates:
         }
 
     def open(self) -> None:
-        """Let the permitted nodes take work from now on."""
+        """Compute the free capacity of all nodes that may take work."""
         for node in self.nodes.values():
             if node.takes_work and node.id not in self._closed:
                 self.free[node.id] = self._build_room(node.id)
@@ -54,8 +55,8 @@ class NodeStates:
             self.free[job.seats[0].node].give_port(job.port)
 
     def refill(self, nodes: Iterable[NodeId]) -> None:
-        """Recompute the free capacity of the nodes from their seats, whatever else was
-        recorded."""
+        """Recompute the free capacity of the nodes from the seats of their jobs, which
+        drops reservations."""
         for node in nodes:
             if node in self.free:
                 self.free[node] = self._build_room(node)

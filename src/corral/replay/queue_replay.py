@@ -42,8 +42,9 @@ def replay_queued(
     failures: NodeFaults = NEVER,
     on_event: Callable[[ReplayEvent], None] | None = None,
 ) -> ReplayOutcome:
-    """Run all jobs to their ends, as a head with these queues would. `names` holds the
-    queue name of each number in `workload.queues`. All jobs can save.
+    """Run all jobs to their ends as a head with this queue tree would, and return the
+    outcome. `names` holds the queue name for each number in `workload.queues`. All jobs
+    can save.
 
     Raises: ValueError if a job is larger than the nodes, or its queue, can hold.
     """
@@ -87,8 +88,8 @@ def node_of(row: int, gpus: int) -> Node:
 
 
 def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
-    """Return the shape with the fewest equal parts of a gang that the nodes, when
-    empty, can hold.
+    """Return the shape of a gang that divides its GPUs equally over the fewest nodes.
+    The nodes must be able to hold it when empty.
 
     Raises: ValueError if there is no such shape.
     """
@@ -105,7 +106,7 @@ def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
 
 
 def fits(gpus: int, nodes: Sequence[int]) -> bool:
-    """Whether the nodes, empty, can hold a gang of this many GPUs in equal parts."""
+    """Return whether the empty nodes can hold a gang of this many GPUs in equal parts."""
     try:
         shape_of(gpus, nodes)
     except ValueError:
@@ -116,7 +117,8 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
 def held_by_no_queue(
     work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
 ) -> list[int]:
-    """Return the jobs that their queue would refuse even if no job held any seats."""
+    """Return the rows of the jobs that their queue would refuse even if no other job
+    held any seats."""
     fleet = NodeTypes([node_of(row, gpus) for row, gpus in enumerate(nodes)])
     empty_standing = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
 
@@ -149,7 +151,8 @@ def coming_of(
 
 @dataclass(slots=True, kw_only=True)
 class _Books:
-    """Counters for the metrics. `horizon` is the time of the last submission."""
+    """Counters for the metrics of a replay, updated at each event. `active` counts jobs
+    that hold seats."""
 
     workload: Workload
     nodes: tuple[int, ...]

@@ -27,8 +27,8 @@ Kind = tuple[UserName, str, int]
 
 
 class RuntimeHistory:
-    """The newest run times of ended jobs, by user, stem of the name, and thousandths of
-    GPUs."""
+    """The newest run times of ended jobs. They are grouped by user, job name without
+    numbers, and thousandths of GPUs."""
 
     def __init__(self, runs: Iterable[Ran] = ()) -> None:
         self._ranked: dict[Kind, list[float]] = {}
@@ -50,7 +50,7 @@ class RuntimeHistory:
         insort(ranked, ran.seconds)
 
     def knows(self, kind: Kind, ran_seconds: float = 0.0) -> bool:
-        """Whether any of these has run longer than that."""
+        """Return whether a recorded job of this kind ran longer than `ran_seconds`."""
         return kind in self._ranked and self._ranked[kind][-1] > ran_seconds
 
     def draw(
@@ -92,12 +92,14 @@ class RuntimeHistory:
 def _guess_run_time(
     ran_seconds: float, limit_seconds: float | None, chance: float
 ) -> float:
-    """Return the guessed run time at the quantile `chance` (0 to 1) of all guesses.
+    """Return the guessed total run time at the quantile `chance` (0 to 1) of all
+    guesses.
 
-    With a limit, a quarter of the guesses are the limit; the others lie before it, and
-    a tenth of it is as likely as a hundredth. Without a limit, half of the guesses are
-    more than twice as long as the job has run, and a quarter more than four times
-    (where it counts as having run SHORTEST_SECONDS at least).
+    With a time limit, a quarter of the guesses are the limit itself. The other guesses
+    lie before it, and a tenth of the limit is as likely as a hundredth. Without a
+    limit, half of the guesses are more than twice as long as the job has run, and a
+    quarter more than four times (a job counts as having run for SHORTEST_SECONDS at
+    least).
     """
     if limit_seconds is None:
         base_seconds = max(ran_seconds, SHORTEST_SECONDS)

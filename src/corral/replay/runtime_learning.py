@@ -12,8 +12,8 @@ Served = Iterable[tuple[Waiting, float]]
 
 
 class ReplayLearning:
-    """With `lessons`, the replay learns from each end. Without, it keeps what was
-    `learned` before."""
+    """With `lessons`, the replay learns run times from each job that ends. Without, it
+    keeps using the table `learned`."""
 
     def __init__(self, lessons: Lessons | None, learned: Learned | None) -> None:
         self._lessons = lessons
@@ -21,8 +21,8 @@ class ReplayLearning:
         self._ended: list[Ended] = []
 
     def hear(self, gang: Waiting, seconds: float) -> None:
-        """Record that the gang has ended, after this many seconds of service since its
-        last start."""
+        """Record that the gang has ended; `seconds` is its service since its last
+        start."""
         seconds += gang.served_seconds
         if self._lessons is None:
             return
@@ -36,8 +36,9 @@ class ReplayLearning:
         )
 
     def learn(self, now: float, served: Callable[[], Served]) -> bool:
-        """Learn from the ends that were recorded, as a head does after each decision.
-        Return whether the learned table has changed."""
+        """Learn from the recorded ends, as a head does after each decision. `served`
+        returns the service of the jobs that are not over. Return whether the learned
+        table has changed."""
         if self._lessons is None:
             return False
         previous_table, ended_jobs = self._lessons.table, self._ended
@@ -51,7 +52,8 @@ class ReplayLearning:
 
     @property
     def due_at(self) -> float:
-        """Return when the replay learns from ended jobs if no more jobs end."""
+        """Return when the learned table is rebuilt if no more jobs end; inf if it will
+        not be."""
         return inf if self._lessons is None else self._lessons.due_at
 
     @property

@@ -18,11 +18,11 @@ from corral.schedule.quota.borrowing import owing
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """A job of a replay. `left_seconds` is the service until its end, as it was when
-    its seats were assigned. `starts` numbers its starts, so that an end planned for an
-    earlier start is recognised. `gone_at` means that the job is stopping, and its seats
-    come free then. `told_by` is the job to which it yields. `own_priority` is its
-    priority regardless of its queue's budget."""
+    """A job of a replay. `left_seconds` is the service that it still needed when its
+    seats were assigned. `starts` counts its starts, so that an end planned for an
+    earlier start is recognised. If `gone_at` is set, the job is stopping, and its seats
+    come free at that time. `told_by` is the job for which it is stopped. `own_priority`
+    is its priority regardless of its queue's budget."""
 
     gang: Waiting
     needs_seconds: float
@@ -50,13 +50,13 @@ class SimulatedJob:
         return self.placed_at + self.overhead_seconds + self.left_seconds
 
     def worked_seconds(self, now: float) -> float:
-        """Return the seconds of work since the job's seats were assigned and its state
-        was restored."""
+        """Return the seconds of work in the present start, without the time in which
+        the job's state was restored."""
         return max(0.0, now - self.placed_at - self.overhead_seconds)
 
     def back_in_line(self, now: float, served_seconds: float) -> Waiting:
-        """Return the gang as it waits again, with `served_seconds` more of service that
-        is kept."""
+        """Return the stopped job as a waiting gang at its old place. `served_seconds`
+        is the service that it keeps from its last start."""
         return replace(
             self.gang,
             since=now,
@@ -82,7 +82,8 @@ class SimulatedJob:
     def as_running(
         self, now: float, min_runtime_over: bool, *, save_seconds: float
     ) -> RunningGang:
-        """Return the running gang as a head would describe it."""
+        """Return the running gang as a head would describe it, saving every
+        `save_seconds`."""
         gang, ran = self.gang, now - self.placed_at
         unsaved = (
             (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
@@ -111,8 +112,8 @@ class SimulatedJob:
 
 @dataclass(slots=True)
 class SimulatedReservation:
-    """Reservation for a waiting gang, and its victims: pairs of a job and the number of
-    its start."""
+    """Reservation for a waiting gang, with its victims. Each victim is a pair: the job,
+    and the number of the start in which it was chosen."""
 
     reserved: Reserved
     victims: tuple[tuple[JobId, int], ...]
@@ -121,7 +122,7 @@ class SimulatedReservation:
 def victims_left(
     kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
 ) -> list[SimulatedJob]:
-    """Return the victims that still hold their seats."""
+    """Return the victims that still run in the start in which they were chosen."""
     simulated_jobs = ((running.get(id), start) for id, start in kept.victims)
     return [
         job for job, start in simulated_jobs if job is not None and job.starts == start
@@ -131,7 +132,7 @@ def victims_left(
 def as_it_stands(
     kept: SimulatedReservation, running: Mapping[JobId, SimulatedJob]
 ) -> Reserved:
-    """Return the reservation in its present state."""
+    """Return the reservation as it is now, with only the remaining victims."""
     simulated_jobs = victims_left(kept, running)
     nodes = {seat.node for seat in kept.reserved.seats}
     return replace(
@@ -166,8 +167,8 @@ def standing_of(
 
 
 def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool:
-    """Return whether a gang that cannot save may be preempted. `beyond` holds the
-    queues that borrow or owe."""
+    """Return whether the gang may be preempted even though it cannot save. `beyond`
+    holds the queues that borrow or owe GPUs."""
     if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
         return True
     return tree.queue(gang.queue).preempt == Preempt.ANY
@@ -181,8 +182,8 @@ def candidates_of(
     now: float,
     save_seconds: float,
 ) -> list[RunningGang]:
-    """Return the preemption candidates and all stopping jobs, as a head would describe
-    them. `queues` holds the queues of all jobs."""
+    """Return the running jobs that may be preempted and all stopping jobs, as a head
+    would describe them. `queues` holds the queues of all jobs."""
     tree, gives_back = standing.tree, standing.gives_back
     checked_queues = tree.queues if len(queues) > 1 else ()
     beyond = {
@@ -205,8 +206,8 @@ def candidates_of(
 def _cached_running_gang(
     job: SimulatedJob, now: float, min_runtime_over: bool, save_seconds: float
 ) -> RunningGang:
-    """Return the running gang. As long as it would be equal, the same object is
-    returned again."""
+    """Return the description of the running gang. The same object is returned again
+    while nothing in it has changed."""
     running_gang = None if save_seconds or not job.can_save else job.known
     if running_gang is None or (
         running_gang.min_runtime_over,
@@ -222,8 +223,8 @@ def _cached_running_gang(
 
 
 def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
-    """Return the number of GPUs that protected old jobs (elders) hold during their
-    turn, without those that are stopping."""
+    """Return the number of GPUs held by jobs that are protected because of their age
+    (elders). Stopping jobs are left out."""
     elders = (
         job.seats
         for job in running
@@ -238,8 +239,8 @@ def endings_of(
     running: Iterable[SimulatedJob],
     holding: Callable[[Waiting, Sequence[Seat]], QuotaHolding],
 ) -> list[SeatEnd]:
-    """Return the running jobs with a known time limit, and when they end by it. Jobs of
-    a replay start without delay."""
+    """Return the seats of running jobs with a time limit, and when that limit ends
+    them. Jobs of a replay start without delay."""
     return [
         SeatEnd(
             job=job.gang.job,
@@ -257,9 +258,9 @@ def endings_of(
 def as_told(
     promised: Iterable[Promise], known: Iterable[Promise]
 ) -> tuple[Promise, ...]:
-    """Return promises as a head would store them: a start that moves by only a moment
-    stays unchanged. They are in the order of notification, so that two passes with the
-    same promises can be compared."""
+    """Return the promises as a head would store them: a start that differs from the
+    known one by only a moment stays unchanged. They are in the order in which they were
+    made, so that two passes with the same promises can be compared."""
     known_by_job = {promise.job: promise for promise in known}
     return tuple(
         sorted(

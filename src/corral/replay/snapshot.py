@@ -21,11 +21,11 @@ from corral.schedule.waiting import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatHolder:
-    """A gang that holds its seats since `placed_at` (wall clock).
+    """A gang that has held its seats since `placed_at` (wall clock).
 
-    `restart_seconds` is the time from its placement to its first step. `frees_at` means
-    that the gang is stopping, and its seats come free then; with `comes_back` it then
-    waits again. `protected_until` is the time before which no job may preempt it.
+    `restart_seconds` is the time from its placement to its first step. If `frees_at` is
+    set, the gang is stopping, and its seats come free at that time. With `comes_back`,
+    it then waits again. Until `protected_until`, no job may preempt it.
     """
 
     gang: Waiting
@@ -43,12 +43,13 @@ class SeatHolder:
 class Present:
     """A cluster at one moment, `now` (wall clock).
 
-    `nodes` are all known nodes; those in `closed` take no work. `past` is what each
-    user of a queue has used up to now, including what is still held, decayed to now, in
-    the unit of what is held (as for Standing). `learned` is what was learned from ended
-    jobs (None: only age counts). `stripped` are queues whose budget is spent. `debts`
-    holds, by queue, the debts of queues that share a line by service. `suspicion` is
-    how often a node recently was to blame for a failure.
+    `nodes` are all known nodes; nodes in `closed` take no work. `past` is what each
+    user of a queue has used up to now, including what is still held. It is decayed to
+    now, in the unit of what is held (as for Standing). `learned` is what was learned
+    from ended jobs (None: only age counts). `stripped` are queues that own no GPUs
+    because their budget is spent. `debts` holds the GPU debts of queues that share one
+    order by service. `suspicion` is how often a node recently was to blame for a
+    failure.
     """
 
     now: float
@@ -77,15 +78,15 @@ class Coming(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Costs of preemption, and failures of nodes.
+    """Assumptions of a replay: the costs of preemption, and failures of nodes.
 
     `restart_seconds` is added to each start after a stop, before the job continues.
     `grace_seconds` is the time from the stop request until the seats come free.
-    `save_seconds` is the interval at which a running job saves by itself; only the
+    `save_seconds` is the interval at which a running job saves by itself. Only the
     choice of victims uses it, because a job that can save does so at the stop request.
 
-    `counts_budgets` says whether the budgets of queues are counted from the present on;
-    otherwise the set of queues with a spent budget stays unchanged.
+    `counts_budgets` says whether spending is counted during the replay. Otherwise the
+    set of queues with a spent budget stays unchanged.
     """
 
     restart_seconds: float = 60.0
@@ -103,9 +104,10 @@ class JobClass(StrEnum):
 
 
 class Happened(NamedTuple):
-    """An event of a replay. `service` is the seconds of the job's work that are done
-    and stay done, counted from the present on or, for a job that held seats then, from
-    its placement. `by` is the job to which it yielded."""
+    """An event of a replay: a job started, ended or was stopped. `service` is the
+    seconds of the job's work that are done and stay done. They count from the beginning
+    of the replay or, for a job that held seats then, from its placement. `by` is the
+    job to which it yielded."""
 
     at: float
     kind: JobClass

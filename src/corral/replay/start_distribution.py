@@ -33,8 +33,9 @@ PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeKnowledge:
-    """What is known about a job's run time: its kind, its time so far, and its limit
-    (seconds). `left_seconds` is the time until its last step, by its rate of steps."""
+    """What is known about a job's run time: the kind of job, the seconds that it has
+    run, and its limit in seconds. `left_seconds` is the time until its last step, from
+    its rate of steps."""
 
     kind: Kind
     ran_seconds: float = 0.0
@@ -44,9 +45,9 @@ class RunTimeKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The result of one replay: the seconds from now to the start, and from the start
-    to the end. `is_cut` means that the replay was cut off, and the start comes later.
-    `stopped` holds the jobs that were stopped for it."""
+    """The result of one replay: the seconds from now to the job's start, and from start
+    to end. `is_cut` means that the replay was ended early, so the start comes later
+    than given. `stopped` holds the jobs that were stopped to make room for it."""
 
     wait_seconds: float
     run_seconds: float
@@ -66,16 +67,17 @@ def outlook(
     most_passes: int,
     keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
-    """Return the outcome of the waiting job in each replay. `keep_on` gets the number
-    of finished replays and returns whether there is time for more; one replay is always
-    begun.
+    """Return one outcome for the waiting job from each replay. `keep_on` gets the
+    number of finished replays and returns whether there is time for more; one replay is
+    always begun.
 
-    In each replay, every job has random numbers of its own, by its id. The same world
-    therefore always gives the same result, and a job that comes or goes does not change
-    the random numbers of the others.
+    In each replay, every job has its own random numbers, derived from its id. The same
+    world therefore always gives the same result. A job that comes or goes does not
+    change the random numbers of the others.
 
     Args:
         lives: What is known about the run time of every gang of the present.
+        kin: Run times of ended jobs, from which those of similar jobs are drawn.
         past: Ended jobs in the order in which they were submitted.
         since: The last change (wall clock); a past period is repeated from then on.
         most_passes: Limit of scheduling passes in one replay.
@@ -114,8 +116,8 @@ def outlook(
 
 
 class _Luck:
-    """Random numbers for one requesting job, with a sequence for each name. No sequence
-    is shared with another requesting job."""
+    """Random numbers for the forecast of one job. Each name has a separate sequence,
+    which no other forecast shares."""
 
     def __init__(self, asks: JobId) -> None:
         self._asks = asks
@@ -130,7 +132,8 @@ class _Luck:
 def _run_times(
     lives: Mapping[JobId, RunTimeKnowledge], kin: RuntimeHistory, luck: _Luck
 ) -> dict[JobId, float]:
-    """Return the run times of one replay. A guess is the same for all jobs of a kind."""
+    """Return the total run time of each job for one replay. All jobs of a kind share
+    one random number for guesses."""
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
     return {
@@ -142,8 +145,8 @@ def _run_times(
 def _run_time(
     life: RunTimeKnowledge, kin: RuntimeHistory, common: float, chance: float
 ) -> float:
-    """Return a random run time. It follows from the job's rate of steps, which may turn
-    out a little faster or slower, or else from similar jobs."""
+    """Return a random total run time. If the job reports steps, the time follows from
+    its rate of steps, varied a little. Otherwise it is drawn from similar jobs."""
     if life.left_seconds is None:
         return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
     drawn = life.ran_seconds + life.left_seconds * (
@@ -161,8 +164,9 @@ def _simulate_start(
     found: int,
     keep_on: Callable[[int], bool],
 ) -> float | None:
-    """Return when the job starts; None if the replay was cut off before. A job that
-    never starts counts as starting at the horizon."""
+    """Return when the job starts in this replay; `until` if it has not started by then.
+    Return None if the replay was ended early, by `most_passes` or `keep_on`. `found` is
+    the number of finished replays."""
     while play.passes < most_passes and (not play.passes or keep_on(found)):
         passes_before = play.passes
         started_at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
@@ -181,9 +185,9 @@ def _draw_arrivals(
     luck: _Luck,
     since: float,
 ) -> list[Coming]:
-    """Return the jobs of a past period, to be submitted again. They are submitted from
-    the last change on; jobs that would have arrived between that change and now are
-    left out, because none did."""
+    """Return the jobs of a random past period, to be submitted again. The period is
+    shifted so that it begins at the last change, `since`. Jobs that would have arrived
+    between that change and now are left out, because none did."""
     dice = dice_named(luck.roll("who comes"))
     start_fraction = float(roll(dice))
     if not past:
@@ -215,8 +219,9 @@ def _draw_run_time(ran: Ran, kin: RuntimeHistory, chance: float) -> float:
 
 
 def _gang_from_run(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
-    """Return a job like the ended one, behind all that wait. `by_kin` says whether its
-    line orders jobs by the run times of similar jobs."""
+    """Return a waiting gang like the ended job, behind all that wait now. `by_kin` says
+    whether its queue orders jobs by the run times of similar jobs; only then is its
+    name needed."""
     return Waiting(
         job=JobId(f"coming-{row}"),
         shapes=(ran.shape,),

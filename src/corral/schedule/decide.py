@@ -45,8 +45,8 @@ RESERVE_AFTER_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Pass:
-    """State of one pass. `kept` is what is reserved on each node for gangs with
-    reserved seats, beyond what is used now."""
+    """State of one scheduling pass. `kept` is the capacity that is reserved on each
+    node for gangs with reserved seats, beyond what running jobs use."""
 
     rooms: Mapping[NodeId, NodeRoom]
     fleet: NodeTypes
@@ -142,7 +142,7 @@ def decide(
 
 
 def _unlimited(fleet: NodeTypes, waiting: Groups) -> Standing:
-    """Return the balances of queues that have no limit."""
+    """Return a standing in which queues have no limits, for a pass without quotas."""
     other_queues = {gangs[0].queue for gangs in waiting}
     return Standing(QueueTree(), capacity=fleet.capacity, others=other_queues)
 
@@ -305,8 +305,8 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _count_array_promises(state: _Pass, gang: Waiting) -> int:
-    """Return how many other gangs of the same array have a promised start or reserved
-    seats; these will run."""
+    """Return how many other jobs of the gang's array have a promised start or reserved
+    seats. These will run, so they count against the array's limit."""
     waitings = (
         waiting_gang for job, waiting_gang in state.kept_for.items() if job != gang.job
     )
@@ -350,13 +350,14 @@ def _place_gang(
 
 
 def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved | None:
-    """Preempt or relocate others for the gang, if it has a right to what they hold and
-    can start then. Return its reservation, or None."""
+    """Make room for the gang by preempting or relocating other jobs, if it has a right
+    to what they hold and can start then. Return its reservation, or None if there is no
+    such way."""
 
     def rooms() -> list[NodeRoom]:
-        """Return the rooms, in which all reserved seats are taken, even if other jobs
-        still hold them, and also the seats promised within a queue's own quota. Rooms
-        that differ are copies."""
+        """Return the free capacity of the nodes, in which all reserved seats count as
+        taken, even if other jobs still hold them. Seats promised within a queue's own
+        quota count as taken, too. Changed rooms are copies."""
         firm = list(state.promising.firm())
         node_ids = {
             seat.node for reserved in state.reserved.values() for seat in reserved.seats
@@ -436,8 +437,9 @@ def _let_go(state: _Pass, job: JobId) -> None:
 def _try_reserved(
     state: _Pass, gang: Waiting, reserved: Reserved, full: Reason | None
 ) -> Reason | None:
-    """Start the gang wherever it fits now. Otherwise its seats stay reserved as long as
-    they may still come free. Return why the gang waits; None if it started."""
+    """Try to start a gang with reserved seats wherever it fits now. Otherwise its seats
+    stay reserved as long as they may still come free. `full` is the reason if its
+    queue's limits forbid it. Return why the gang waits; None if it started."""
     if reserved.pending and full is None:
         return gives_way(reserved.seats, reserved.victims)
     _let_go(state, gang.job)
@@ -477,7 +479,7 @@ def _reserve_capacity(state: _Pass, gang: Waiting) -> None:
     """Reserve for the gang the first capacity that it can get.
 
     If the ends of other jobs are unknown, reserve the nodes that are closest to being
-    free. Jobs behind the gang may use them only until then.
+    free. Gangs behind this one may use the reserved nodes only until then.
 
     Nodes with a promised start are not available. Neither are nodes on which jobs stop,
     or are about to stop, for another gang.

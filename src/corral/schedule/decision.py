@@ -14,10 +14,10 @@ from corral.schedule.waiting import Reason, Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A gang's seats, the first node first, and the port of its rendezvous on that node
-    (0 if none is free).
+    """A gang that was placed: its seats, the first node first, and the port of its
+    rendezvous on that node (0 if none is free).
 
-    `borrowed_millis` is the part of its GPUs that its queue does not own.
+    `borrowed_millis` is how many thousandths of its GPUs its queue borrows.
     """
 
     job: JobId
@@ -29,7 +29,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """Gangs that continue to wait, all for one reason."""
+    """Gangs that continue to wait in this pass, all for the same reason."""
 
     gangs: tuple[Waiting, ...]
     reason: Reason
@@ -37,7 +37,8 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempted:
-    """A running job that a waiting job preempts, with the expected cost."""
+    """A running job to be stopped for the waiting job `by`, the right to do so, and the
+    work that is lost."""
 
     job: JobId
     by: JobId
@@ -51,7 +52,7 @@ class Reserved:
     stopped for it.
 
     `pending` means that a job that was asked to stop still holds a part of the seats.
-    The gang waits for exactly these seats, so that no job is stopped without need.
+    The gang then waits for exactly these seats, so that no job is stopped without need.
     """
 
     job: JobId
@@ -63,7 +64,8 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A way to admit a gang: its reservation, and the jobs to preempt."""
+    """A possible start of a waiting gang: the seats to reserve, and the jobs to preempt
+    for them."""
 
     reserved: Reserved
     preempted: tuple[Preempted, ...]
@@ -88,7 +90,7 @@ class Decision:
     elders: frozenset[JobId] = frozenset()
 
     def reasons(self) -> "Reasons":
-        """Return the reasons why each job that was not placed waits."""
+        """Return, for each job that was not placed, the reason why it waits."""
         return Reasons(self.held)
 
 

@@ -42,8 +42,8 @@ MOST_MOVED: Final = 8  # gangs at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """A running gang that may be relocated, its form as a waiting gang, and the cost of
-    the relocation."""
+    """A running gang that may be relocated, its description as a waiting gang, its
+    shape, and the cost of the relocation in GPU-seconds."""
 
     running: RunningGang
     gang: Waiting
@@ -53,9 +53,8 @@ class Movable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movables:
-    """All gangs that may be relocated now, with the budget. Empty while a relocation is
-    running.
-    """
+    """All gangs that may be relocated now, and the budget in GPU-seconds, in total and
+    left. There are none while a relocation is in progress."""
 
     gangs: Sequence[Movable] = ()
     budget_gpu_seconds: float = 0.0
@@ -73,7 +72,8 @@ class Relocated(Preempted):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A gang's seats, and the new seats of the gangs that held them."""
+    """A solution: the seats of the waiting gang, and the new seats of the gangs that
+    must leave."""
 
     seats: tuple[Seat, ...]
     moved: tuple[tuple[Movable, tuple[Seat, ...]], ...]
@@ -84,15 +84,15 @@ class _Move:
 
     @property
     def least_gpu_seconds(self) -> float:
-        """Return the cost if all have just saved."""
+        """Return the cost if all have just saved: the restarts alone."""
         return self.cost_gpu_seconds - sum(
             movable.running.lost_gpu_seconds for movable, _ in self.moved
         )
 
 
 class Relocating:
-    """Choice of relocations in one pass, at `now` (wall clock). `ask` is called when a
-    gang has to wait."""
+    """Choice of relocations in one pass, at `now` (wall clock). `ask` returns the gangs
+    that may be relocated; it is called when a gang has to wait."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class Relocating:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms, stopped: Set[JobId]
     ) -> Admission | None:
-        """Return how the gang is admitted in one of these shapes, which its queue may
-        hold, by relocating other gangs; None if there is no way.
+        """Return how the gang starts in one of these shapes, which its queue may hold,
+        after other gangs are relocated; None if no relocation makes that possible.
 
         `rooms` contain nothing that is reserved or promised, and are not changed.
         `stopped` holds the gangs preempted in this pass.
@@ -145,7 +145,8 @@ class Relocating:
         return None
 
     def told(self, gang: Waiting, reason: Reason) -> Reason:
-        """Return the reason, extended by why no possible relocation takes place."""
+        """Return the reason, extended by why a relocation that would help does not
+        happen now."""
         note = self._notes.get(gang.job)
         return (
             replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
@@ -262,9 +263,10 @@ class Relocating:
         able: dict[JobId, Movable],
         rooms: Sequence[NodeRoom],
     ) -> _Move | None:
-        """Return the cheapest move within these nodes.
+        """Return the cheapest move within the nodes of `group`; None if there is no
+        such move.
 
-        Each try keeps the gangs in place that had no other place before.
+        If a moved gang finds no other seats, the next try leaves it in place.
         """
         for _ in range(MOST_TRIES):
             found_way = self._search_victims(gang, shape, able, group)
@@ -318,8 +320,9 @@ def _place_moved_gangs(
     moved: Sequence[Movable],
     rooms: Sequence[NodeRoom],
 ) -> tuple[Settled, JobId | None]:
-    """Return where the moved gangs go once the gang has its seats, the largest first;
-    or the job that finds no place."""
+    """Return the new seats of the moved gangs once the gang has its seats, placed in
+    order, the largest first. If a gang finds none, return its job as the second value.
+    """
     pretended = _Pretended(rooms)
     for movable in moved:
         for seat in movable.running.seats:
@@ -347,7 +350,7 @@ class _Pretended:
         self._own: set[NodeId] = set()
 
     def ordered(self) -> list[NodeRoom]:
-        """Return the rooms in the order of best fit."""
+        """Return the rooms, as changed so far, in the order of best fit."""
         return sorted(self._rooms.values(), key=lambda room: room.fullness)
 
     def give(self, seat: Seat, running: RunningGang) -> None:
@@ -359,8 +362,8 @@ class _Pretended:
             room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def _copy_room(self, node: NodeId) -> Iterator[NodeRoom]:
-        """Provide the room of the node as a copy that may be changed, if the node is
-        one of the given rooms."""
+        """Yield the node's room as a copy that may be changed. Yield nothing if the
+        node is not one of the given rooms."""
         if node not in self._rooms:
             return
         if node not in self._own:

@@ -33,7 +33,8 @@ DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """GPUs that are idle now but kept for a job that starts by `start` (wall clock)."""
+    """GPUs that are idle now but reserved for a job that starts by `start` at the
+    latest (wall clock)."""
 
     job: JobId
     gpu_millis: int
@@ -41,8 +42,8 @@ class Idle:
 
 
 def reasons_decide(tree: QueueTree) -> bool:
-    """Return whether the reason for which one gang has no room also decides about the
-    gangs behind it."""
+    """Return whether some queue goes strictly by age. The reason why one gang has no
+    room then also decides about the gangs behind it."""
     return any(queue.policy == Policy.FIFO for queue in tree.queues)
 
 
@@ -54,11 +55,11 @@ def explain(
     behind: str,
     idle: Sequence[Idle] = (),
 ) -> Reason:
-    """Return the reason why the gang has no place.
+    """Return the reason why the gang cannot be placed now.
 
-    `rooms` returns the nodes that may have room for a part of this many thousandths of
-    GPUs; it may return more. `behind` says which job has a reservation. `idle` holds
-    what is reserved for others, the first to start first.
+    `rooms` returns the nodes that may have room for a seat with this many thousandths
+    of GPUs; it may return more nodes. `behind` says which job has a reservation. `idle`
+    holds GPUs that are reserved for others, the first to start first.
     """
     if not fleet.size:
         return Reason(code=ReasonCode.NO_NODES, sentence="the cluster has no node yet")
@@ -75,14 +76,15 @@ def explain(
 
 
 def deciding(gang: Waiting, fleet: NodeTypes) -> Shape:
-    """Return the shape that decides whether the gang starts: of its first form that
-    could ever fit, the shape on the fewest nodes. If no form could ever fit, return
-    that shape of the last form."""
+    """Return the shape by which the gang's waiting is explained. It is the shape on the
+    fewest nodes of the first form (alternative in the request) that could ever fit. If
+    no form could, it is that shape of the last form."""
     return _deciding_shape(gang, fleet)[0]
 
 
 def _deciding_shape(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | None]:
-    """Return the deciding shape, and why it could never fit; None if it could."""
+    """Return the shape by which the waiting is explained, and why it can never fit;
+    None if it can."""
     shapes = [form[-1] for form in forms_of(gang.shapes)]
     never: Reason | None = None
     for shape in shapes:
@@ -93,8 +95,8 @@ def _deciding_shape(gang: Waiting, fleet: NodeTypes) -> tuple[Shape, Reason | No
 
 
 def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None:
-    """Return why the gang can never fit, however empty the cluster is; None if it
-    can."""
+    """Return why the gang could not fit under its placement rule even if the cluster
+    were empty; None if it could."""
     holding = fleet.holding(shape.resources)
     if holding < shape.nodes:
         return Reason(
@@ -135,7 +137,7 @@ def _no_account(
     rule: PlaceRule, shape: Shape, fleet: NodeTypes, admitted: int
 ) -> Reason | None:
     """Return the reason if too few nodes have an account for the job's owner; None if
-    enough have one."""
+    enough do or no account is needed."""
     refused = next(
         (
             constraint
@@ -166,8 +168,8 @@ def _no_account(
 
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
-    """Return the reason of a gang for which these seats are reserved until the jobs
-    that hold them have stopped."""
+    """Return why a gang waits for which these seats are reserved: the victims that hold
+    them must stop first."""
     holder_names = ", ".join(victims) or "those who are stopping"
     millis = sum(seat.gpu_millis for seat in seats)
     subject_text, verb_text = (
@@ -243,7 +245,8 @@ def _not_now(
 def _held_whole(
     gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes
 ) -> str:
-    """For example: 2 are held whole for train (exclusive). "" where none is."""
+    """Return which nodes other jobs hold whole. For example: 2 are held whole for train
+    (exclusive). "": no such node."""
     whole_rooms = [
         room
         for room in rooms
@@ -343,14 +346,15 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
 
 
 def _request_part_text(gang: Waiting, shape: Shape) -> str:
-    """Return which part of the gang's request a sentence is about, if it has several."""
+    """Return "its part" or, if the gang's shapes request different resources, those of
+    this shape, to use in a sentence."""
     is_one = all(gang_shape.resources == shape.resources for gang_shape in gang.shapes)
     return "its part" if is_one else f"{shape.resources}"
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
-    """Return which idle GPUs are reserved for others, and why this gang may not use
-    them in the meantime."""
+    """Return which idle GPUs are reserved for other jobs, and why this gang may not use
+    them until those jobs start; as text."""
     reservations_text = []
     for idle_node in idle[:MOST_NAMED]:
         gpus = (
@@ -368,8 +372,9 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
-    """Return which jobs must not be on a node of the gang, by the request of the gang
-    or of those jobs, and what would help. Only jobs that are on the nodes are named."""
+    """Return two texts: which jobs must not share a node with the gang, by its own
+    request or theirs, and what would help. Only jobs that are now on the nodes are
+    named."""
     met = [
         name
         for name in gang.place.apart_from
@@ -395,7 +400,8 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
 
 
 def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
-    """Return the values of the requested labels on the existing nodes."""
+    """Return texts about the requested labels: which values the nodes have, to correct
+    the request."""
     label_texts = []
     for constraint in rule.constraints:
         if isinstance(constraint, AccountConstraint):

@@ -1,4 +1,5 @@
-"""Waiting gangs, grouped by likeness: if the first gang of a group is refused, all are.
+"""Waiting gangs, grouped by equal requests: if the first gang of a group finds no room,
+neither does any other of the group.
 
 A head keeps the groups from pass to pass, so that the cost of a pass depends on what
 changes, not on the number of waiting gangs.
@@ -18,8 +19,8 @@ Order = tuple[tuple[int, int], int]  # the gang's own, and which of equals was p
 
 
 class Groups:
-    """Groups of waiting gangs. Each group is a list in the order of age. No group is
-    empty."""
+    """Groups of waiting gangs with equal requests. Each is a list in the order of age;
+    none is empty."""
 
     def __init__(self, waiting: Iterable[Waiting] = ()) -> None:
         self._numbers = count()
@@ -38,8 +39,8 @@ class Groups:
         return iter(self._groups.values())
 
     def runs(self, alone: Set[JobId]) -> Iterator[Sequence[Waiting]]:
-        """Yield the groups. Gangs of the jobs in `alone` are yielded each as a group of
-        its own."""
+        """Yield the groups of waiting gangs. Each gang of a job in `alone` is yielded
+        as a separate group."""
         for gangs in self:
             if alone and any(gang.job in alone for gang in gangs):
                 yield from ([gang] for gang in gangs if gang.job in alone)
@@ -48,7 +49,8 @@ class Groups:
                 yield gangs
 
     def put(self, gang: Waiting) -> None:
-        """Add the waiting gang. It replaces whatever was known of the job before."""
+        """Add the waiting gang to its group. It replaces an earlier entry of the same
+        job."""
         self.drop(gang.job)
         self._gangs[gang.job] = gang
         self._orders[gang.job] = (gang.order, next(self._numbers))
@@ -74,12 +76,12 @@ class Groups:
         return self._gangs.get(job)
 
     def apart_from(self) -> Set[str]:
-        """Return the names of other jobs that some gang wants to be apart from."""
+        """Return all names of jobs from which some waiting gang wants to be kept apart."""
         return {name for name, gangs in self._apart.items() if gangs > 0}
 
     def tell_apart(self, shunned: Set[str]) -> None:
-        """Separate gangs of these names from all other groups, because some job wants
-        to be apart from them."""
+        """Put gangs whose name is in `shunned` into separate groups, because some job
+        must be kept apart from them."""
         if shunned == self._shunned:
             return
         self._shunned = frozenset(shunned)
@@ -109,7 +111,7 @@ class Groups:
 
 
 def _duration_bucket(seconds: float | None) -> int:
-    """Return the duration's bucket. Buckets grow by steps of a tenth. Durations matter
-    because reserved capacity may be used only by jobs that end before the reservation
-    starts."""
+    """Return a number for the duration, so that gangs of similar duration share a
+    group. Buckets grow by steps of a tenth. Durations matter because reserved capacity
+    may be used only by jobs that end before the reservation starts."""
     return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

@@ -1,4 +1,4 @@
-"""Description of a running gang for the scheduler."""
+"""Description of a running gang, as the scheduler reads it to choose victims."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +15,11 @@ class RunningGang:
     `min_runtime_over`: the gang has run long enough to be stopped. `lost_gpu_seconds`:
     its work since the newest committed save. `restart_seconds`: time from placement to
     its first step. `can_save`: it has a checkpoint rule. `stopping`: it is already
-    about to end, for any reason. `kin`: the name that other jobs use to stay apart from
-    it; `apart_from`: the names that it avoids. `served_seconds`: its service before
-    this attempt, which has served since `serves_since` (wall clock; None: it has not
-    started yet). `protected_until`: no gang preempts it by service before this time.
+    about to end, for any reason. `kin`: its name, by which other jobs request to stay
+    apart from it; `apart_from`: the names from which it stays apart. `served_seconds`:
+    its service before this attempt. `serves_since`: since when this attempt has served
+    (wall clock; None: it has not started yet). `protected_until`: no gang preempts it
+    by service before this time.
     """
 
     job: JobId
@@ -42,8 +43,8 @@ class RunningGang:
     def later(
         self, *, min_runtime_over: bool, lost_gpu_seconds: float
     ) -> "RunningGang":
-        """Return the same gang at a later time, if nothing but the time-dependent
-        values has changed."""
+        """Return the gang with these new values, which change with time; the same
+        object if they are equal to the old ones."""
         if (min_runtime_over, lost_gpu_seconds) == (
             self.min_runtime_over,
             self.lost_gpu_seconds,

@@ -11,8 +11,8 @@ from corral.domain.resources import Shape
 
 
 class Alike:
-    """Common properties of gangs, which are compared often; the hash is computed only
-    once."""
+    """A hashable key of properties that gangs share. Such keys are compared often, so
+    the hash is computed only once."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -33,15 +33,15 @@ class Alike:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A gang in the queue. `order`: the place in the queue (submission, index); smaller
-    comes first.
+    """A gang in the queue. `order`: its place in the queue (submission, index); the
+    smaller comes first.
 
-    `since`: the start of the wait (wall clock). `shared_path` must be visible on every
-    node of the gang under one mark; `mark` is the one of its existing saves. `sharing`
-    stands for all paths that nodes see in the same way as this one. `array` and
-    `array_limit` bound how many jobs of an array run at once. `kin`: the name that
-    other jobs use to stay apart from it. Nodes in `avoid` come last; nodes in `likes`,
-    which have its data, come first.
+    `since`: the start of the wait (wall clock). `shared_path` must be the same storage,
+    with one mark, on every node of the gang; `mark` is the mark of its existing saves.
+    `sharing` stands for all paths that nodes see in the same way as this path. `array`
+    and `array_limit` bound how many jobs of an array run at once. `kin`: the name by
+    which other jobs request to stay apart from it. Nodes in `avoid` are used last;
+    nodes in `likes`, which have its data, are used first.
 
     `holds_seconds`: the maximum time for which it holds its seats; None: unknown.
     `whole_gpus`: the GPUs of the smallest sufficient nodes for a gang that wants whole
@@ -90,21 +90,22 @@ class Waiting:
 
     @cached_property
     def needs(self) -> Alike:
-        """Return the needs of the gang: gangs with equal needs fit in the same
-        places."""
+        """Return a key of the gang's requirements: gangs with equal keys fit on the
+        same nodes."""
         path = self.shared_path if self.sharing is None else self.sharing
         return Alike(self.shapes, self.pinned_to, path, self.mark, self.place)
 
     @cached_property
     def likeness(self) -> Alike:
-        """Return the likeness of the gang: gangs of equal likeness would take the same
-        places."""
+        """Return a key of the gang's requirements and preferences: gangs with equal
+        keys would take the same nodes."""
         return Alike(self.needs, self.avoid, self.likes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason why a job waits: Slurm's word for it, a sentence, and what would help."""
+    """Reason why a job waits: a code as in Slurm, a sentence, and suggestions what
+    would help."""
 
     code: ReasonCode
     sentence: str

@@ -10,7 +10,7 @@ from corral.simulate.summary import WorldSums, breach_text
 
 
 def main() -> int:
-    """Run the worlds; 1 when an invariant was broken."""
+    """Run the simulated worlds. Return 1 if an invariant was broken, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m corral.simulate", description=__doc__
     )
@@ -41,8 +41,8 @@ def main() -> int:
 
 
 def _print_outcome(outcome: WorldOutcome, *, in_full: bool) -> None:
-    """Print the last events of the world, unless each event was printed when it
-    happened."""
+    """Print the command that replays the world and, if `in_full`, its last events. They
+    are omitted if each was printed when it happened."""
     for line in outcome.lines if in_full else ():
         print(line)
     print(f"replay: python -m corral.simulate --seed {outcome.seed} --verbose")

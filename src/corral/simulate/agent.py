@@ -22,8 +22,8 @@ LEASE_MARGIN_SECONDS = 1.5
 
 
 class SimulatedAgent:
-    """One life of a node's agent. State that must survive the agent is on the node's
-    disk."""
+    """One run of a node's agent, from its start to its end. State that must survive the
+    agent is on the node's disk."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SimulatedAgent:
         self._number = 0
 
     def hang_up(self) -> None:
-        """Close the connection; the other side learns of it."""
+        """Close the connection to the head, which notices that."""
         session, self.session = self.session, None
         if session is not None:
             session.closed_by_agent()
@@ -77,7 +77,8 @@ class SimulatedAgent:
             self.session = None
 
     def wake(self) -> None:
-        """Report a change soon. Changes within GATHER_SECONDS are reported together."""
+        """Send a report to the head soon. Changes within GATHER_SECONDS are reported
+        together."""
         if not self._told:
             self._told = True
             self.process.after(GATHER_SECONDS, self._say)
@@ -124,7 +125,8 @@ class SimulatedAgent:
     # -- obedience -------------------------------------------------------------------------------
 
     def told(self, session: AgentSession, wanted: DesiredState) -> None:
-        """Receive a desired state; it is ignored if its connection is closed by now."""
+        """Receive a desired state from the head. It is ignored if the connection
+        `session` has been closed by now."""
         if session is self.session:
             self.wanted(wanted)
 
@@ -191,8 +193,8 @@ class SimulatedAgent:
     # -- of itself -------------------------------------------------------------------------------
 
     def _enforce_lease(self) -> None:
-        """Stop attempts that asked to be stopped when the head is silent, and end
-        attempts that have lost their shim."""
+        """End attempts that have lost their shim, and stop attempts whose own limit for
+        a silent head is reached. Repeat this regularly."""
         self._shims.find_lost()
         for stop in self._overdue_stops():
             if stop.key in self._shims.parts:

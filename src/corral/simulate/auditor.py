@@ -28,9 +28,9 @@ from corral.simulate.recorded_state import Books
 
 
 class Auditor:
-    """All checks over one set of books, including its own checks of answers to users
-    and of how jobs end. `durable_jobs` reads the jobs on the disk, whatever any head
-    believes."""
+    """All checks of a simulated world, over one record of its events (the books). It
+    includes the checks of answers to users and of how jobs end. `durable_jobs` reads
+    the jobs on the disk, whatever any head believes."""
 
     def __init__(
         self, books: Books, durable_jobs: Callable[[], Mapping[JobId, Job]]
@@ -56,8 +56,8 @@ class Auditor:
     def acknowledged(
         self, key: str, specs: tuple[JobSpec, ...], ids: tuple[JobId, ...]
     ) -> None:
-        """Check I1: acknowledged jobs are recorded, and the same key always means the
-        same jobs."""
+        """Check I1: the jobs of an acknowledged request are recorded, and the same
+        request key always means the same jobs."""
         durable = self._durable_jobs()
         if len(ids) != len(specs) or any(id not in durable for id in ids):
             text = f"{key} was acknowledged as {ids}, and they are not all recorded"
@@ -68,7 +68,7 @@ class Auditor:
 
     def still_there(self) -> None:
         """Check I1: all jobs that were ever acknowledged or committed are on the disk
-        as last written, or were rightly forgotten."""
+        as last written, or were deleted as the rules allow."""
         durable, forgotten_jobs = self._durable_jobs(), self.forgetting.gone
         for key, ids in self._keys.items():
             for id in ids:
@@ -112,8 +112,8 @@ class Auditor:
         self.ledger.check(changes)
 
     def _take_in(self, changes: Changes) -> None:
-        """Check and record the rows of a commit one by one; each row is compared with
-        what the books hold by then."""
+        """Check and record the rows of a commit one by one. Each row is compared with
+        what the auditor's record (the books) holds by then."""
         previous_jobs = {job.id: self.books.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
             self._audit_save(save)
@@ -125,8 +125,8 @@ class Auditor:
             self._starting.check(attempt, changes)
 
     def _audit_save(self, save: Save) -> None:
-        """Check I2 and I12: a committed save was really made, and its attempt has not
-        been replaced."""
+        """Check I2 and I12: a rank really made the committed save, and the save's
+        attempt has not been replaced."""
         key = (save.job, save.attempt)
         written_save = self.books.evidence.made[key].get(save.step)
         if written_save is None or written_save.manifest_sha256 != save.manifest_sha256:
@@ -164,7 +164,8 @@ class Auditor:
             self._truly_done(job)
 
     def _cancel_wins(self, job: Job) -> None:
-        """Check I6: once its cancellation is acknowledged, a job only stops."""
+        """Check I6: a job whose cancellation was acknowledged is only stopping or
+        ended."""
         stopping = job.state == JobState.STOPPING and job.why == StopWhy.CANCEL
         if job.id in self._cancelled and not (stopping or job.state.is_final):
             self.books.breach(
@@ -172,8 +173,8 @@ class Auditor:
             )
 
     def _truly_done(self, job: Job) -> None:
-        """Check I5: DONE means that every rank of the last attempt has exited with code
-        0."""
+        """Check I5: a job may be DONE only if every rank of its last attempt has exited
+        with code 0."""
         key = (job.id, job.attempt)
         rank_exits = self.books.evidence.exits[key]
         started = self.books.evidence.started[key]

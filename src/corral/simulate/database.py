@@ -26,10 +26,11 @@ class Point(StrEnum):
 
 
 class SimulatedStore(MemoryStore):
-    """MemoryStore with faults. What it has written survives every head.
+    """Store in memory with injected faults. The data that it has written survives every
+    head.
 
-    `committed` is called at each commit with its term, its changes, and the time of the
-    decision; `crash` ends the head that makes the call.
+    `committed` is called at each commit with the term of the head, the changes, and the
+    time of the decision. `crash` ends the head that makes the call.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class SimulatedStore(MemoryStore):
         return events
 
     def durable_jobs(self) -> Mapping[JobId, Job]:
-        """Return the state on disk, whatever any head believes."""
+        """Return the jobs as they are on disk, whatever any head believes."""
         return self._jobs
 
     async def _take_time(self) -> None:
@@ -96,8 +97,8 @@ class SimulatedStore(MemoryStore):
             raise StoreTrouble("the disk is full")
 
     async def _crash_if_due(self, point: Point) -> None:
-        """End the calling head, if a crash is due at this point: it runs no further
-        instruction."""
+        """End the calling head if a crash is planned at this point. That head then runs
+        no further instruction."""
         if self.crash_at == point:
             self.crash_at = None
             self._stage.tell(f"the head dies {point}")

@@ -14,8 +14,8 @@ SELF_STOP = "self_stop"
 
 @dataclass(slots=True)
 class SimulatedJournal:
-    """Journal of one attempt on this node. `refused` and `lost`: sentences with the
-    reason; "" if the attempt is not refused or lost."""
+    """Journal of one attempt on this node. `refused` and `lost` are sentences with the
+    reason why the attempt was refused or lost; "" if it was not."""
 
     key: AttemptKey
     boot: BootId

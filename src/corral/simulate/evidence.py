@@ -20,9 +20,10 @@ class Alive:
 
 @dataclass(slots=True)
 class Evidence:
-    """Record of what happened on the nodes. Times are virtual seconds.
+    """Record of what really happened on the nodes, for the checks. Times are virtual
+    seconds.
 
-    `own`: ends with a failure that a rank caused itself; `hurt`: faults from outside
+    `own`: failures that a rank of an attempt caused itself; `hurt`: faults from outside
     that hit an attempt.
     """
 
@@ -82,5 +83,6 @@ class Evidence:
         return (key[1], node) in self.alive[key[0]]
 
     def lost_since(self, node: NodeId, seconds: float) -> bool:
-        """Whether the node has been without power at some moment since then."""
+        """Return whether the node has been without power at any moment since the
+        virtual time `seconds`."""
         return any(outage_end >= seconds for _, outage_end in self.without_power[node])

@@ -13,8 +13,8 @@ DAY_SECONDS = 86_400.0
 
 
 class Faults:
-    """Faults, with one method for each kind. Each fault heals by itself; `heal_all`
-    ends those that are left."""
+    """Injection of faults, with one method for each kind. Each fault heals by itself
+    after a time; `heal_all` ends those that are left."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class Faults:
         self._later(0.5, 25.0, back)
 
     def _mark_agent_unable(self, node: SimulatedNode) -> None:
-        """Note that the agent of the node does not run, and so cannot stop its ranks by
-        itself."""
+        """Record that the agent of the node does not run now, so that it cannot stop
+        the node's ranks."""
         self._stage.evidence.agent_unable[node.id] = self._stage.now()
 
     def kill_shim(self) -> None:
@@ -212,7 +212,8 @@ class Faults:
             self._later(0.5, 20.0, head.process.resume)
 
     def second_head(self) -> None:
-        """Start another head while the first one is alive or only paused."""
+        """Start another head while the first head still lives; that head may be paused
+        for a time."""
         self._stage.tell("FAULT a second head is started")
         head = self._heads.leading()
         if head is not None and self.chance.random() < 0.5:

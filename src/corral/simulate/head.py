@@ -27,7 +27,7 @@ HeartbeatRecorded = Callable[
 
 
 class DialledAgent(Protocol):
-    """Connection of an agent, as a head sees it."""
+    """The agent at the other end of a connection, as a head sees it."""
 
     node: NodeId
     boot: BootId
@@ -135,8 +135,8 @@ class HeadEngine:
 
 
 class SimulatedHead:
-    """One life of a head. `heard` is called for each heartbeat that the head records,
-    `ended` at its end."""
+    """One run of a head's process, from start to end. `heard` is called for each
+    heartbeat that the head records, `ended` when the process ends."""
 
     def __init__(
         self,
@@ -210,7 +210,8 @@ class SimulatedHead:
         return session
 
     def greet(self, session: AgentSession) -> None:
-        """Accept a connection. Of two connections of one node, the newer one is kept."""
+        """Accept a connection. If the node has an older connection, the new one
+        replaces it; an older one is ignored."""
         if session.serial > self._greeted.get(session.node, 0):
             self._greeted[session.node] = session.serial
             self.sessions[session.node] = session
@@ -251,8 +252,9 @@ class SimulatedHead:
         self._see_to(session, version)
 
     def _see_to(self, session: AgentSession, has: Version | None) -> None:
-        """Send the desired state to an agent whose version is behind; send it again if
-        the agent has received it but does not apply it in time."""
+        """Send the desired state to the agent if the version `has` that it applies is
+        outdated. Send the state again if the agent has received it but does not apply
+        it in time."""
         try:
             if session.node not in self._newest:
                 self._newest[session.node] = self.control.wanted(session.node)

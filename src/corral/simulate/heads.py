@@ -52,7 +52,7 @@ class SimulatedHeads:
             self.start()
 
     def leading(self) -> SimulatedHead | None:
-        """The newest head that serves."""
+        """Return the newest serving head, or None."""
         return next((head for head in reversed(self._all) if head.serves), None)
 
     def here(self) -> SimulatedHead:
@@ -60,7 +60,8 @@ class SimulatedHeads:
         return next(head for head in self._all if head.process is inside())
 
     def to_dial(self) -> SimulatedHead | None:
-        """Return the head that answers at the address: with two heads, either may."""
+        """Return the head that an agent reaches at the address: with two heads, either
+        one. None if no head serves."""
         serving = [
             head for head in self._all if head.serves and not head.process.paused
         ]

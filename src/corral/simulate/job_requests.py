@@ -1,5 +1,5 @@
-"""Placement constraints of jobs in some worlds. They are drawn separately, so that
-other worlds stay the same."""
+"""Placement constraints of jobs in some worlds. They use separate random numbers, so
+that all other worlds stay the same."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ ZONES = ("a", "b")
 
 
 def draw_labels(chance: Random) -> tuple[tuple[str, str], ...]:
-    """Draw the labels of one node; most nodes have labels of their zone and rack."""
+    """Return random labels for one node; most nodes get labels for their zone and rack."""
     labels = [("zone", chance.choice(ZONES))] if chance.random() < 0.8 else []
     if chance.random() < 0.9:
         labels.append(("rack", chance.choice(("r1", "r2"))))
@@ -27,7 +27,8 @@ def draw_labels(chance: Random) -> tuple[tuple[str, str], ...]:
 
 
 def draw_requests(chance: Random, spec: JobSpec, known: Sequence[str]) -> JobSpec:
-    """Return the job with some additional constraints. `known`: names of existing jobs."""
+    """Return the job with some random placement and time constraints. `known`: names of
+    existing jobs."""
     if chance.random() < 0.4:
         begin, start_by = chance.uniform(0.0, 12.0), chance.uniform(2.0, 40.0)
         spec = replace(

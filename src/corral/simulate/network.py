@@ -13,8 +13,9 @@ Deliver = Callable[[], None]
 
 @dataclass(slots=True)
 class NetworkLine:
-    """One direction between a node and the head. Messages sent while it is cut are
-    lost, or are kept by the peers' kernels and delivered when it heals."""
+    """One direction of the network between a node and the head. Messages sent while it
+    is cut are lost, or the sender's kernel keeps them and delivers them when it heals.
+    """
 
     cut: bool = False
     lost: float = 0.0  # probability, each
@@ -54,7 +55,8 @@ class SimulatedNetwork:
         self._loop.later(seconds, deliver)
 
     def reaches(self, node: NodeId) -> bool:
-        """Whether a connection can be made: both directions are needed."""
+        """Return whether a connection to the node is possible: neither direction may be
+        cut."""
         return not (self.up[node].cut or self.down[node].cut)
 
     def cut(self, node: NodeId, *, up: bool, down: bool) -> None:
@@ -62,8 +64,8 @@ class SimulatedNetwork:
         self.down[node].cut |= down
 
     def heal(self, node: NodeId) -> None:
-        """Repair the lines of the node. Messages that were kept arrive now, perhaps
-        after newer ones."""
+        """Repair both directions to the node. Messages that were kept during a cut
+        arrive now, perhaps after newer ones."""
         for line in (self.up[node], self.down[node]):
             line.cut, line.lost, line.doubled, line.late_seconds = False, 0.0, 0.0, 0.0
             kept_messages, line.kept = line.kept, []

@@ -12,7 +12,8 @@ from corral.simulate.world import Stage
 
 
 class SimulatedNode:
-    """A node. A fault hits the whole node, or its agent alone."""
+    """A simulated node: machine, shims and agent. A fault hits all of it, or its agent
+    alone."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class SimulatedNode:
             self.agent.begin()
 
     def end_agent(self, *, seen: bool = True) -> None:
-        """End the agent as kill -9 does. Its kernel closes the connection, unless
-        `seen` is false because the kernel is gone too."""
+        """End the agent as kill -9 does. If `seen`, its kernel closes the connection,
+        so the head notices. Use False if the kernel is gone too."""
         agent, self.agent = self.agent, None
         if agent is not None:
             agent.process.kill()

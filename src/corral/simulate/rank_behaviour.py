@@ -8,11 +8,11 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankBehaviour:
-    """Training loop of one job. It fails by itself `failures` times, each time after
-    `fails_after_steps` of an attempt.
+    """Simulated training loop of one job. It fails by itself `failures` times, each
+    time after `fails_after_steps` steps of an attempt.
 
-    Further fields say what it does on SIGTERM, and what its ranks do when a peer is
-    gone.
+    The other fields give its saves, what it does on SIGTERM, and what its ranks do when
+    another rank is gone.
     """
 
     steps: int
@@ -54,8 +54,8 @@ def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:
 
 
 def longer(life: RankBehaviour) -> RankBehaviour:
-    """Return the behaviour of a job that runs long enough for other jobs to start and
-    end meanwhile, and that saves often."""
+    """Return a changed copy of the behaviour: the job runs 40 steps longer, does not
+    fail by itself, and saves often. Other jobs can then start and end meanwhile."""
     return replace(
         life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2)
     )

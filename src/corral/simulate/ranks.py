@@ -1,5 +1,5 @@
-"""Shims and the ranks below them: they survive the agent, and end with the power of
-their node."""
+"""Simulated shims and ranks. They survive the agent's end, and end only when their node
+loses power."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[[Launch, NodeId, set[int]], None]  # ranks come to life there
 
 
 class NodeAttempt:
-    """One attempt on one node: its shim and its ranks."""
+    """One simulated attempt on one node: its shim and its ranks."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class NodeAttempt:
             self.machine.changed()
 
     def warn(self, notice: TimeWarning) -> None:
-        """Warn the ranks once of the time limit: they save, if they ever do, and
-        continue."""
+        """Warn the ranks of the time limit. Only the first warning counts. If the ranks
+        make saves at all, they save and continue."""
         if self.warned or self.journal.stopping is not None:
             return
         self.warned = True
@@ -162,7 +162,8 @@ class NodeAttempt:
 
 
 class SimulatedGang:
-    """A synchronous training loop: it advances while all of its ranks do."""
+    """A simulated synchronous training loop: it advances only while all of its ranks
+    run."""
 
     def __init__(self, stage: Stage, launch: Launch, start: Start) -> None:
         self._stage = stage
@@ -266,8 +267,8 @@ class SimulatedGang:
             self.broken_by(part)
 
     def broken_by(self, part: NodeAttempt) -> None:
-        """Break the gang, because a part of it has ended: the other ranks hang in their
-        collective, or fail after a while."""
+        """Break the gang, because its attempt on one node (`part`) has ended. The other
+        ranks then hang in their collective, or fail after a while."""
         if self.broken and self.step >= self.life.steps:
             return
         is_first_failure = not self.broken
@@ -283,8 +284,8 @@ class SimulatedGang:
 
 
 class Gangs:
-    """The training loop of each attempt, created when the first of its nodes asks for
-    it. `start`: see Start."""
+    """The simulated training loop of each attempt. It is created when the first node of
+    the attempt requests it. `start`: see Start."""
 
     def __init__(self, stage: Stage, start: Start) -> None:
         self._stage = stage

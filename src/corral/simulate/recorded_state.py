@@ -21,8 +21,8 @@ LATE_SECONDS = 4.0  # a node speaks each second
 
 
 class Books:
-    """Records that the invariants read. Rows of a commit are recorded one by one. All
-    times are virtual seconds."""
+    """The auditor's record of committed rows and received heartbeats, which the
+    invariants read. Rows are recorded one by one. All times are virtual seconds."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Books:
     def heard(
         self, head: SimulatedHead, node: NodeId, boot: BootId, seen: Iterable[Seen]
     ) -> None:
-        """Record a heartbeat that a head has received."""
+        """Record a heartbeat that a head has received from the node."""
         self._heard_at[head.number, node].append(self.now())
         self._known_at.setdefault(boot, self.now())
         for attempt in seen:
@@ -111,14 +111,14 @@ class Books:
     # -- heartbeats ------------------------------------------------------------------------------
 
     def decided_wall(self) -> float:
-        """Return the wall clock of the head that writes now, at the time of its
-        decision."""
+        """Return the wall clock of the head that writes now, at the time when it
+        decided the commit."""
         return self.heads.here().control.now().wall - (self.now() - self._decided_at)
 
     def silent_seconds(self, node: NodeId) -> float:
-        """Return how long the head that writes now had received no report of the node
-        at the time of its decision, without the time during which that head itself was
-        paused."""
+        """Return for how many seconds, when it decided the commit, the head that writes
+        now had received no report of the node. Time during which that head itself was
+        paused does not count."""
         head = self.heads.here()
         heard = self._heard_at[head.number, node]
         heard_count = bisect_right(heard, self._decided_at)
@@ -132,12 +132,14 @@ class Books:
         )
 
     def all_heard(self, nodes: Iterable[NodeId]) -> bool:
-        """Whether the head that writes now has a heartbeat of each of these nodes."""
+        """Return whether the head that writes now has received a heartbeat of each of
+        these nodes."""
         return all(self._heard_at[self.heads.here().number, node] for node in nodes)
 
     def was_silent(self, node: NodeId, since: float) -> bool:
-        """Return whether the head that writes now received no report of the node for a
-        long time at some point since then: the next report may be old."""
+        """Return whether, at some point since the time `since`, the head that writes
+        now received no report of the node for a long time. Its next report may then be
+        old."""
         heard = [
             heard_at
             for heard_at in self._heard_at[self.heads.here().number, node]
@@ -147,8 +149,8 @@ class Books:
         return any(late - soon > LATE_SECONDS for soon, late in pairwise(moments))
 
     def steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
-        """Return whether the head that writes now receives new steps of the attempt
-        from its other nodes."""
+        """Return whether the head that writes now recently received new steps of the
+        attempt from its other nodes, while `node` was silent."""
         window_start = self._decided_at - min(silent - 3.0, 4.0)
         other_nodes = (
             seat.node for seat in self.attempts[key].seats if seat.node != node
@@ -163,8 +165,8 @@ class Books:
         )
 
     def newly_booted(self, node: NodeId, since: float) -> bool:
-        """Return whether the node's present boot became known to a head only after that
-        time."""
+        """Return whether the node has rebooted, and its present boot became known to a
+        head only after the time `since`."""
         machine = self.machines[node]
         return (
             machine.boots > 1 and self._known_at.get(machine.boot, self.now()) > since
@@ -173,8 +175,8 @@ class Books:
     # -- what may be -----------------------------------------------------------------------------
 
     def may_overlap(self, spec: JobSpec, old: AttemptKey, node: NodeId) -> bool:
-        """Return whether the older attempt's ranks on this node are fenced, or should
-        have stopped themselves."""
+        """Return whether an older attempt may still run on this unreachable node: its
+        ranks are fenced, or should have stopped themselves."""
         if (old, node) not in self.cut_off:
             return False
         if spec.when_silent == Disconnect.REPLACE:

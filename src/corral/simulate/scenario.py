@@ -59,7 +59,7 @@ def simulate(seed: int, *, verbose: bool = False) -> WorldOutcome:
 
 
 class Scene:
-    """All parts of one world, and the stage on which they run."""
+    """All parts of one simulated world: machines, heads, users and the auditor."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.stage = stage = Stage(seed, verbose=verbose)
@@ -134,7 +134,8 @@ class Scene:
         self._look(len(self.books.jobs), self.stage.now() + STUCK_SECONDS)
 
     def _look(self, left: int, deadline: float) -> None:
-        """Check I10: all jobs come to their end, and then nothing is left anywhere."""
+        """Check I10 repeatedly: all jobs end by the deadline, and then nothing is left
+        on any node."""
         self.auditor.look(self._healed_at)
         self._ask_for_ends()
         unfinished_count = sum(
@@ -152,8 +153,8 @@ class Scene:
             self.stage.loop.later(LOOK_SECONDS, self._look, unfinished_count, deadline)
 
     def _ask_for_ends(self) -> None:
-        """Uncordon nodes and resume jobs that users hold back, and cancel hopeless
-        jobs: none of them would continue by itself."""
+        """Request what lets the remaining jobs end: uncordon nodes, resume suspended
+        jobs, and cancel jobs that can never start."""
         for node in self.books.nodes.values():
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))
@@ -182,7 +183,7 @@ class Scene:
         )
 
     def _unfinished(self) -> str:
-        """Return what has not ended yet; "" if everything has."""
+        """Return a text about the first thing that has not ended; "" if all has."""
         unfinished_jobs = [
             job for job in self.books.jobs.values() if not job.state.is_final
         ]

@@ -1,5 +1,5 @@
-"""The attempts on one machine: they are started, refused, found without a shim, or
-settled."""
+"""Simulated attempts on one machine: they are started, refused, found without a shim,
+or removed when they are over."""
 
 from corral.domain.desired_state import Launch
 from corral.domain.observed_state import AttemptKey
@@ -10,8 +10,8 @@ from corral.simulate.world import Stage
 
 
 class Shims:
-    """Processes that an agent has started and that survive it. `parts`: attempts that
-    are not settled yet."""
+    """Processes that a simulated agent has started and that survive its end. `parts`:
+    the attempts on this machine that are not over yet."""
 
     def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage
@@ -21,8 +21,8 @@ class Shims:
         self.launches_fail = False
 
     def launch(self, launch: Launch) -> None:
-        """Start ranks. The record on the disk survives the agent; the ranks are up a
-        moment later."""
+        """Start the ranks of the launch. Its record on the disk survives the agent, and
+        the ranks are up a moment later."""
         machine, life = self._machine, self._stage.lives[launch.job_name]
         is_first_launch = launch.key not in machine.disk.journals
         assert is_first_launch, f"{launch.key} is on {machine.id} already"
@@ -47,8 +47,8 @@ class Shims:
         self._machine.changed()
 
     def find_lost(self) -> None:
-        """End attempts that run without a shim, as the agent does, and record it in
-        their journals."""
+        """End the attempts whose shim has died, as the real agent does, and record this
+        in their journals."""
         for key, node_attempt in list(self.parts.items()):
             if not node_attempt.shim_lives:
                 node_attempt.kill()

@@ -8,7 +8,8 @@ from corral.simulate.scenario import WorldOutcome
 
 @dataclass(slots=True)
 class WorldSums:
-    """Sums over worlds. `broken`: the worlds in which an invariant was broken."""
+    """Sums over simulated worlds. `broken`: outcomes of the worlds in which an
+    invariant was broken."""
 
     worlds: int = 0
     jobs: int = 0
@@ -27,7 +28,8 @@ class WorldSums:
             self.broken.append(outcome)
 
     def text(self, seconds: float) -> str:
-        """Return the broken worlds, and what was simulated in this time, as text."""
+        """Return as text the broken worlds, and how much was simulated. `seconds`: the
+        real time that this took."""
         lines = [breach_text(outcome) for outcome in self.broken]
         lines.append(
             f"{self.worlds} worlds, {self.virtual_seconds / 3600:.1f} simulated hours, "

@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 3.0  # without an answer for this long, a client asks again
 
 @dataclass(slots=True)
 class ClientCall:
-    """One attempt of a client to call the head."""
+    """One call of a simulated client to the head, which may be retried."""
 
     answered: bool = False
 
@@ -47,8 +47,8 @@ Run = Callable[[SimulatedHead, ClientCall], Coroutine[Any, Any, None]]
 
 
 class SimulatedUsers:
-    """Clients that retry their calls. `acknowledged`: jobs of each acknowledged
-    submission, by its key."""
+    """Simulated clients that send requests to the head, and retry them. `acknowledged`:
+    the job ids of each acknowledged submission, by its idempotency key."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class SimulatedUsers:
         )
 
     def _draw_share(self) -> dict[str, Any]:
-        """Draw the queue of a job, and whether it is preemptible."""
+        """Draw a job's queue and whether the job is preemptible, as fields of its spec."""
         if not self._queues:
             return {}
         queue = self._shares.choice(self._queues)
@@ -206,7 +206,7 @@ class SimulatedUsers:
         self._call_head(lambda head, call: self._submitting(head, call, specs, key))
 
     def _call_head(self, run: Run) -> None:
-        """Call the head that answers now; if no answer comes in time, call again."""
+        """Call the head that currently answers. If no answer comes in time, call again."""
         call = ClientCall()
         head = self._heads.to_dial()
         if head is not None:
@@ -258,7 +258,8 @@ class SimulatedUsers:
 
 
 def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
-    """Draw two to four queues that together own all of the GPUs, or a part of them."""
+    """Return two to four random queues. Together they own all GPUs of the cluster, or a
+    part of them."""
     names = ["default", "a", "b", "c"][: chance.randint(2, 4)]
     gpus_left, queues = gpus, []
     limits = [None, None, None, gpus * 1000, 2000]
@@ -286,7 +287,8 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
 
 
 def draw_relocation(chance: Random) -> RelocationRule | None:
-    """Some let jobs be moved, within much, or within less than most moves cost."""
+    """Return a random relocation rule, with a budget above or below the cost of most
+    moves; None: no moves."""
     if chance.random() < 0.5:
         return None
     return RelocationRule(
@@ -296,8 +298,9 @@ def draw_relocation(chance: Random) -> RelocationRule | None:
 
 
 def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
-    """Draw the size of a job: most jobs are small, and most of these save; now and then
-    a job needs all GPUs of a node."""
+    """Return the spec with a random size: most jobs are small, and most of the small
+    jobs save checkpoints; now and then a job needs all GPUs of a node. `gpus`: GPUs of
+    a node."""
     spec = replace(spec, queue=DEFAULT_QUEUE, preemptible=False, nodes=1)
     if chance.random() < 0.3:
         return replace(
@@ -313,13 +316,14 @@ def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
 
 
 def _draw_policy(drawn: Policy, own: int) -> Policy:
-    """Return the policy of a queue; some queues with one line for all jobs are ordered
-    by run time instead."""
+    """Return the policy of a queue: the drawn one, but shortest-job-first instead of
+    FIFO_SKIP if `own`, its number of GPUs, is odd."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
 
 
 def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
-    """Return the queues with policies that promise starts, or that order by service."""
+    """Return the queues, each with a random policy that promises starts or orders jobs
+    by service."""
     policies = [
         Policy.BACKFILL,
         Policy.CONSERVATIVE,

@@ -17,8 +17,8 @@ _INSIDE: ContextVar["SimulatedProcess | None"] = ContextVar(
 
 
 class SimulatedProcess:
-    """Process that can be hit by a SIGKILL, a SIGSTOP or a loss of power. Its callbacks
-    and tasks stop with it."""
+    """A simulated process that can be hit by a SIGKILL, a SIGSTOP or a loss of power.
+    Its callbacks and tasks stop with it."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
@@ -59,9 +59,9 @@ class SimulatedProcess:
         self.paused = True
 
     def stopped_seconds(self, since: float, until: float) -> float:
-        """Return how long the process was paused between the two times, in seconds. The
-        first LONGEST_GAP_SECONDS of each pause do not count, because in that time a
-        process may believe that it ran."""
+        """Return for how many seconds the process was paused between the two times. The
+        first LONGEST_GAP_SECONDS of each pause do not count, because a process may not
+        notice such a short pause."""
         longs = (min(until, end) - max(since, start) for start, end in self._stops)
         return sum(max(0.0, seconds - LONGEST_GAP_SECONDS) for seconds in longs)
 
@@ -94,8 +94,8 @@ TICK_SECONDS = 1e-6
 
 
 class _NoFiles:
-    """Selector without files. An event loop sleeps while it waits for files; this
-    selector advances the clock instead."""
+    """Replacement for the event loop's file selector. Where a real loop would sleep
+    until a file is ready, it advances the virtual clock."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop
@@ -108,7 +108,8 @@ class _NoFiles:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The world's event loop. `failed` is called with each uncaught exception."""
+    """The asyncio event loop of a simulated world, on virtual time. `failed` is called
+    with each uncaught exception."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         super().__init__()

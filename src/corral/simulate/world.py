@@ -1,4 +1,4 @@
-"""Base of a world: time, randomness and log, independent of the world's other parts."""
+"""Base of a simulated world: its time, randomness and log."""
 
 import asyncio
 import traceback
@@ -19,9 +19,9 @@ ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
 class Stage:
-    """Time, randomness and log of the world of one seed. All randomness comes from its
-    named streams. `broken`: the name of the first broken invariant, and what happened.
-    """
+    """Time, randomness and log of the simulated world of one seed. All randomness comes
+    from its named random streams. `broken`: (name of the first broken invariant, what
+    happened)."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.seed = seed
@@ -63,7 +63,7 @@ class Stage:
             print(line)
 
     def breach(self, rule: str, text: str) -> None:
-        """Record the breach of an invariant. The first breach ends the world."""
+        """Record that an invariant (`rule`) is broken. The first breach ends the world."""
         if self.broken is None:
             self.broken = (rule, text)
             self.tell(f"BREACH {rule}: {text}")
@@ -82,7 +82,7 @@ class Stage:
 
 
 def draw_retention(chance: Random) -> Retention:
-    """Draw the retention of jobs: in most worlds no job is deleted; in some, jobs are
-    deleted by age, by number, or both."""
+    """Return a random retention of jobs. In most worlds no job is deleted; in some,
+    ended jobs are deleted by age, by number, or both."""
     seconds = chance.choice([ALWAYS_SECONDS] * 4 + [5.0, 25.0])
     return Retention(seconds=seconds, jobs=chance.choice([1000] * 4 + [1, 3]))

@@ -1,9 +1,9 @@
-"""The audit log in its table: entries are appended in a chain within the transaction
-that writes, and read.
+"""The table of the audit log. Entries form a hash chain, and are appended in the
+transaction of the change that they record.
 
-The seal of entries is an option of the connection that writes, because a cluster's key
-is not part of its store. Without a seal, as in a store that no head has opened, entries
-are still linked.
+Each entry can also be sealed with the cluster's key. The key is an option of the
+writing connection, because it is not part of the store. Without it, as in a store that
+no head has opened, entries are linked but not sealed.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,23 +31,23 @@ NEWEST: Final = (
 
 
 class Tail(NamedTuple):
-    """The newest entry of the audit log. `link` is None for an entry from before the
-    chain."""
+    """Number and chain link of the newest audit entry. `link` is None for an entry from
+    before the chain existed."""
 
     number: int
     link: str | None
 
 
 def add_entry(connection: Connection, entry: AuditEntry) -> None:
-    """Append an entry. It must run in a writing transaction, so that no other
-    connection appends at the same time."""
+    """Append an entry to the audit log. Call this in a writing transaction, so that no
+    other connection appends at the same time."""
     newest_row = connection.execute(NEWEST).one_or_none()
     tail = Tail(0, None) if newest_row is None else Tail(*newest_row)
     put(connection, ADD_ENTRY, [entry_row(connection, entry, tail)])
 
 
 def entry_row(connection: Connection, entry: AuditEntry, tail: Tail) -> dict[str, Any]:
-    """Return the row of an entry that is appended after the tail."""
+    """Return the table row of an audit entry that follows the entry `tail`."""
     record, crc = ENTRY.write(entry)
     previous_link = _link_of_unchained(connection) if tail.link is None else tail.link
     number = tail.number + 1
@@ -65,8 +65,9 @@ def entry_row(connection: Connection, entry: AuditEntry, tail: Tail) -> dict[str
 
 
 def _link_of_unchained(connection: Connection) -> str:
-    """Return the link that begins the chain. It is computed only once in a store: for
-    its first entry, or the first entry after the upgrade."""
+    """Return the first link of the chain, computed from all existing entries without a
+    link. This happens only once in a store: at its first entry, or at the first entry
+    after the upgrade."""
     digest = UnchainedDigest()
     for row in chain_entries(connection):
         digest.add(row.number, row.record)
@@ -81,8 +82,8 @@ def entries(
     after: int | None,
     limit: int,
 ) -> list[AuditEntry]:
-    """Return entries of the audit log, the newest first; with `after`, the entries
-    after that number, the oldest first."""
+    """Return entries of the audit log: of user `by`, since a time, and before a number.
+    The newest come first; with `after`, those after that number, the oldest first."""
     query = select(audit.c.number, audit.c.record, audit.c.crc, audit.c.link)
     query = query.where(audit.c.at >= since)
     if by is not None:
@@ -101,7 +102,8 @@ def entries(
 
 
 def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
-    """Yield all entries, the oldest first, in pages. It must run in one transaction."""
+    """Yield all audit entries, the oldest first, read in pages. Call this in one
+    transaction."""
     last_number = -(2**62)
     while True:
         query = (
@@ -125,7 +127,8 @@ def chain_entries(connection: Connection) -> Iterator[ChainEntry]:
 
 
 def _is_intact(at: float, by: str, record: str, crc: int) -> bool:
-    """Return whether the columns by which entries are found agree with the record."""
+    """Return whether the record matches its checksum, and its time and user match the
+    separate columns `at` and `by`."""
     try:
         entry = ENTRY.read(record, crc)
     except StoreTrouble:

@@ -1,9 +1,9 @@
-"""A store as lines of JSON, and a store created from such lines; the format is the same
-for every database.
+"""Backup: writes a store as lines of JSON, and creates a store from such lines. The
+format is the same for every database.
 
-What happened after the backup is unknown to the restored store. So its term is set far
-above any that a head can have led since. Its request numbers, from which job ids are
-made, continue at a number that no living attempt from before can have.
+A restored store does not know what happened after the backup. So its term is set far
+above any term that a head can have led since. Its request numbers, from which job ids
+are made, continue at a number that no running attempt can have.
 """
 
 import base64
@@ -51,8 +51,8 @@ OLDEST: Final = "0009"
 
 
 def lines_of(connection: Connection) -> Iterator[bytes]:
-    """Yield every row as a line; rows to which others refer come first. The heads that
-    are alive now are left out. It must run in one transaction."""
+    """Yield every row of the store as a line of a backup. Rows to which others refer
+    come first. The registered heads are left out. Call this in one transaction."""
     for table in (
         sorted_table
         for sorted_table in metadata.sorted_tables
@@ -67,7 +67,7 @@ def lines_of(connection: Connection) -> Iterator[bytes]:
 
 
 def needed(connection: Connection) -> list[str]:
-    """Return the digests of the workdir snapshots of unfinished jobs."""
+    """Return the digests of the workdir snapshots that unfinished jobs still need."""
     digest = text_at(jobs.c.record, "spec.workdir")
     scalar_result = connection.execute(
         select(digest).where(jobs.c.final == 0).distinct()
@@ -76,7 +76,7 @@ def needed(connection: Connection) -> list[str]:
 
 
 def jobs_in(connection: Connection) -> tuple[int, int]:
-    """Return (number of jobs, number of unfinished jobs)."""
+    """Return the jobs in the store: (number of all jobs, number of unfinished jobs)."""
     count = select(
         func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)
     ).select_from(jobs)
@@ -89,9 +89,10 @@ def cluster_of(connection: Connection) -> ClusterId:
 
 
 def fill(connection: Connection, lines: Iterable[bytes]) -> None:
-    """Insert the rows into a new store, within one transaction of the caller.
+    """Restore a backup: insert its rows into a new store, within one transaction of the
+    caller.
 
-    Raises: StoreTrouble when a line is not what `lines_of` wrote.
+    Raises: StoreTrouble when a line was not written by `lines_of`.
     """
     for table in (head, leader):
         connection.execute(delete(table))
@@ -119,8 +120,9 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
 
 
 def _share_as_before(connection: Connection) -> None:
-    """Mark secrets as schema 0011 does: before it, secrets of admins served everybody,
-    and those of removed users belonged to a name only."""
+    """Convert secrets of an old backup as schema 0011 does. Before 0011, secrets of
+    admins were available to all users, and secrets of removed users belonged to a name
+    only."""
     rows = connection.execute(
         select(users.c.name, text_at(users.c.record, "role"))
     ).all()
@@ -156,13 +158,13 @@ def _parse_backup_line(line: bytes) -> tuple[Table, dict[str, Any]]:
 
 
 def _may_lack(column: Column[Any]) -> bool:
-    """Return whether rows of an older schema may have none of this column."""
+    """Return whether a backup from an older schema may have no value in this column."""
     return bool(column.nullable) or column is secrets.c.everybody
 
 
 def _move_far_ahead(connection: Connection) -> None:
-    """Check the head's row, and move its term and request numbers beyond everything
-    that may have happened since the backup."""
+    """Check the head's row, and raise its term and its request numbers above everything
+    that may have been used since the backup."""
     store_head = read_head(connection)
     newest_wish = Sequence(
         ((store_head.newest_wish + REQUESTS) // REQUESTS + 1) * REQUESTS
@@ -174,8 +176,8 @@ def _move_far_ahead(connection: Connection) -> None:
 
 
 def _go_on_counting(connection: Connection) -> None:
-    """Set PostgreSQL's counters of row numbers after the highest row, because
-    PostgreSQL keeps them apart from the rows."""
+    """Set PostgreSQL's sequences of row numbers after the highest row, because
+    PostgreSQL keeps sequences separate from the rows."""
     if connection.dialect.name == "postgresql":
         for table in (audit, receipts):
             next_number = select(

@@ -1,5 +1,5 @@
-"""Writes to the tables. Each is a function of a connection and runs in the writer's
-thread."""
+"""Writes to the tables of the store. Each write is a function of a connection, and runs
+in the writer's thread."""
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
@@ -112,7 +112,7 @@ _PRUNE: Final = delete(events).where(
 
 
 def begin(connection: Connection, cluster: ClusterId) -> None:
-    """Insert the rows of a new store that always exist exactly once."""
+    """Insert the rows that each store has exactly once."""
     put_head(connection, StoreHead(cluster, 0, Sequence(0), Sequence(0), 0))
     leader_election.begin(connection)
 
@@ -227,10 +227,11 @@ def _read_job_states(
 def _write_changes(
     batch: StatementBatch, changes: Changes, numbered: Seq[Event]
 ) -> None:
-    """Write the changes. Jobs come first, because other rows refer to them.
+    """Write the rows of a commit. Jobs come first, because other rows refer to them.
+    `numbered`: its events with their numbers.
 
-    Of forgotten jobs, all dependent rows are deleted first, then the jobs; the keys of
-    their submissions are kept for a while. Raises: Unrecordable.
+    When jobs are deleted (forgotten), their dependent rows are deleted before them. The
+    idempotency keys of their submissions are kept for a while. Raises: Unrecordable.
     """
     rows = _Rows()
     trees = (changes.queues,) if changes.queues else ()
@@ -266,7 +267,7 @@ def _write_changes(
 
 
 class _Rows:
-    """Converts rows to columns, and collects the rows that cannot be converted."""
+    """Converter of rows to columns. It collects the rows that cannot be converted."""
 
     def __init__(self) -> None:
         self.wrong: list[tuple[object, str]] = []

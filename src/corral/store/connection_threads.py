@@ -23,7 +23,8 @@ GROUP: Final = 1_000  # most members of one transaction
 
 @dataclass(slots=True)
 class BatchedWork:
-    """Work of one caller, and the future that receives its result."""
+    """A piece of work that one caller gave to the thread, and the future that receives
+    its result."""
 
     work: Work
     loop: asyncio.AbstractEventLoop
@@ -42,7 +43,7 @@ class BatchedWork:
 
 @dataclass(slots=True)
 class WriterCounters:
-    """Counters of the writer's work so far."""
+    """Counters of the transactions of the writer thread."""
 
     transactions: int = 0
     members: int = 0
@@ -61,7 +62,8 @@ class ReaderThread:
         self._closed = False
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of the work. It continues if the caller is cancelled.
+        """Run the work in this thread and return its result. The work continues if the
+        caller is cancelled.
 
         Raises: StoreTrouble, and what the work raises.
         """
@@ -135,17 +137,18 @@ class ReaderThread:
         return isinstance(_unwrap_driver_error(error), self._database.errors)
 
     def _after(self, connection: Connection) -> None:
-        """Do the work that follows after the callers have their answers."""
+        """Do maintenance after the callers have their answers. Subclasses override
+        this."""
 
     def _finish_connection(self, connection: Connection) -> None:
         """Do the work that is needed before the connection closes."""
 
 
 class Writer(ReaderThread):
-    """The only thread that writes. All waiting work forms one transaction, and so needs
-    one fsync.
+    """The only thread that writes. It commits all waiting work as one transaction,
+    which needs only one fsync.
 
-    Each member has a savepoint of its own, so that a member that fails does not affect
+    Each piece of work has its own savepoint, so that a failure of one does not affect
     the others.
     """
 
@@ -185,8 +188,9 @@ class Writer(ReaderThread):
                 self._execute_single(connection, member)
 
     def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
-        """Return whether the error concerns one member of the group alone: the database
-        refused something of it, and is neither lost nor busy for all members."""
+        """Return whether the error concerns only one piece of work in the transaction:
+        the database refused a statement of it, and the connection is not lost and the
+        database not busy."""
         everybody = self._database.is_lost(connection) or self._database.is_busy(
             _unwrap_driver_error(error)
         )

@@ -1,5 +1,5 @@
-"""Interface of a database for the threads, which do not need to know which database it
-is."""
+"""Interface of a database for the store's threads. They use it without knowing which
+database it is."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,15 @@ from corral.domain.errors import CorralError
 
 
 class DatabaseDriver(Protocol):
-    """The connection of the database driver, in which each statement is a transaction
-    of its own until BEGIN."""
+    """Interface of the driver's connection. Until BEGIN, each statement is its own
+    transaction."""
 
     def execute(self, statement: str, /) -> Any: ...
 
 
 class Database(Protocol):
-    """A database with the tables. A connection belongs to the thread that opened it."""
+    """Interface of a database that holds the store's tables. Each connection belongs to
+    the thread that opened it."""
 
     @property
     def name(self) -> str:
@@ -39,7 +40,7 @@ class Database(Protocol):
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """Return the errors that the driver raises."""
+        """Return the exception types that the driver raises."""
         ...
 
     def connect(self, *, write: bool) -> Connection:
@@ -49,23 +50,25 @@ class Database(Protocol):
     def in_transaction(self, connection: Connection) -> bool: ...
 
     def is_lost(self, connection: Connection) -> bool:
-        """Whether nothing can be asked over this connection any more."""
+        """Return whether the connection is lost, so that it can run no more statements."""
         ...
 
     def is_busy(self, error: Exception) -> bool:
-        """Return whether the error means that another connection writes.
+        """Return whether the error means that another connection is writing.
 
-        Each separate retry would then have to wait for that connection.
+        If so, retrying each piece of work separately would wait for that connection
+        each time.
         """
         ...
 
     def named(self, error: Exception) -> CorralError:
-        """Return one of `errors` as Trouble with a hint, or as a bug of Corral."""
+        """Convert an exception of one of the types in `errors`: return Trouble with a
+        hint, or a bug of Corral."""
         ...
 
     def tidy(self, connection: Connection) -> bool:
-        """Do maintenance after the callers have their answers. Returns: whether there
-        was anything to do."""
+        """Do maintenance after the callers have their answers. Return whether there was
+        anything to do."""
         ...
 
     def finish(self, connection: Connection) -> None:

@@ -1,9 +1,9 @@
-"""Sizes of recorded events in blocks of a thousand, so that old events are deleted
-before they fill the disk, however long their texts are.
+"""Sizes of recorded events in blocks of a thousand. With them, old events are deleted
+before the events fill the disk, even if their texts are long.
 
 A block is measured once, when it is complete. After a start, existing blocks are
-measured from the newest back, one block for each few events that are added, so no start
-has to wait for the measurement.
+measured from the newest to the oldest, one block for every few new events, so that no
+start has to wait for this.
 """
 
 from typing import Final
@@ -32,7 +32,8 @@ class EventSizes:
         self._oldest = 0
 
     def oldest(self, connection: Connection, newest: int, adding: int) -> int:
-        """Return the number up to which events are too old, 0 for none.
+        """Return the number of the newest event that must be deleted, with all events
+        before it; 0 if none must be.
 
         Args:
             newest: the number of the last recorded event.
@@ -69,8 +70,9 @@ class EventSizes:
         self._blocks[block] = connection.execute(_BYTES, span).scalar_one()
 
     def _over(self, whole: int) -> int:
-        """Return the last number before the newest blocks that fit into the limit,
-        counted from the newest block; 0 if all measured blocks fit."""
+        """Return the number of the last event that no longer fits into the size limit,
+        counted from the newest block; 0 if all measured blocks fit. `whole`: number of
+        complete blocks."""
         bytes_left = self._keep_bytes
         for block in range(whole - 1, -1, -1):
             if block not in self._blocks:

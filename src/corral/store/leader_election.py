@@ -1,5 +1,5 @@
-"""Leader election in the store: the leader, the registered heads, and what all of them
-agree on."""
+"""Leader election in the store: the present leader, the registered heads, and settings
+on which all heads agree."""
 
 from collections.abc import Sequence as Seq
 from typing import Any, Final
@@ -29,7 +29,7 @@ def leader(connection: Connection) -> Leader:
 
 
 def begin(connection: Connection) -> None:
-    """Write the row of a new store, which has no leader yet."""
+    """Write the leader's row of a new store, which has no leader yet."""
     _write_leader(connection, Leader(term=0))
 
 
@@ -52,7 +52,7 @@ def step_down(connection: Connection, term: int) -> None:
 
 
 def be_there(connection: Connection, name: str, url: str) -> None:
-    """Record one more heartbeat of the head of that name."""
+    """Record one more heartbeat of the head `name`, reachable at `url`."""
     put(connection, _PUT_HEAD, [_next_heartbeat_row(connection, name, url)])
 
 

@@ -1,5 +1,5 @@
-"""The ledger in the tables: the usage records of a commit are added to the recorded
-ones, in the commit's transaction."""
+"""The ledger in the tables of the store. The usage records of a commit are added to the
+recorded sums, in the transaction of the commit."""
 
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, Final
@@ -25,7 +25,7 @@ _KNOWN: Final = {
 
 
 def check(rows: Iterable[UsageRecord]) -> Iterator[tuple[object, str]]:
-    """Yield the rows that no record can hold, each with the reason."""
+    """Yield each usage record that cannot be stored, with the reason."""
     for row in rows:
         try:
             _row_of_usage_record(row_codec.text_of(row.key), row)
@@ -39,8 +39,8 @@ def add(
     rows: Iterable[UsageRecord],
     known: Set[JobId],
 ) -> None:
-    """Add usage records to the sums of days, and to the sums of those jobs that are in
-    `known`."""
+    """Add usage records to the sums of each day, and to the sums of each job that is in
+    `known`, the jobs that the store has."""
     rows = list(rows)
     _add_usage_records(
         connection, batch, accounts, (row for row in rows if row.job in known)
@@ -94,8 +94,8 @@ def _day_range_query(table: Table, first: int, last: int) -> Any:
 
 
 def _read_usage_records(connection: Connection, query: Any) -> list[UsageRecord]:
-    """Return usage records, read in batches, because no other thread of the head runs
-    while the driver fetches rows."""
+    """Return the usage records that a query finds. They are read in batches, because no
+    other thread of the head runs while the driver fetches rows."""
     row_batches = connection.execute(query).partitions(READ_AT_ONCE)
     return [
         row_codec.ACCOUNT.read(record, crc)

@@ -62,7 +62,8 @@ def _account_sort_key(row: UsageRecord) -> str:
 
 
 class MemoryStore(MemoryUses):
-    """Implementation of ports.Store without durability. Several heads may share one."""
+    """Implementation of ports.Store in memory, not durable. Several heads may share one
+    instance."""
 
     def __init__(
         self,

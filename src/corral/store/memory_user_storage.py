@@ -12,7 +12,8 @@ from corral.store.row_codec import CONTENT
 
 
 class MemoryUses(MemoryPeople):
-    """The part of ports.Store for uploads and the storage of users, in memory."""
+    """Base class of the store in memory: uploads and the storage that each user
+    occupies."""
 
     _jobs: dict[JobId, Job]
 

@@ -26,7 +26,7 @@ from corral.store.users_rules import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSecret:
-    """A row of the table of secrets."""
+    """A stored secret, in encrypted form."""
 
     name: str
     sealed: bytes
@@ -36,7 +36,8 @@ class KeptSecret:
 
 
 class MemoryPeople:
-    """Implementation of ports.People and of the storage of secrets, without durability."""
+    """Users, tokens, the audit log and secrets in memory: an implementation of
+    ports.People that is not durable."""
 
     def __init__(self) -> None:
         self._newest_request = Sequence(0)

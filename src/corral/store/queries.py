@@ -87,8 +87,8 @@ _REQUEST_OF_KEY: Final = _REQUESTS.where(
 
 
 class StoreHead(NamedTuple):
-    """The single row with the state of the cluster: its id, its term, and the newest
-    numbers."""
+    """The table row with the state of the cluster: its id, its term, and the newest
+    numbers of requests and events."""
 
     cluster: ClusterId
     term: int
@@ -134,12 +134,12 @@ def _read_rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> li
 
 
 def _read_jobs_with_specs(connection: Connection, query: Select[Any]) -> list[Job]:
-    """Return the jobs of a query, including the large fields of their specs."""
+    """Return the jobs that a query finds, including the large fields of their specs."""
     return spec_rows.whole(connection, _read_rows(connection, query, row_codec.JOB))
 
 
 def world(connection: Connection) -> World:
-    """Return the state of the cluster with all jobs that are not over."""
+    """Return the state of the cluster with all jobs that have not ended."""
     now = read_head(connection)
     world_now = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
@@ -169,7 +169,8 @@ def world(connection: Connection) -> World:
 
 
 def _read_shares(connection: Connection, found: World) -> None:
-    """Read the queues, their usage, and the reservations."""
+    """Read into `found` the queues, their usage, budgets, debts and the open
+    reservations."""
     for tree in _read_rows(
         connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES
     ):
@@ -327,9 +328,9 @@ def _filter_by_owner(query: Select[Any], by: UserName | None) -> Select[Any]:
 
 
 def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
-    """Return the jobs of an array. `of` is an array's id, which holds the position of
-    its submission, or a name: then the newest array of that name is taken, of any user
-    or of this one."""
+    """Return the jobs of an array. `of` is the id of an array, which contains the
+    position of its submission, or a name. For a name, the newest array of that name is
+    used: of user `by`, or of any user if `by` is None."""
     if match := _ID.fullmatch(of):
         submitted_jobs = _jobs_submitted(connection, int(match.group(1)))
         if array_jobs := [job for job in submitted_jobs if job.array == of]:

@@ -1,5 +1,5 @@
-"""Rows as JSON text with a checksum. A row that does not read back identically is never
-written."""
+"""Conversion of rows to JSON text with a checksum, and back. A row that would not read
+back identically is never written."""
 
 import re
 import zlib
@@ -56,7 +56,7 @@ _LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
 
 
 class Codec(Generic[Row]):
-    """Conversion of one kind of row to its record and back."""
+    """Converter between one kind of row and its record, a JSON text with a checksum."""
 
     def __init__(self, kind: str, shape: type[Row]) -> None:
         self.kind = kind
@@ -166,10 +166,10 @@ _KINDS: Final[dict[type[Recorded], str]] = {
 
 
 def check_columns(columns: Mapping[str, Any]) -> None:
-    """Refuse column values that no column can hold, for a row whose record has been
-    created already.
+    """Check that the database can store these column values, for a row whose record has
+    been created already.
 
-    Raises: InvariantBroken.
+    Raises: InvariantBroken if it cannot.
     """
     for name, value in columns.items():
         if isinstance(value, int) and not _LEAST_INTEGER <= value <= _MOST_INTEGER:
@@ -193,7 +193,7 @@ def crc_of(text: str) -> int:
 
 
 def write_asked(asked: Recorded) -> tuple[str, str]:
-    """Return (kind, record) of a request.
+    """Return a request in the form in which it is stored: (kind, record).
 
     Raises: SpecInvalid when the request holds a value that cannot be recorded; nothing
     has been acknowledged yet.

@@ -35,8 +35,9 @@ INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Words(TypeDecorator[str]):
-    """Text in the order of its bytes. PostgreSQL's text cannot hold a NUL, and no
-    recorded name or key has one, so a search for a name with a NUL finds nothing."""
+    """Column type for text that sorts by its bytes. PostgreSQL's text cannot hold a
+    NUL, and no recorded name or key has one, so a search for a name with a NUL finds
+    nothing."""
 
     impl = Text
     cache_ok = True
@@ -59,12 +60,13 @@ metadata: Final = MetaData()
 
 
 def only(rows: TextClause) -> dict[str, Any]:
-    """Return the condition that makes an index hold only these rows."""
+    """Return the arguments of an index that make it hold only the rows for which the
+    condition is true."""
     return {"sqlite_where": rows, "postgresql_where": rows}
 
 
 def record_columns() -> tuple[Column[Any], Column[Any]]:
-    """Return the columns for the whole row as JSON, and for the CRC-32 of that text."""
+    """Return the two columns of a record: the row as JSON, and the CRC-32 of that text."""
     return Column("record", TEXT, nullable=False), Column(
         "crc", INTEGER, nullable=False
     )

@@ -1,4 +1,4 @@
-"""Encrypted secrets in their table. Each operation is a function of a connection and
+"""Encrypted secrets in their table. Each operation is a function of a connection, and
 runs in one of the store's threads."""
 
 from collections.abc import Sequence as Seq

@@ -1,4 +1,5 @@
-"""Rows for the large fields of specs: written with the submission, read with its jobs."""
+"""Storage of the large fields of specs in rows of their own: written with the
+submission, read with its jobs."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -37,7 +38,7 @@ def add(
     owner: UserName,
     contents: Seq[SpecContent],
 ) -> None:
-    """Write the large fields of a submission."""
+    """Write the large fields (`contents`) of a submission to rows."""
     rows = []
     for number, content in enumerate(contents):
         record, crc = row_codec.write_content(content)
@@ -53,12 +54,13 @@ def forget(batch: StatementBatch, forgotten: Iterable[JobId]) -> None:
 
 
 def forget_unmade(connection: Connection) -> None:
-    """Remove the large fields of submissions that were granted but created no job."""
+    """Delete the large fields of submissions that were acknowledged, but created no
+    job."""
     connection.execute(_FORGET_UNMADE)
 
 
 def stored(job: Job) -> Job:
-    """Return the job as it is stored in its own record, without its large fields."""
+    """Return the job without its large fields, as it is stored in its own record."""
     number = job.spec.content_number
     return (
         job if number is None else replace(job, spec=without_content(job.spec, number))
@@ -66,7 +68,8 @@ def stored(job: Job) -> Job:
 
 
 def whole(connection: Connection, found: list[Job]) -> list[Job]:
-    """Return the jobs with their large fields, which jobs of one submission share.
+    """Return the jobs with their large fields, which jobs of one submission share. The
+    given jobs have none.
 
     Raises: StoreTrouble when a record is missing or damaged.
     """
@@ -90,7 +93,7 @@ def _with_content(job: Job, contents: Contents) -> Job:
 
 
 def submit_of(connection: Connection, sequence: int, submission: Submission) -> Submit:
-    """Return the submission as it was requested."""
+    """Return a stored submission as the original request."""
     contents = _read_contents(connection, {sequence}) if submission.has_contents else {}
     return unfolded(
         submission,

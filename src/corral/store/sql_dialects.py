@@ -35,11 +35,11 @@ from corral.store.database import driver
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """An insert that replaces the columns outside the key; without a key, it only adds
-    rows.
+    """Description of an insert into a table. A row with an existing `key` gets the new
+    values of all other columns; without a key, rows are only added.
 
     `fixed`: columns that never change, so that their indexes are not updated.
-    `only_new`: an existing row stays as it is.
+    `only_new`: an existing row stays unchanged.
     """
 
     table: Table
@@ -49,7 +49,7 @@ class Put:
 
 
 def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
-    """Write the rows; answers how many came to be, or changed."""
+    """Write the rows to the table of `what`. Return how many were inserted or changed."""
     if not rows:
         return 0
     statement = _compile_put(what, connection.dialect.name, frozenset(rows[0]))
@@ -61,8 +61,8 @@ def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
 
 
 def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
-    """Return all rows as one JSON parameter. Of two rows with one key, the later one is
-    written, as if the rows were written one by one."""
+    """Return all rows as one JSON parameter. If two rows have the same key, only the
+    later one is kept, as if the rows were written one by one."""
     if what.key and not what.only_new:
         rows = list(
             {tuple(row[name] for name in what.key): row for row in rows}.values()
@@ -80,8 +80,8 @@ def _hex_encode_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _compile_put(what: Put, dialect: str, columns: frozenset[str]) -> str:
-    """Return the compiled SQL of the insert. It is compiled once because, for thousands
-    of rows, SQLAlchemy's work on each row costs as much as SQLite's."""
+    """Return the compiled SQL of the insert. SQLAlchemy compiles it only once, because
+    its work for each of thousands of rows would cost as much as SQLite's work."""
     names = sorted(columns)
     spoken, statement = (
         _sqlite_insert(what.table)
@@ -133,9 +133,9 @@ def _psycopg_dialect() -> Dialect:
 
 
 class StatementBatch:
-    """Statements whose results are not needed. They are sent to the server together, by
-    `send`: waiting for each result would cost a round trip to the server, and a turn of
-    the busy head."""
+    """Statements whose results are not needed. `send` sends them to the server
+    together, because waiting for each result would cost a round trip and delay the busy
+    head."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -193,8 +193,8 @@ class texts_of(FunctionElement[str]):  # noqa: N801
 
 
 class text_at(FunctionElement[str]):  # noqa: N801
-    """SQL function that returns the value of a record at a path: names separated by
-    dots."""
+    """SQL function that returns the value at a path in a record. The path is names
+    separated by dots."""
 
     type = Text()
     inherit_cache = False  # the path is no part of SQLAlchemy's key

@@ -1,4 +1,4 @@
-"""Rules and limits of every store, so that no two stores differ."""
+"""Rules and limits that all stores share, so that they behave alike."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import Final
@@ -17,25 +17,25 @@ NEWEST_NAMES: Final = 1_000
 
 
 def key_of(asked: Asked) -> str | None:
-    """Return the idempotency key of the request, which makes a repeated request
-    harmless; None for an empty key."""
+    """Return the idempotency key of the request, by which a repeated request is
+    recognized; None if the request has no key."""
     return asked.key or None if isinstance(asked, Submit) else None
 
 
 def age(job: Job) -> tuple[int, int, str]:
-    """Return the sort key of a job by age: ascending order is the oldest first, and
-    within an array by index."""
+    """Return the sort key of a job by age. Sorting by it puts the oldest submission
+    first, and the jobs of an array in order of their index."""
     index = job.spec.array_index
     return (job.submitted, -1 if index is None else index, job.id)
 
 
 def is_part(job: Job, of: str) -> bool:
-    """Return whether the job belongs to an array of this name."""
+    """Return whether the job belongs to the array named `of`."""
     return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
 
 
 def jobs_named_in(changes: Changes) -> set[JobId]:
-    """Every job that the changes touch or refer to."""
+    """Return the ids of all jobs that the changes touch or refer to."""
     accounts = {row.job for row in changes.accounts if row.job is not None}
     return _written_job_ids(changes) | set(changes.forgotten) | accounts
 
@@ -52,11 +52,13 @@ def check(
     newest: int,
     holding: Iterable[JobId] = (),
 ) -> None:
-    """Refuse changes that no correct head would write.
+    """Check that the changes are ones that a correct head would write.
 
-    `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest`
-    are sequence numbers of requests; `holding` are those of the forgotten jobs that
-    still hold an allocation.
+    Args:
+        states: the recorded states of `jobs_named_in(changes)`.
+        granted, newest: sequence numbers of requests.
+        holding: the forgotten jobs that still hold an allocation.
+
     Raises: InvariantBroken, with nothing written.
     """
     states_after = dict(states)

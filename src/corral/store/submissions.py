@@ -1,5 +1,5 @@
-"""Submissions as they are stored: an array is one spec with its indices, and large
-fields are stored once."""
+"""Submissions in the form in which they are stored: the jobs of an array are one spec
+with indices, and large fields are stored once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -24,8 +24,8 @@ _COMMON: Final = attrgetter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Jobs that share one spec. `spec` is that of the first job; `indices` are the
-    indices of an array, else empty."""
+    """Consecutive jobs that share one spec. `spec` is the spec of the first job;
+    `indices` are the array indices of the jobs, empty if it is not an array."""
 
     spec: JobSpec
     indices: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A Submit as it is stored."""
+    """A submit request in its stored form."""
 
     folds: tuple[Fold, ...]
     key: str
@@ -46,8 +46,7 @@ class Submission:
 
 
 def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
-    """Return the submission as it is stored, and the records that its specs refer
-    to."""
+    """Return (the submission as it is stored, the records of its large fields)."""
     numbers: dict[SpecContent, int] = {}
     folds = []
     for fold in _fold_array_jobs(asked):
@@ -60,7 +59,8 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
 
 
 def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
-    """Join consecutive jobs that differ only in their array index."""
+    """Yield the jobs as folds: consecutive jobs that differ only in their array index
+    are one fold."""
     first_spec: JobSpec | None = None
     common: object = None
     indices: list[int] = []
@@ -89,10 +89,11 @@ def _fold_array_jobs(asked: Submit) -> Iterator[Fold]:
 
 
 def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Submit:
-    """Return the submission as it was requested. Its jobs share their fields.
+    """Return a stored submission as the original request. Its jobs share their fields.
 
-    Records of large fields no longer exist once every job of the submission is
-    forgotten.
+    Args:
+        contents: large fields by number. Their records no longer exist once every job
+            of the submission is forgotten.
     """
     specs: list[JobSpec] = []
     for fold in submission.folds:

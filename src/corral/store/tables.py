@@ -62,7 +62,8 @@ class TableStore(TablePeople):
 
     @property
     def counts(self) -> WriterCounters:
-        """Return how many transactions the writer made, for how many callers."""
+        """Return how many transactions the writer has made, and for how many pieces of
+        work."""
         return self._writer.counts
 
     async def lead(self, *, known: int | None = None) -> World:

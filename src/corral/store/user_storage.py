@@ -35,7 +35,7 @@ _DROP: Final = delete(uploads).where(uploads.c.sha256.in_(select(_digests.c.valu
 
 
 def holdings(connection: Connection, owner: UserName) -> UserHoldings:
-    """Return what is stored for this user."""
+    """Return how much storage this user's data occupies."""
     row = connection.execute(_HOLDINGS, {"user": owner}).one()
     names = ("spec_bytes", "upload_bytes", "secrets", "secret_bytes")
     return UserHoldings(
@@ -51,8 +51,8 @@ def add_upload(
     at: float,
     entry: AuditEntry,
 ) -> None:
-    """Count the snapshot towards this user's storage, unless it already counts for
-    another user."""
+    """Count the snapshot towards this user's storage, and add the audit entry. Do
+    nothing if the snapshot already counts for a user."""
     row = dict(sha256=sha256, owner=owner, bytes=size_bytes, at=at)
     if put(connection, _ADD, [row]):
         add_entry(connection, entry)

@@ -242,8 +242,9 @@ def identity(connection: Connection, sha256: str) -> Identity | None:
 
 
 def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
-    """Return the identity for each token digest; None for an unknown one. It uses as
-    few statements as possible, because a thousand agents are checked each second."""
+    """Return the identity for each token digest; None for an unknown digest. All are
+    read with as few statements as possible, because a thousand agents are checked each
+    second."""
     identity_by_digest: dict[str, Identity] = {}
     for batch_start in range(0, len(digests), _AT_ONCE):
         parameters = {"digests": list(digests[batch_start : batch_start + _AT_ONCE])}

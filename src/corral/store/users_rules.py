@@ -41,7 +41,10 @@ CHANGES_SHOWN: Final = 50
 
 
 def check_governed(users: Iterable[User], before: User, after: User | None) -> None:
-    """Somebody must be left who can undo it. Raises: Conflict."""
+    """Check that at least one admin remains after a user is changed.
+
+    Raises: Conflict if not.
+    """
     if not before.governs or (after is not None and after.governs):
         return
     if not any(user.governs for user in users if user.name != before.name):
@@ -54,7 +57,8 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
 def check_identity_free(
     users: Iterable[User], name: UserName, identity: ProviderIdentity
 ) -> None:
-    """Refuse an identity that already logs in as another user. Raises: Conflict."""
+    """Check that the provider's identity does not already log in as another user.
+    Raises: Conflict if it does."""
     for user in users:
         if user.identity == identity and user.name != name:
             raise Conflict(
@@ -89,8 +93,9 @@ def changed(
 def ended_with_user(
     before: User, after: User | None, tokens: Iterable[Token], at: float
 ) -> list[Token]:
-    """Return, as revoked, the user's tokens that a change ends: all tokens of a removed
-    user; sessions and links of a user whose role changes, or who is disabled."""
+    """Return the tokens that a change of a user ends, marked as revoked at this time:
+    all tokens of a removed user; sessions and log-in links of a user whose role
+    changes, or who is disabled."""
     if after is None:
         ended_kinds = set(TokenKind)
     elif after.role != before.role or (after.disabled and not before.disabled):
@@ -108,7 +113,8 @@ def ended_with_user(
 
 
 def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list[Token]:
-    """Return the sessions and links that the token has opened, revoked."""
+    """Return the sessions and log-in links that were opened with this token, marked as
+    revoked."""
     return [
         replace(token, revoked_at=at)
         for token in tokens
@@ -117,7 +123,8 @@ def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list
 
 
 def spent(token: Token | None, at: float) -> Token | None:
-    """Return the join token after one more use; None if the token is no longer valid."""
+    """Return the join token with one use fewer; None if the token is unknown, used up,
+    revoked or expired."""
     if token is None or not token.uses_left or token.revoked_at is not None:
         return None
     if token.expires_at is not None and at >= token.expires_at:
@@ -128,11 +135,11 @@ def spent(token: Token | None, at: float) -> Token | None:
 def renewed(
     tokens: Iterable[Token], id: TokenId, made: Token, at: float
 ) -> tuple[Token, list[TokenId]] | None:
-    """Replace a token of a node, or of a cluster's directory, by `made`.
+    """Replace the token `id` of a node, or of a cluster's directory, by `made`.
 
-    Returns: the earlier token with its end, and the node's tokens that are to be
-    forgotten; None when there is nothing to renew. The earlier token of a node's part
-    ends at once.
+    Returns: the earlier token with its new expiry, and the ids of the node's other
+    tokens, which are to be deleted; None when there is no valid token to replace. The
+    earlier token of a batch allocation's node (a part) is revoked at once.
     Raises: TokenRevoked when a later token of the node has been used already: this
     token was then copied.
     """
@@ -170,8 +177,8 @@ def renewed(
 
 
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:
-    """Check that the node has no valid token yet, and that the token is not known
-    already. Raises: Conflict."""
+    """Check that the node has no valid token yet, and that the new token is not in use
+    already. Raises: Conflict if so."""
     tokens = list(tokens)
     if any(token.sha256 == made.sha256 for token in tokens):
         raise Conflict(
@@ -207,7 +214,7 @@ def entry_of(request: StoredRequest, speaker: Speaker) -> AuditEntry:
 
 
 def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
-    """Return (what, on what, detail)."""
+    """Return (action, object, detail) of a request."""
     match request.asked:
         case Submit(specs=specs):
             names = list(dict.fromkeys(spec.name for spec in specs))

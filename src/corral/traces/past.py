@@ -1,5 +1,5 @@
-"""Logs of other systems as jobs to import: what is read from them, and what is left out
-and why."""
+"""Logs of other systems, read as jobs to import, with a count of what is left out and
+why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +28,8 @@ class PastJobs:
 
 @dataclass(slots=True)
 class _Reading:
-    """Jobs read so far. `jobs`: jobs by id; of a job that is listed twice, such as a
-    requeued one, the last entry counts."""
+    """Jobs read so far from a log. `jobs`: by id; if a job appears twice, such as a
+    requeued one, its last entry counts."""
 
     jobs: dict[str, Imported] = field(default_factory=dict)
     left_out: int = 0

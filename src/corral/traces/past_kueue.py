@@ -1,8 +1,8 @@
-"""Workloads of Kueue to import, from the output of `kubectl get workloads -A -o json`
-(or yaml).
+"""Workloads of Kueue, read as jobs to import from the output of `kubectl get workloads
+-A -o json` (or yaml).
 
 Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/, Workload. A pod counts
-as a node, and the namespace as the user, because a Workload names no user.
+as a node. A Workload names no user, so the namespace counts as the user.
 """
 
 import json
@@ -24,8 +24,8 @@ _PARTS: Final = {"": 1.0, "m": 0.001, "k": 1000.0}
 
 
 def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """Yield for each workload a job; or a fault with the number of the item; or None
-    for a workload that never ran or is not over.
+    """Yield one value for each workload: its job; a text about the fault, with the
+    number of the item, if it cannot be read; or None if it never ran or has not ended.
 
     Raises: ValueError for a file that is not a list of workloads.
     """
@@ -126,8 +126,9 @@ def _parse_timestamp(text: object) -> float:
 def _shape_of_pod_sets(
     asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]
 ) -> Shape:
-    """Return the shape of the pods with GPUs, from what was assigned, else from the
-    request. GPUs that do not divide evenly over the pods count as one pod."""
+    """Return the number of pods with GPUs (as nodes) and the GPUs of each, from what
+    Kueue assigned (`given`), else from the request (`asked`). GPUs that do not divide
+    evenly over the pods count as one pod."""
     requested_sets = {str(pod_set.get("name", "")): pod_set for pod_set in asked}
     assigned = {str(pod_set.get("name", "")): pod_set for pod_set in given}
     pods, gpus = 0, 0.0
@@ -143,7 +144,8 @@ def _shape_of_pod_sets(
 
 
 def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, float]:
-    """Return (number of pods, GPUs of all pods) of one pod set."""
+    """Return (pods, GPUs of all pods) of one pod set, as assigned (`given`), else as
+    requested."""
     count = int(given.get("count") or asked.get("count") or 1)
     usage = given.get("resourceUsage")
     if usage is not None:

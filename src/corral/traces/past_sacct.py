@@ -1,5 +1,5 @@
-"""Jobs of `sacct -P` to import: a line with column names, then one job or step for each
-line, separated by bars.
+"""Output of `sacct -P`, read as jobs to import. The first line has the column names;
+each further line is a job or step, with fields separated by bars.
 
 Source: https://slurm.schedmd.com/sacct.html, "Job Accounting Fields" and "Job State
 Codes".
@@ -31,8 +31,9 @@ _NODES: Final = re.compile(r"(?:^|,)node=(\d+)")
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
-    """Yield for each row a job; or a fault with the number of the line; or None for a
-    job that never ran or is not over. Job steps are skipped.
+    """Yield one value for each row: its job; a text about the fault, with the number of
+    the line, if it cannot be read; or None if the job never ran or has not ended. Job
+    steps are skipped.
 
     Raises: ValueError if required columns are missing.
     """
@@ -92,8 +93,9 @@ def _job_from_row(row: Mapping[str, str]) -> Imported | None:
 
 
 def _parse_end_time(row: Mapping[str, str], started: float) -> float:
-    """Return the end time, which is never before the start: in the repeated hour at the
-    end of daylight saving time, the later of the two times is taken then."""
+    """Return the end time, never before the start. A local time in the repeated hour at
+    the end of daylight saving time is ambiguous: if the earlier meaning is before the
+    start, the later one is used."""
     end_time = _parse_local_time(row, "End")
     if end_time < started:
         end_time = _parse_local_time(row, "End", fold=1)
@@ -103,8 +105,8 @@ def _parse_end_time(row: Mapping[str, str], started: float) -> float:
 
 
 def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
-    """Parse a time in this machine's local time zone, as sacct prints it. `fold` 1: the
-    later of two equal local times."""
+    """Parse the column `name` as a time in this machine's local time zone, as sacct
+    prints it. `fold` 1: the later one of an ambiguous local time."""
     try:
         return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -112,8 +114,8 @@ def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> fl
 
 
 def _parse_shape(tres: str, nodes: str) -> Shape:
-    """Return the shape of a job. GPUs that do not divide evenly over the nodes count as
-    those of one node."""
+    """Return the number of nodes and the GPUs of each, from the columns of sacct. GPUs
+    that do not divide evenly over the nodes count as those of one node."""
     gpus, match, kinds = gpus_of(tres), _NODES.search(tres), set(_TYPE.findall(tres))
     node_text = match[1] if match else nodes
     count = int(node_text) if node_text.isdigit() and int(node_text) > 0 else 1

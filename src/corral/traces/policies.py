@@ -16,7 +16,7 @@ def chosen(
     names: Sequence[str], config: Path | None, restart_seconds: float
 ) -> dict[str, Named]:
     """Return the policies of these names. Without names, return all policies of the
-    file; without a file, the default policy.
+    file `config`; without a file, the default policy.
 
     Raises: NotFound for an unknown name, Unsupported for a policy that only queues
     have, SpecInvalid for a file that does not hold policies.

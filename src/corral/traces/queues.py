@@ -1,5 +1,5 @@
-"""Queues for the jobs of a replayed log: those of a queue file, or one queue for each
-vc of the log."""
+"""Queues for the jobs of a replayed log. They come from a queue file, or there is one
+queue for each virtual cluster (`vc`) of the log."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,8 @@ def names_in(tree: QueueTree, queues: Sequence[str]) -> list[QueueName]:
 
 
 def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
-    """Return what of the log, or of the tree, the replay ignores, in words."""
+    """Return messages about what the replay ignores, such as queues that the tree
+    lacks."""
     strange = [name for name in queues if name != "-" and name not in tree.by_name]
     brief = [queue.name for queue in tree.queues if queue.longest_seconds is not None]
     dated = [
@@ -102,12 +103,13 @@ def _shorten_name_list(names: Sequence[str]) -> str:
 def tree_of_log(
     trace: Trace, sizes: Sequence[int], own: Mapping[str, int]
 ) -> QueueTree:
-    """Return a tree with one queue for each named queue of the log.
+    """Return a tree with one queue for each queue that the log names.
 
     Args:
+        sizes: GPUs of each node.
         own: GPUs of each queue, from the list of nodes. If it is empty, the GPUs are
-            divided in proportion to the GPU time of the queues' jobs; fractions of a
-            GPU that remain belong to no queue.
+            divided in proportion to the GPU time of the queues' jobs; remaining
+            fractions of a GPU belong to no queue.
 
     Raises: SpecInvalid if no job of the log names a queue.
     """

@@ -1,5 +1,5 @@
-"""A self-contained HTML page about a simulation: its numbers, the waits, and how full
-the nodes were."""
+"""A self-contained HTML page about a simulation, with its metrics, the waiting times,
+and how many GPUs were in use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -37,10 +37,10 @@ Results = Mapping[str, Mapping[str, Any]]
 
 
 def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str, Any]:
-    """Return a row of the event file. A start has one row for each node of the gang,
-    with `node` and `gpus`. The job is given by its name in the log and by its row in
-    order of submission, the node by its index in the list of nodes; both count from 0.
-    """
+    """Return the row for an event in the event file. A start has one row for each node
+    of the gang, with `node` and `gpus`. The job is given by its name in the log and by
+    its position in order of submission, the node by its index in the list of nodes;
+    both count from 0."""
     job, kind = jobs[event.job], KINDS[event.kind]
     row = {
         "policy": policy,
@@ -59,7 +59,8 @@ def event_row(policy: str, event: ReplayEvent, jobs: Sequence[str]) -> dict[str,
 
 
 def curve(waits: Sequence[float]) -> list[float]:
-    """Return waits from the shortest to the longest, at equal shares of all jobs."""
+    """Return the waiting times at equally spaced quantiles of all jobs, from the
+    shortest to the longest."""
     ranked = sorted(waits)
     return [ranked[point * (len(ranked) - 1) // POINTS] for point in range(POINTS + 1)]
 

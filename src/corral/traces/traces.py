@@ -60,8 +60,8 @@ def read_trace(path: Path) -> Trace:
 
 
 def read_nodes(path: Path) -> list[tuple[int, str]]:
-    """Read a CSV file of nodes with a column `gpus`. Return the GPUs of each node, and
-    its `vc` or ""."""
+    """Read a CSV file of nodes with a column `gpus`. Return for each node (number of
+    GPUs, virtual cluster `vc`, or "" without one)."""
     lines, hint = log_lines(path), "it wants CSV with a column gpus, one node a row"
     try:
         nodes = nodes_of_csv(next(lines, ""), lines)
@@ -154,6 +154,7 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
 
 
 def _encode_names(names: Iterable[str]) -> list[int]:
-    """Return a number for each name, the same for equal names; -1 for an empty name."""
+    """Return the names as numbers, counted from 0: equal names get the same number, and
+    an empty name gets -1."""
     known_numbers: dict[str, int] = {"": -1}
     return [known_numbers.setdefault(name, len(known_numbers) - 1) for name in names]

@@ -11,13 +11,13 @@ from corral.traces.traces_job import LoggedJob
 
 
 def jobs_of_corral(lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Return every job of the listing."""
+    """Yield the jobs of the listing."""
     return map(logged, json.loads("".join(lines))["jobs"])
 
 
 def logged(job: Mapping[str, Any]) -> LoggedJob:
-    """Convert a job of a listing. Its run time is counted from its first start to its
-    end."""
+    """Convert a job of a listing. Its run time is from its first start to its end; -1
+    if it has not started or not ended."""
     begun, end_time = job["started_at"], job["ended_at"]
     return LoggedJob(
         name=job["id"],

@@ -66,8 +66,8 @@ def _parse_number(
 
 
 def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
-    """Return the GPUs and the vc of each node that has GPUs; the vc is "" if the list
-    does not name it."""
+    """Return (number of GPUs, virtual cluster `vc`) of each node that has GPUs; `vc` is
+    "" if the list does not name it."""
     columns = _parse_header(head, ("gpus",))
     gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
     reader, nodes = csv.reader(lines), []
@@ -81,7 +81,7 @@ def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def _gpus_of_node(cell: str) -> int:
-    """Return the number of GPUs in a cell.
+    """Parse the number of GPUs in a cell; an empty cell means 0.
 
     Raises: ValueError if no node can have this number.
     """

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 
 class LoggedJob(NamedTuple):
-    """A job of a log. Times are in seconds. `duration` below 0: the job never ran or
-    never ended. `limit` 0: the user gave no time limit.
+    """A job as a log describes it. Times are in seconds. `duration` below 0: the job
+    never ran or never ended. `limit` 0: the user gave no time limit.
 
-    `kind`: the name that the user gave to the job, which similar jobs share.
+    `kind`: the user's name for the job, which similar jobs share.
     """
 
     name: str

@@ -52,8 +52,8 @@ def _parse_submit_time(text: str, line: int) -> float:
 
 
 def gpus_of(tres: str) -> int:
-    """Return the GPUs of a TRES list: the total if it is given, else the sum over the
-    GPU types."""
+    """Return the number of GPUs in a TRES list of Slurm: the total if it is listed,
+    else the sum over the GPU types."""
     total = GPUS.search(tres)
     return (
         int(total[1])

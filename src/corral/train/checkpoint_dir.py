@@ -28,16 +28,16 @@ _STEP: Final = re.compile(r"step-([0-9]+)(|\.partial|\.quarantined(?:-[0-9]+)?)"
 
 
 class Fenced(Trouble):
-    """The error for an attempt that may save no more, because a newer attempt of the
-    job has begun."""
+    """The error for an attempt that may not save any more, because a newer attempt of
+    the job has begun."""
 
     code = "fenced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Slot:
-    """Identity of a save. Slots are ordered by age: saves of a newer attempt are
-    newer."""
+    """Identity of a save: its attempt and step. Slots sort by age: saves of a newer
+    attempt are newer."""
 
     attempt: int
     step: int
@@ -46,7 +46,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """The directory of one attempt within the directory of the job's saves."""
+    """The directory in which one attempt stores its saves. It is in the directory of
+    the job's saves."""
 
     root: Path
     job: str
@@ -129,9 +130,9 @@ class Shelf:
         the removed saves.
 
         Args:
-            committed: (attempt, step) of each committed save. If there are fewer than
-                `keep`, nothing is removed. An uncommitted save that is younger than the
-                oldest kept save stays.
+            committed: (attempt, step) of each save that the head has recorded. If there
+                are fewer than `keep`, nothing is removed. An uncommitted save that is
+                newer than the oldest kept save stays.
         """
         kept_steps = sorted(committed, reverse=True)[: max(1, keep)]
         if len(kept_steps) < max(1, keep):
@@ -148,7 +149,8 @@ class Shelf:
 
 
 def put_aside(path: Path, why: str) -> Path:
-    """Quarantine a save: it is kept for inspection, and never read again."""
+    """Quarantine a save for the reason `why`: it is kept for inspection, and never read
+    again. Return its new path."""
     target = path.with_name(path.name + QUARANTINED)
     number = 1
     while target.exists():
@@ -161,8 +163,8 @@ def put_aside(path: Path, why: str) -> Path:
 
 
 def claim(path: Path, job: str) -> Path:
-    """Return the root directory for the saves of this job: the path itself, or a
-    directory below it if another job owns the path."""
+    """Return the root directory for the saves of this job: `path` itself, or a
+    directory below it if another job already owns `path`."""
     path.mkdir(parents=True, exist_ok=True)
     if not job:
         return path
@@ -187,7 +189,7 @@ def attempts(root: Path) -> Iterator[int]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the file names in a directory durable."""
+    """Sync a directory, so that its file names are durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

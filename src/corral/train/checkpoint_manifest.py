@@ -30,7 +30,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The files of a save. `world_size` and `torch` describe how the save was written."""
+    """List of the files of a save. `world_size` and `torch` (its version) describe how
+    the save was written."""
 
     job: str
     attempt: int

@@ -35,8 +35,8 @@ def verify(
     Args:
         manifest_sha256: the hash of the manifest that the head has recorded; None if
             there is no record.
-        part: number of the part of the files that this caller hashes.
-        parts: number of parts. Each caller hashes only its own part of the files, but
+        part: index of the share of the files that this caller hashes.
+        parts: number of shares. Each caller hashes only its own share of the files, but
             checks the manifest and all sizes.
 
     Raises: Broken with a description of the defect.

@@ -1,8 +1,8 @@
-"""Active checks of GPUs and of their links, as processes that the node's agent starts.
-Results are JSON lines.
+"""Active checks of GPUs and their links. The node's agent starts them as processes,
+which print their results as JSON lines.
 
 `python -m corral.train.device_checks products SECONDS KINDS DEVICE...` multiplies
-matrices with a known product on all devices at once, then copies their memory. `python
+matrices with a known result on all devices at once, then copies their memory. `python
 -m corral.train.device_checks all-reduce RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE`
 is one rank of an all-reduce.
 """
@@ -69,7 +69,8 @@ def say(**found: Any) -> None:
 
 @dataclass(slots=True)
 class Proof:
-    """One matrix product on one device: its factors, and the known result."""
+    """A check of one device by one matrix multiplication: its factors, and the known
+    result."""
 
     device: torch.device
     left: torch.Tensor
@@ -79,7 +80,8 @@ class Proof:
     made: int = 0
 
     def make(self) -> None:
-        """Start one more product and its comparison, without waiting for the result."""
+        """Start one more multiplication and the comparison of its result, without
+        waiting for it."""
         self.wrong += ((self.left @ self.right) != self.known).any()
         self.made += 1
 
@@ -87,7 +89,8 @@ class Proof:
 def matrix(
     place: tuple[int, int, int], values: int, rows: int, columns: int
 ) -> torch.Tensor:
-    """Return the matrix of `domain.matmul_checksums`, in whole numbers."""
+    """Return the matrix of whole numbers that `domain.matmul_checksums` defines.
+    `place`: its factors."""
     by_row, by_column, by_both = place
     row = torch.arange(rows)[:, None]
     column = torch.arange(columns)[None, :]
@@ -101,7 +104,8 @@ def hash_of(product: torch.Tensor) -> str:
 
 
 def proofs_of(device: torch.device) -> list[Proof]:
-    """Return the products for the number formats in which this device is used.
+    """Return one multiplication check for each number format in which this device is
+    used.
 
     Raises: RuntimeError if the CPU computes the expected result wrongly.
     """
@@ -136,8 +140,8 @@ def proofs_of(device: torch.device) -> list[Proof]:
 def products(
     devices: Sequence[torch.device], seconds: float, kinds: Sequence[str]
 ) -> None:
-    """Check all devices at once, which is also the highest load on the power and
-    cooling of the node.
+    """Check the devices by matrix multiplication and memory copies (`kinds`), all at
+    once, which is also the highest load on the power and cooling of the node.
 
     Raises: RuntimeError if a device cannot be used at all; a later failure is reported
     as a result.
@@ -173,8 +177,8 @@ def products(
 
 
 def _run_device_check(do: Callable[[T], R], on: T, kind: str) -> R | None:
-    """Run one step of a check, and return its result. If the device fails, report the
-    failure and return None."""
+    """Run `do(on)`, one step of a check, and return its result. If the device fails,
+    report the failure and return None."""
     try:
         return do(on)
     except RuntimeError as error:
@@ -184,7 +188,8 @@ def _run_device_check(do: Callable[[T], R], on: T, kind: str) -> R | None:
 
 
 def _run_proof_round(proofs: list[Proof]) -> bool:
-    """Start a few products of each kind, then wait for them. Return True."""
+    """Start a few multiplications of each kind, and wait for them. Return True, which
+    means that no error occurred."""
     for proof in proofs:
         for _ in range(MAKE_AT_ONCE):
             proof.make()
@@ -193,8 +198,8 @@ def _run_proof_round(proofs: list[Proof]) -> bool:
 
 
 def _report_proofs(proofs: list[Proof]) -> bool:
-    """Check each product once more by its hash, and report these results together with
-    those that were compared on the device. Return True."""
+    """Check each multiplication once more by its hash. Report the results, with those
+    that were compared on the device. Return True."""
     wrong_count = sum(int(proof.wrong) for proof in proofs)
     wrong_count += sum(
         hash_of(proof.left @ proof.right) != hash_of(proof.known) for proof in proofs
@@ -246,8 +251,8 @@ class CheckPlace:
 def all_reduce(
     place: CheckPlace, backend: str, seconds: float, device: torch.device
 ) -> None:
-    """Report the bus bandwidth of an all-reduce by the slowest rank: 2 (n - 1) / n of
-    the bytes of each rank."""
+    """Run all-reduces as one rank, and report the bus bandwidth by the slowest rank: 2
+    (n - 1) / n of the bytes of each rank, for n ranks."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if place.address.startswith("127."):

@@ -1,5 +1,5 @@
-"""The gang of ranks: its process group, this rank's device, and communication that does
-not disturb training."""
+"""The gang of ranks: its process group, the device of this rank, and separate groups
+for communication that does not disturb training."""
 
 import ipaddress
 import os
@@ -60,8 +60,8 @@ def _is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessGroup:
-    """A gloo group for the communication of one thread. A world of one rank needs no
-    group."""
+    """A gloo group of all ranks, for the communication of one thread. With a world size
+    of one, no real group is created."""
 
     rank: int
     world_size: int
@@ -73,8 +73,8 @@ class ProcessGroup:
 
     @staticmethod
     def gather_around(timeout: timedelta = QUIET_TIMEOUT) -> "ProcessGroup":
-        """Create a new group of all ranks. Every rank must call this, in the same
-        order."""
+        """Create a new group of all ranks. Every rank must call this, in the same order
+        if there are several groups."""
         rank, world_size = dist.get_rank(), dist.get_world_size()
         group = (
             dist.new_group(backend="gloo", timeout=timeout) if world_size > 1 else None
@@ -99,8 +99,8 @@ class ProcessGroup:
         return box[0]
 
     def hand_out(self, values: list[Any]) -> Any:
-        """Return the value that rank 0 has for this rank. `values` is used on rank 0
-        only."""
+        """Send one of `values` to each rank, by rank, and return the value for this
+        rank. `values` is used on rank 0 only."""
         if self.group is None:
             return values[0]
         box: list[Any] = [None]
@@ -110,8 +110,8 @@ class ProcessGroup:
         return box[0]
 
     def largest(self, numbers: list[int]) -> "Largest":
-        """Start to compute the largest of each number over all ranks. `wait` of the
-        returned object returns the result."""
+        """Start an all-reduce of the maximum: for each of the numbers, the largest over
+        all ranks. Calling `wait` on the returned object gives the result."""
         tensor = torch.tensor(numbers, dtype=torch.int64)
         if self.group is None:
             return Largest(tensor=tensor, work=None)

@@ -32,11 +32,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The rank and rules of one process. Durations are in seconds.
+    """Rank, gang and checkpoint settings of one process. Durations are in seconds.
 
     `attempt` None: no head counts the attempts, so they are counted by the directory of
-    saves. `resume` None: no head records saves, so the newest complete save is the one
-    to resume from. `interval_seconds` None: the library chooses the interval.
+    saves. `resume` None: no head records saves, so the newest complete save is used to
+    resume. `interval_seconds` None: the library chooses the interval.
     """
 
     rank: int = 0
@@ -66,7 +66,7 @@ def read_settings(
     interval: float | str = "auto",
     keep: int = 3,
 ) -> Settings:
-    """Read the settings from the environment. The arguments apply where the environment
+    """Read the settings from the environment. An argument is used where the environment
     has no value.
 
     Raises: SettingInvalid.

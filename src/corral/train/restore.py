@@ -1,4 +1,4 @@
-"""Choice of the save to resume from, which is the same on all ranks; its verification
+"""Resuming: the choice of a save, which is the same on all ranks, and its verification
 and loading."""
 
 import pickle
@@ -19,15 +19,15 @@ from corral.train.training_state import StateHolder
 
 
 class DoesNotFit(Refusal):
-    """The error for an intact save of a model or optimizer that differs from the given
-    ones."""
+    """The error for an intact save whose model or optimizer differs from those of the
+    script."""
 
     code = "checkpoint_does_not_fit"
 
 
 class OriginBroken(Refusal):
-    """The error for a save of another job, from which this job starts, that fails
-    verification."""
+    """The error for a save of another job that fails verification, where this job is to
+    start from that save."""
 
     code = "origin_broken"
 
@@ -55,9 +55,9 @@ class RestoreCandidate:
 def candidates(settings: Settings, shelf: Shelf) -> list[RestoreCandidate]:
     """Return the saves from which the job may resume, the best first.
 
-    With a head these are the saves of this same attempt, then the saves that the head
-    has recorded. An attempt can have earlier saves because a launcher such as torchrun
-    may restart its ranks. Without a head every complete save is a candidate.
+    With a head, these are first the saves of this same attempt, then the saves that the
+    head has recorded. An attempt can have earlier saves because a launcher such as
+    torchrun may restart its ranks. Without a head, every complete save is a candidate.
     """
     restore_candidates = [
         RestoreCandidate(
@@ -84,13 +84,13 @@ def choose(
     gang: ProcessGroup,
     report: Callable[[RestoreCandidate, str], None],
 ) -> RestoreCandidate | None:
-    """The first candidate that verifies; those before it are quarantined by rank 0 and
-    reported.
+    """Return the first candidate that verifies; None if none does. Rank 0 quarantines
+    and reports the candidates before it.
 
-    Every rank must call this with the same candidates; each hashes its part of the
-    files.
-    Raises: OriginBroken on all ranks where the save of another job is the one that is
-    left.
+    Every rank must call this with the same candidates; each rank hashes only its part
+    of the files.
+    Raises: OriginBroken on all ranks if the save of another job, from which this job
+    starts, does not verify.
     """
     for candidate in found:
         troubles = [

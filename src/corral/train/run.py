@@ -101,8 +101,8 @@ class Run:
         data: Stateful | None = None,
         **others: Stateful,
     ) -> TrainingState:
-        """Load the newest save that passes verification into these objects, and save
-        the objects from now on.
+        """Load the newest save that passes verification into these objects. From now
+        on, the saves of the run contain these objects.
 
         The random generators of this rank are restored, too. `others` are more objects
         with `state_dict` and `load_state_dict`, for example a gradient scaler. Every
@@ -180,11 +180,12 @@ class Run:
         self._meter.log(loss=loss, samples=samples, **scalars)
 
     def data(self, source: Iterable[T]) -> Iterator[T]:
-        """Yield the batches of the source, and count the time spent waiting for them.
+        """Yield the batches of the source, and measure the time that training waits for
+        them.
 
         Use this for a loader that prefetches: its sampler then counts the batches that
-        training has taken, not those that were prefetched. The start of the iteration
-        draws no random number.
+        training has taken, not those that were prefetched. Starting the iteration uses
+        no random number.
         """
         samplers = (
             source,
@@ -284,7 +285,7 @@ class Run:
         )
 
     def _save_is_asked(self) -> bool:
-        """Return whether a save was requested. Each request is returned only once."""
+        """Return whether the shim has requested a save, and clear the request."""
         is_asked = self._channel is not None and self._channel.save_is_asked
         if self._channel is not None and is_asked:
             self._channel.save_is_asked = False
@@ -310,6 +311,7 @@ class Run:
 
     def _stop(self, agreed: StopRequests, step: int) -> None:
         """Save if a save was requested, within the grace period, and end the process.
+        `agreed`: the requests on which all ranks agreed.
 
         Raises: SystemExit with code 75, always.
         """
@@ -373,7 +375,8 @@ class Run:
         )
 
     def _on_committed(self, steps: Sequence[int]) -> None:
-        """Handle the report that these saves are recorded: older saves may be removed."""
+        """Handle the report that the head has recorded the saves of these steps: older
+        saves may be removed."""
         saver = self._saver
         if saver is not None and self.rank == 0:
             self._committed |= {(saver.shelf.attempt, step) for step in steps}

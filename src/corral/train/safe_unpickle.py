@@ -1,8 +1,8 @@
-"""Loading of a save without running code that another account put there.
+"""Loading of a save without running code that another account may have put into it.
 
-The index of a save is a pickle, and so is each plain Python object in a save. Between
-its verification and its loading, a save can be changed by every account that may write
-to its files.
+The index of a save is a pickle, and so is each plain Python object in a save. Every
+account that may write to its files can change a save between its verification and its
+loading.
 """
 
 import io
@@ -33,7 +33,7 @@ _ROOT: Final = 0
 
 
 class Untrusted(pickle.UnpicklingError):
-    """The error for a save that names code which its index must not contain."""
+    """The error for a save whose pickle names code that must not occur in it."""
 
 
 class _IndexUnpickler(pickle.Unpickler):
@@ -52,8 +52,9 @@ class _IndexUnpickler(pickle.Unpickler):
 
 
 def _member_of(owner: object, name: object) -> Enum:
-    """Replace `getattr`, with which some versions of Python (for example 3.11.2) pickle
-    the member of an enum. `owner` has already passed `find_class`.
+    """Return the member of an enum, as a safe replacement for `getattr`, with which
+    some versions of Python (for example 3.11.2) pickle enum members. `owner` has
+    already passed `find_class`.
 
     Raises: Untrusted for anything other than a member of an enum.
     """
@@ -69,13 +70,13 @@ def _member_of(owner: object, name: object) -> Enum:
 
 
 def _is_own(found: object, module: str) -> bool:
-    """Return whether the object is a class that the module itself defines, and not one
-    that it imports."""
+    """Return whether the object is a class that the module defines itself and does not
+    import."""
     return isinstance(found, type) and found.__module__ == module
 
 
 def index_of(data: bytes) -> Any:
-    """Return the object of an index.
+    """Return the object that is pickled in the index of a save.
 
     Raises: Untrusted if the pickle names anything other than the classes of an index.
     """

@@ -1,5 +1,5 @@
-"""Sampler of sample indices: they are shuffled, divided among the ranks, and never
-repeated within an epoch."""
+"""A sampler that shuffles the indices of samples, divides them among the ranks, and
+repeats none within an epoch."""
 
 import os
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from corral.domain.errors import Refusal
 
 
 class DataChanged(Refusal):
-    """The error for a saved data position that belongs to other data than the given
-    data."""
+    """The error for a saved data position that was saved for other data than the
+    present data."""
 
     code = "data_changed"
 
@@ -21,12 +21,12 @@ class Sampler:
     """Endless batches of sample indices for this rank. Use it as the `batch_sampler` of
     a DataLoader.
 
-    The epochs form one stream of samples; each epoch is a permutation of `length`
-    samples that depends only on seed and epoch. A global batch is the next `batch_size`
-    x world size samples of the stream, and may span two epochs, so that every rank
-    always has a whole batch. The position is the number of samples consumed by all
-    ranks. It has the same meaning for any number of ranks, and each sample appears once
-    in an epoch even if the number of ranks changes. Rank and world size are taken from
+    All epochs form one stream of samples. Each epoch is a permutation of `length`
+    samples that depends only on the seed and the epoch. A global batch is the next
+    `batch_size` x world size samples of the stream, and may span two epochs, so that
+    every rank always has a whole batch. The position is the number of samples consumed
+    by all ranks. It is valid for any number of ranks, and each sample appears once in
+    an epoch even if the number of ranks changes. Rank and world size are taken from
     RANK and WORLD_SIZE if they are not given.
 
     Raises: ValueError unless length and batch_size are at least 1.
@@ -72,13 +72,13 @@ class Sampler:
             yield batch
 
     def count_on_delivery(self) -> None:
-        """From now on, let only `delivered` advance the position, because batches that
-        a loader prefetches are not consumed yet."""
+        """Let only calls of `delivered` advance the position from now on. Use this if a
+        loader prefetches batches, because prefetched batches are not consumed yet."""
         self._counts_itself = False
 
     def delivered(self) -> None:
-        """Advance the position, because the training loop of this rank, and so of every
-        rank, has taken its next batch."""
+        """Advance the position by one global batch, because the training loop has taken
+        its next batch. All ranks do this alike."""
         if not self._counts_itself:
             self.consumed += self.batch_size * self.world_size
 
@@ -86,7 +86,8 @@ class Sampler:
         return {"consumed": self.consumed, "length": self.length, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue from a saved position, for any earlier number of ranks.
+        """Continue from a saved position. It may have been saved with any number of
+        ranks.
 
         Raises: DataChanged if the position was saved for other data or another order.
         """

@@ -8,7 +8,7 @@ LONGEST_SECONDS: Final = 4 * 3600.0
 
 
 def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
-    """Return the time of work between two saves for which the expected loss is
+    """Return the time between two saves for which the expected loss of work is
     smallest.
 
     Units: seconds; the cost is the time that one save takes away from training.
@@ -32,8 +32,8 @@ def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
 def gang_mtbf_seconds(
     node_mtbf_seconds: float, nodes: int, *, observed_seconds: float, failures: int
 ) -> float:
-    """Return the mean time between failures of the gang, from the estimate for its
-    nodes and its own observed failures.
+    """Return the mean time between failures of the gang. It combines the estimate for
+    the nodes and the observed failures of the job.
 
     The estimate for the nodes counts as one observed failure; each failure of the job
     counts as one more.

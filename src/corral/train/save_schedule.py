@@ -1,4 +1,4 @@
-"""Choice of the time of the next save, from the cost of the last one."""
+"""Choice of the time of the next save, from the measured cost of earlier saves."""
 
 import statistics
 from collections import deque
@@ -15,11 +15,12 @@ QUIET_STEPS: Final = 64  # what a step takes while nothing is written
 
 @dataclass(slots=True, kw_only=True)
 class SaveSchedule:
-    """Rank 0's measurements of saves. All times are in seconds of a monotonic clock.
+    """The measurements with which rank 0 decides when to save. All times are in seconds
+    of a monotonic clock.
 
     `fixed_seconds` None: the interval is chosen from the measurements.
     `before_seconds`: how long the job had trained when this attempt began. `failures`:
-    how many attempts had failed until then.
+    how many attempts had failed by that time.
     """
 
     fixed_seconds: float | None
@@ -63,7 +64,7 @@ class SaveSchedule:
         return statistics.median(self._quiet) if self._quiet else 0.0
 
     def due(self, now: float) -> bool:
-        """Whether to save now."""
+        """Return whether to save now."""
         if self._in_progress:
             return False
         elapsed_seconds = now - self._last_save

@@ -47,7 +47,7 @@ class SaveFailed(Trouble):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A complete and durable save, as rank 0 reports it."""
+    """A complete and durable save, with what rank 0 reports about it."""
 
     step: int
     attempt: int
@@ -69,11 +69,11 @@ class _Task:
 
 
 class Saver:
-    """One rank's part in every save. All methods except `forget` are called by the
-    training thread.
+    """Writer of this rank's part of every save. The training thread calls all methods
+    except `forget`.
 
-    The training thread uses the group `talk`, the writing thread the group `quiet`, so
-    that neither can receive messages of the other. `done` is called for every complete
+    The training thread uses the group `talk` and the writing thread the group `quiet`,
+    so that neither receives messages of the other. `done` is called for every complete
     save, on the writing thread of rank 0. `failed` is called on every rank for a save
     that was not completed.
     """
@@ -114,7 +114,7 @@ class Saver:
 
     @property
     def busy(self) -> bool:
-        """Whether a save is being written."""
+        """Return whether a save is being written now."""
         return not self._idle.is_set()
 
     def guard(self, optimizer: torch.optim.Optimizer) -> None:
@@ -139,9 +139,9 @@ class Saver:
         self._tasks.put(lambda: self._allocate_staging(state, items))
 
     def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
-        """Copy the state, and write it in parallel with training. Return the seconds
-        that training lost. All ranks must call this together; a save in progress is
-        waited for."""
+        """Copy the state, and write it in parallel with training. Return the seconds by
+        which this delayed training. All ranks must call this together. If an earlier
+        save is still being written, wait for it. `capture`: returns the state."""
         self.wait()
         began = time.monotonic()
         self.last_seconds = None
@@ -174,12 +174,13 @@ class Saver:
         return stall
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until nothing is being written, for at most this long."""
+        """Wait until no save is being written, for at most this many seconds. Return
+        whether that is so."""
         return self._idle.wait(seconds)
 
     def forget(self, committed: Sequence[tuple[int, int]]) -> None:
-        """Remove saves that are older than the newest committed ones. `committed` has
-        (attempt, step) of each."""
+        """Remove saves that are older than the newest committed saves. `committed`:
+        (attempt, step) of each save that the head has recorded."""
         self._tasks.put(lambda: self._prune_saves(committed))
 
     def close(self) -> None:
@@ -228,8 +229,8 @@ class Saver:
             self._idle.set()
 
     def _copy_remaining(self, task: _Task) -> str:
-        """Copy the tensors that training left to be copied; then let the optimizers
-        continue."""
+        """Copy the tensors that are still to be copied; then let the optimizers
+        continue. Return an error text, or ""."""
         try:
             troubles = [later.copy() for later in task.later]
         finally:
@@ -240,7 +241,8 @@ class Saver:
         return task.trouble or next(filter(None, troubles), "")
 
     def _together(self, task: _Task, own_trouble: str) -> Saved | None:
-        """Run one save on all ranks together, and return it.
+        """Write one save on all ranks together. Return it on rank 0, and None on the
+        other ranks.
 
         Raises: SaveFailed on every rank, or on none.
         """
@@ -278,8 +280,9 @@ class Saver:
         return written
 
     def _commit_save(self, task: _Task, parts: Sequence[Written]) -> Saved | str:
-        """Make one complete save of the files that all ranks have written. Only rank 0
-        calls this. Return a text with the reason if it fails."""
+        """Combine the files that all ranks have written into one complete save, and
+        return it. Only rank 0 calls this. If it fails, return a text with the reason.
+        """
         directory = self.shelf.partial(task.step)
         assert self._part is not None
         assert self._part.metadata is not None
@@ -314,7 +317,7 @@ class Saver:
 
 
 def say(text: str) -> None:
-    """Write a line to the job's log."""
+    """Write a line to standard error (the job's log)."""
     print(f"corral: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,10 @@
-"""The socket between a rank and its shim: the rank sends progress and saves, and
-receives requests. Training never waits for it.
+"""The socket between a rank and its shim. The rank sends progress and reports of saves,
+and receives requests to save or stop. Training never waits for it.
 
-The messages are JSON objects, one a line (docs/architecture/overview.md, "Between a
-rank and its shim"). If the socket is not available, the connection is retried silently.
-Only the newest progress is kept, but a save is kept until it is sent.
+The messages are JSON objects, one on each line (docs/architecture/overview.md, "Between
+a rank and its shim"). If the socket is not available, the connection is retried
+silently. Only the newest progress is kept, but a report of a save is kept until it is
+sent.
 """
 
 import json
@@ -34,8 +35,8 @@ class StopRequest:
 
 
 class Channel:
-    """A thread that communicates with the shim. `stop` is the newest stop request, if
-    there is one; `save_is_asked` is True if a save without a stop is requested."""
+    """A thread that communicates with the shim. `stop`: the newest stop request, or
+    None. `save_is_asked`: True if the shim has requested a save without a stop."""
 
     def __init__(
         self, path: str, rank: int, committed: Callable[[list[int]], None]
@@ -69,7 +70,7 @@ class Channel:
         self._wake()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all has been sent, for at most this long."""
+        """Wait at most this long until all has been sent. Return whether it has."""
         self._idle.clear()
         self._wake()
         return self._idle.wait(seconds)
@@ -153,7 +154,7 @@ class Channel:
 
     def _apply_message(self, text: bytes) -> None:
         """Process one message of the shim. A message of an unknown kind is ignored,
-        because it is meant for newer versions."""
+        because a newer shim may send kinds that this version does not know."""
         try:
             message = json.loads(text)
             kind = message["type"]

@@ -1,5 +1,5 @@
-"""Time of a rank by activity, for its heartbeats. The cost is a few clock readings for
-each step."""
+"""Measurement of how a rank spends its time, by activity, for its heartbeats. The cost
+is a few clock readings in each step."""
 
 import math
 import time
@@ -62,8 +62,8 @@ class Meter:
         return now - self._told >= BEAT_SECONDS
 
     def beat(self, step: int, now: float) -> dict[str, Any]:
-        """Return the fields of a progress message. Only here is the loss read from a
-        GPU, because reading it waits for the GPU."""
+        """Return the fields of a progress message. The loss is read from the GPU only
+        in this method, because reading it waits for the GPU."""
         elapsed = now - self._told
         if elapsed > 0 and self._samples > self._samples_told:
             newest_rate = (
@@ -94,9 +94,9 @@ class Meter:
 
 
 def check_name(name: str, known: int) -> None:
-    """Check the name of a scalar. `known` is the number of names that are already kept.
+    """Check the name of a new scalar. `known`: number of names in use already.
 
-    Raises: ValueError if the name is too long, or is one more than are kept.
+    Raises: ValueError if the name is too long, or if there are too many names.
     """
     if len(name) > SCALAR_LETTERS:
         raise ValueError(

@@ -1,10 +1,10 @@
-"""Agreement of all ranks to save or stop at the same step, without waiting for each
-other.
+"""Agreement of all ranks to save or stop at the same step, without making any rank
+wait.
 
 Every few steps, each rank adds its requests to a separate all-reduce, which runs in
 parallel with the next steps. All ranks read the result at the same later step. The
-agreement does not change the training itself, so training gives the same result
-whenever a save is requested.
+agreement does not change the training itself: its result is the same whenever a save is
+requested.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ LONGEST_ROUND_STEPS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequests:
-    """The requests of one rank, or the requests on which all ranks have agreed."""
+    """Requests to save or stop: those of one rank, or those on which all ranks have
+    agreed."""
 
     save: bool = False
     stop: bool = False
@@ -27,8 +28,8 @@ class StopRequests:
 
 
 class Agreement:
-    """The rounds of requests. Every rank takes part in the same rounds at the same
-    steps."""
+    """Repeated agreement of the ranks on their requests, in rounds. Each round is one
+    all-reduce, and has the same steps on every rank."""
 
     def __init__(self, gang: ProcessGroup) -> None:
         self._gang = gang
@@ -37,12 +38,13 @@ class Agreement:
         self._next_step = 0
 
     def due(self, step: int) -> bool:
-        """Whether a round ends after this step; all ranks know alike."""
+        """Return whether an agreement round ends after this step. The answer is the
+        same on all ranks."""
         return step >= self._next_step
 
     def collect(self) -> StopRequests:
         """Return the requests on which the ranks agreed in the round that ends at this
-        step."""
+        step; no requests if no round has begun."""
         if self._round is None:
             return StopRequests()
         save, stop, without, grace, self._gap_steps = self._round.wait()
@@ -57,8 +59,8 @@ class Agreement:
     def begin(
         self, step: int, stop_requests: StopRequests, step_seconds: float
     ) -> None:
-        """Start the next round. It also agrees on the number of steps of the round
-        after it."""
+        """Start the next round with the requests of this rank. In it the ranks also
+        agree on the number of steps of the following round."""
         self._round = self._gang.largest(
             _encode_requests(stop_requests, _steps_per_round(step_seconds))
         )
@@ -66,8 +68,8 @@ class Agreement:
 
 
 def _steps_per_round(step_seconds: float) -> int:
-    """Return the number of steps in a round. The largest number of all ranks is used,
-    so that their measurements may differ."""
+    """Return this rank's number of steps for a round. The ranks may measure
+    differently, so the largest of their numbers is used."""
     if step_seconds <= 0:
         return 1
     return max(1, min(LONGEST_ROUND_STEPS, int(ROUND_SECONDS / step_seconds)))

@@ -52,8 +52,8 @@ READ_THREADS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorPlace:
-    """The position of an item in a file. `dtype` None: plain bytes; else a contiguous
-    tensor of this shape."""
+    """The position of an item in a file of a save. `dtype` None: the item is plain
+    bytes; else it is a contiguous tensor of this shape."""
 
     file: str
     offset: int
@@ -64,7 +64,7 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """One item of this rank's part, in a copy that training does not change."""
+    """A copy of one item of this rank's part of a save. Training does not change it."""
 
     index: MetadataIndex
     data: memoryview
@@ -74,7 +74,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """A tensor that is still to be copied. Only a step of its optimizer may change it."""
+    """A tensor that must still be copied for a save. Until then, only a step of its
+    optimizer may change it."""
 
     name: str
     source: torch.Tensor
@@ -92,7 +93,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The files that one rank has made durable."""
+    """The files of one save that one rank has written and made durable."""
 
     files: tuple[FileEntry, ...]
     places: dict[MetadataIndex, TensorPlace]
@@ -100,7 +101,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPlan:
-    """This rank's part in every save of one shape. Only rank 0 has `metadata`."""
+    """What this rank writes in each save, as long as the shape of the state stays the
+    same. Only rank 0 has `metadata`."""
 
     shape: tuple[Any, ...]
     items: Sequence[WriteItem]
@@ -108,7 +110,8 @@ class ShardPlan:
 
 
 def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a plan depends on: names, shapes and types, not values."""
+    """Return the names, shapes and types in the state. A plan for saves is valid while
+    these stay the same."""
     return tuple(
         (key, value.shape, value.dtype) if isinstance(value, torch.Tensor) else key
         for key, value in state.items()
@@ -116,8 +119,8 @@ def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
-    """Agree with the other ranks on which rank writes which items. All ranks must call
-    this together.
+    """Agree with the other ranks on which rank writes which items of a save, and return
+    this rank's plan. All ranks must call this together.
 
     Raises: ValueError on every rank if the states of the ranks do not fit together.
     """
@@ -140,8 +143,8 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
 
 
 class Staging:
-    """Buffers into which this rank's part is copied. They are reused for each save, and
-    pinned for CUDA."""
+    """Buffers into which this rank's part of a save is copied. They are reused for each
+    save, and are pinned memory for CUDA."""
 
     def __init__(self) -> None:
         self._buffers: dict[MetadataIndex, torch.Tensor] = {}
@@ -149,11 +152,11 @@ class Staging:
     def take(
         self, state: dict[str, Any], items: Iterable[WriteItem]
     ) -> tuple[list[Staged], list[Later]]:
-        """Copy the items out of the live state. After the return, training may
-        continue.
+        """Copy the items out of the live state. Return (copied items, items that are
+        still to be copied); then training may continue.
 
-        An optimizer's state in CPU memory is not copied yet but returned as `Later`: it
-        must be copied before the next step of the optimizer.
+        An optimizer's state in CPU memory is returned as `Later`: it must be copied
+        before the next step of the optimizer.
         """
         planner = _create_save_planner(state, leads=False)
         staged: list[Staged] = []
@@ -228,7 +231,8 @@ def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
 
 
 def write_whole(path: Path, data: bytes) -> FileEntry:
-    """Write one small file and make its contents durable."""
+    """Write a small file and make its contents durable. Return its entry for the
+    manifest."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         _write_all(descriptor, memoryview(data))
@@ -241,8 +245,8 @@ def write_whole(path: Path, data: bytes) -> FileEntry:
 def write_index(
     directory: Path, metadata: Metadata, parts: Iterable[Written]
 ) -> FileEntry:
-    """Write the index that a reader needs to find each item: the metadata of DCP with
-    our file positions."""
+    """Write the index with which a reader finds each item: the metadata of DCP, with
+    the positions of the items in our files."""
     places = {
         index: item_location
         for rank_output in parts
@@ -330,7 +334,8 @@ class SaveReader(StorageReader):
 
 
 def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> None:
-    """Read all items of the template from the save, only the shards of this rank.
+    """Read the items of the template from the save into its tensors. Only the shards of
+    this rank are read.
 
     Raises: RuntimeError or ValueError if the save lacks an item or has it in another
     shape; pickle.UnpicklingError if other accounts can change the save and it holds
@@ -357,7 +362,8 @@ class _HashedFile:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def append(self, data: memoryview) -> int:
-        """Write the bytes at the next aligned place, which is the answer."""
+        """Write the bytes at the next aligned position of the file, and return this
+        position."""
         self._write_and_hash(memoryview(bytes(-self.size % ALIGN_BYTES)))
         offset = self.size
         for start in range(0, len(data), WRITE_BYTES):

@@ -41,9 +41,10 @@ class NoState(Refusal):
 
 
 def check_stateful(name: str, value: Any) -> None:
-    """Refuse an object without state at once, and not only at the first save.
+    """Check that an object's state can be read and restored, so that the error appears
+    before the first save.
 
-    Raises: NoState.
+    Raises: NoState if it cannot.
     """
     lacks = [
         method
@@ -62,8 +63,8 @@ def check_stateful(name: str, value: Any) -> None:
 
 
 class WorldChanged(Refusal):
-    """The error for a data position that is only valid for the number of ranks with
-    which it was saved."""
+    """The error for a saved data position that is only valid for the number of ranks at
+    the time of the save."""
 
     code = "world_changed"
 
@@ -71,7 +72,7 @@ class WorldChanged(Refusal):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
     """State of the training: `step` steps are complete. `path`: the save from which the
-    state was loaded, if any."""
+    state was loaded; None if training starts from the beginning."""
 
     step: int = 0
     path: Path | None = None
@@ -84,7 +85,8 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateHolder:
-    """The objects that hold the state of a run. `others` are more objects, by name."""
+    """The objects of a run whose state is saved and restored. `others` are more
+    objects, by name."""
 
     model: nn.Module
     optimizers: Sequence[torch.optim.Optimizer] = ()
@@ -124,8 +126,8 @@ class StateHolder:
         return state
 
     def template(self, saved: Metadata) -> dict[str, Any]:
-        """Return the state to fill from a save: the live tensors, and new tensors where
-        none exist yet."""
+        """Return the state into which a save is read: the live tensors, and new tensors
+        where none exist yet. `saved`: the save's metadata."""
         state: dict[str, Any] = dict(self._model_state()[0])
         parameters = dict(self._parameters())
         for key, stored_entry in saved.state_dict_metadata.items():
@@ -204,8 +206,8 @@ class StateHolder:
         return tensors, oddments
 
     def _replicated_buffers(self) -> set[str]:
-        """Return the keys of the buffers that are not sharded. They may differ from
-        rank to rank (batch norm); the values of rank 0 are used, as in DDP."""
+        """Return the keys of the model's buffers that are not sharded. Their values may
+        differ between ranks (batch norm); as in DDP, those of rank 0 are used."""
         return {
             f"model/{_strip_compile_prefix(name)}"
             for name, buffer in self._bare_model().named_buffers(remove_duplicate=False)
@@ -302,8 +304,8 @@ def _parse_optimizer_key(key: str) -> tuple[int, str, str]:
 def _room_for(
     kept: TensorStorageMetadata, parameter: nn.Parameter | None, found: Any
 ) -> torch.Tensor:
-    """Return a tensor to read into: the existing one if it fits, else a new one that is
-    sharded like its parameter."""
+    """Return the tensor into which a saved tensor (`kept`) is read: the existing tensor
+    `found` if it fits, else a new one that is sharded like its parameter."""
     if isinstance(found, torch.Tensor) and found.shape == kept.size:
         return found
     if parameter is not None and parameter.shape == kept.size:

@@ -1,10 +1,10 @@
-"""Measurement of the time that a rank waits for others: for results of collectives, and
-for gradients.
+"""Measurement of the time that a rank waits for other ranks: for the results of
+collectives, and for gradients.
 
 In the rest of its step the rank was busy itself. In a synchronous gang all steps take
-equally long, and only this measurement shows which rank delays the others. On a GPU,
-the stream waits and not the program: two CUDA events measure the wait, and are read
-when both have completed.
+equally long, so only this measurement shows which rank delays the others. On a GPU, the
+stream waits and not the program: two CUDA events measure the wait, and are read when
+both have completed.
 """
 
 import threading
@@ -20,8 +20,8 @@ from torch import nn
 
 
 class Waits:
-    """Counter of waits. `seconds`: total time waited in steps between `begin` and
-    `end`."""
+    """Measurement of the time that this rank waits for other ranks, in steps between
+    `begin` and `end`. `seconds`: the total."""
 
     def __init__(self, model: nn.Module | None, device: torch.device) -> None:
         self.counting = False  # True while a step is under way
@@ -102,8 +102,8 @@ class Waits:
         return wait
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the backward function, which waits at its end for the gradients of all
-        ranks. The time after the last gradient of this rank counts as waiting."""
+        """Wrap the backward function, which at its end waits for the gradients of all
+        ranks. The time after this rank's last gradient is counted as waiting."""
 
         @wraps(original)
         def backward(*args: Any, **more: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Web pages: files built from ui/ and served next to the API. They contain no rules of
-the cluster."""
+"""The web interface: files built from ui/, served next to the API. They contain no
+rules of the cluster."""
 
 from corral.web.pages import FOLDER, Pages, is_page
 

@@ -49,8 +49,7 @@ API work without them: <code>corral status</code>.</p></html>"""
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Content of a response. `packed`: the compressed content, by the name of its
-    encoding."""
+    """A file to serve. `packed`: its compressed content, by the name of the encoding."""
 
     content: bytes
     kind: str
@@ -59,7 +58,8 @@ class File:
 
 
 class Pages:
-    """ASGI application that serves the pages and passes all other requests to `app`."""
+    """ASGI application that serves the web pages. It passes all other requests to
+    `app`, the API."""
 
     def __init__(self, app: ASGIApp, folder: Path = FOLDER) -> None:
         self._app = app
@@ -127,11 +127,12 @@ class Pages:
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path belongs to the pages, even if there is no such file."""
+    """Return whether the head answers this path with the web pages, even if there is no
+    such file."""
     return not path.startswith(NOT_PAGES)
 
 
 def _is_file(name: str) -> bool:
     """Return whether the name is that of a file. The address of a page has no file
-    extension, and a missing file is not answered with a page."""
+    extension. A missing file gets an error, not the page."""
     return name.startswith("assets/") or Path(name).suffix in _TYPES

@@ -12,9 +12,12 @@ Kind = Literal["matmul", "memory", "all-reduce", "link", "disk", "clock", "data"
 
 
 class CheckAsked(BaseModel):
-    """Request for active checks. `nodes` empty: all nodes. `kinds`: the checks to run.
-    `paths`: folders that the checks disk and data use, too. A long check computes for
-    `seconds`. A busy node is waited for, at most `max_wait_seconds`."""
+    """Request for active checks.
+
+    `nodes` empty: all nodes. `kinds`: the checks to run. `paths`: folders for the
+    checks disk and data, in addition to their usual ones. A long check computes for
+    `seconds`. The checks wait for a busy node, at most `max_wait_seconds`.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -50,8 +53,8 @@ class CheckResult(ForecastView):
 
 
 class CheckWaiting(ForecastView):
-    """A round of checks that waits on a node or, if `begun_at` is set, is running
-    there."""
+    """Requested checks of one node. They wait for the node or, if `begun_at` is set,
+    are running on it."""
 
     id: str
     kinds: list[str]
@@ -67,8 +70,8 @@ class CheckWaiting(ForecastView):
 
 
 class CheckedNode(ForecastView):
-    """Progress of a node. `state`: waiting, running, over. `jobs`: the jobs that keep
-    the node busy."""
+    """Progress of the requested checks on one node. `state`: waiting, running, over.
+    `jobs`: the jobs that keep the node busy."""
 
     node: str
     state: str
@@ -78,8 +81,8 @@ class CheckedNode(ForecastView):
 
 
 class Checkup(ForecastView):
-    """Progress of the requested checks. `unable`: nodes that cannot be checked, because
-    no agent runs there permanently."""
+    """Progress of one request for checks. `unable`: nodes that cannot be checked,
+    because no agent runs there permanently."""
 
     id: str
     nodes: list[CheckedNode]

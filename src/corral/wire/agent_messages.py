@@ -1,5 +1,5 @@
-"""The agents' channel: two WebSockets that an agent opens. Both carry MessagePack, one
-message a frame.
+"""Messages between agents and heads. An agent opens two WebSockets. Both carry
+MessagePack, one message in each frame.
 
 `/v1/agents/heartbeats`: the agent sends Hello first, then Heartbeat each second and
 after any change. The head answers each Heartbeat with HeartbeatAck, and sends Wanted,
@@ -29,8 +29,8 @@ ENDED: Final = 4000
 
 
 def exit_code_of(closed_with: int | None) -> int | None:
-    """Return the exit code that a terminal's closing code contains; None if it contains
-    none."""
+    """Return the rank's exit code that is contained in the WebSocket close code of a
+    terminal; None if it contains none."""
     code = -1 if closed_with is None else closed_with - ENDED
     return code if 0 <= code <= 255 else None
 
@@ -47,9 +47,9 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
 
 
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True):
-    """The agent's complete report. `inventory` is set only if it has changed since the
-    last message, `sample` only if the sensors have been read since; `signals` are
-    repeated until the head has recorded them."""
+    """The agent's complete report about its node. `inventory` is set only if it has
+    changed since the last message, `sample` only if the sensors have been read since
+    then. `signals` are repeated until the head has recorded them."""
 
     number: int
     version: Version | None  # of the newest Wanted that it obeys
@@ -102,9 +102,11 @@ class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
 
 
 class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
-    """Request to send a signal to the processes of the attempt on this node: to its
-    ranks and all processes that they have started, only to the shell of each rank
-    (`batch`), or to both (`all`)."""
+    """Request to send a signal to processes of the attempt on this node.
+
+    `to`: the ranks and all processes that they have started (`ranks`), only the shell
+    of each rank (`batch`), or both (`all`).
+    """
 
     job: JobId
     attempt: AttemptNumber
@@ -124,8 +126,8 @@ class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
-    """Bytes of one rank's log, from `offset` on. Bytes missing before `offset` were
-    dropped by the size limit."""
+    """A part of one rank's log, beginning at `offset`. Bytes missing before `offset`
+    were dropped by the size limit."""
 
     job: JobId
     attempt: AttemptNumber

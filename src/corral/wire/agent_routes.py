@@ -1,5 +1,5 @@
-"""Paths of the routes that agents use. They are in a separate module so that agents
-need not load the request models."""
+"""Paths of the HTTP routes that agents use. They are in a separate module so that
+agents do not load the request models."""
 
 from typing import Final
 

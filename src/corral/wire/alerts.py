@@ -118,8 +118,8 @@ class Mail(_Part):
 
 
 class ReceiverBody(_Part):
-    """A receiver of alerts: one of webhook, slack and email, and the alerts that it
-    gets."""
+    """A receiver of alerts: its address (one of webhook, slack and email), and which
+    alerts it gets."""
 
     name: str = Field(min_length=1, max_length=60)
     webhook: (
@@ -263,7 +263,8 @@ def _problem_from_error(error: Mapping[str, Any]) -> Problem:
 
 
 def _known_field_names(where: Where) -> str:
-    """Return the field names of the section that contains the unknown field."""
+    """Return the valid field names of the section at this place, for an error about an
+    unknown field."""
     section_models: dict[str, type[BaseModel]] = {
         "rules": Rules,
         "quiet": QuietHours,
@@ -279,7 +280,7 @@ def _known_field_names(where: Where) -> str:
 
 
 class AlertRow(ForecastView):
-    """An alert whose condition holds (`corral alert ls`)."""
+    """An active alert, whose condition is true now (`corral alert ls`)."""
 
     key: str
     kind: str
@@ -316,7 +317,8 @@ class Alerts(ForecastView):
 
 
 class AlertsSent(ForecastView):
-    """Receivers to which a test message was sent, and receivers that it did not reach."""
+    """Result of a test message: the receivers that got it, and the receivers that it
+    did not reach."""
 
     sent: list[str]
     failed: list[ReceiverRow] = []

@@ -1,5 +1,5 @@
-"""Bodies of the HTTP API: requests are strict, answers are stable
-(docs/reference/schema/*.json).
+"""Bodies of the HTTP API. Requests are validated strictly; the format of answers is
+stable (docs/reference/schema/*.json).
 
 Times are wall-clock seconds since 1970, durations are seconds, sizes are bytes. Numbers
 of GPUs may be fractions. A client ignores fields that it does not know.
@@ -130,11 +130,12 @@ class RequestBody(BaseModel):
 
 
 class JobSubmit(RequestBody):
-    """Submission of specs, in the form of docs/reference/schema/spec.json. `workdir` is
-    the digest of a snapshot that the head stores.
+    """Request to submit specs, in the form of docs/reference/schema/spec.json.
+    `workdir` is the digest of a snapshot that the head stores.
 
-    A repeated submission with the same key returns the jobs of the first one. `held`:
-    the jobs are suspended from the start, and start after `resume`.
+    `key` is an idempotency key: a repeated submission with the same key returns the
+    jobs of the first one. `held`: the jobs are suspended from the start, and can start
+    after `resume`.
     """
 
     specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
@@ -330,9 +331,12 @@ class Checkpoints(ForecastView):
 
 
 class LogLines(ForecastView):
-    """A piece of one rank's log; the last piece has `end`, the state in which the job
-    ended. `times`, if requested: when each line reached the head; the first time
-    belongs to the first byte of the piece."""
+    """A piece of one rank's log. The last piece has `end`, the state in which the job
+    ended.
+
+    `times`, if requested: for each line, when it reached the head. The first time
+    belongs to the first byte of the piece.
+    """
 
     rank: int | None = None
     attempt: int | None = None
@@ -342,14 +346,17 @@ class LogLines(ForecastView):
 
 
 class PlannedJob(ForecastView):
-    """Plan of a job: where it would start now, or why it would wait. `environment`: the
-    environment of its first rank, as far as it is known before the start. `forecast`:
-    that of the first job that would wait. `stops`: the jobs that it would preempt.
-    `forms`: all acceptable forms, in the order in which they are tried. `shape`: the
-    form that the job would get, or the first form. `kind` "ray": a program that runs
-    once, with one log for each node (`ranks`). `python`: the Python of a job that has
-    none of its own. `origin`: the save of another job from which it starts, for example
-    j35@400."""
+    """Plan of a job that is not submitted: where it would start now, or why it would
+    wait.
+
+    `environment`: that of its first rank, as far as it is known before the start.
+    `forecast`: for the first job that would wait. `stops`: the jobs that it would
+    preempt. `forms`: all acceptable forms (nodes and resources), in the order in which
+    they are tried. `shape`: the form that the job would get, or the first form. `kind`
+    "ray": a program that runs once, with one log for each node (`ranks`). `python`: the
+    Python for a job that brings none. `origin`: the save of another job from which it
+    starts, for example j35@400.
+    """
 
     name: str
     starts_now: bool

@@ -1,4 +1,5 @@
-"""Parsing of `array: 0-99%10`, which makes many jobs of one spec. No I/O."""
+"""Parsing of `array: 0-99%10`, which creates one job for each index from a single spec.
+No I/O."""
 
 import re
 from dataclasses import dataclass
@@ -74,9 +75,10 @@ def read_array(value: Any) -> Array:
 
 
 def check_count(jobs: int, source: str) -> None:
-    """Refuse more jobs than one submission may have, before any array is expanded.
+    """Check that one submission has not too many jobs, before any array is expanded.
+    `source`: its name for the error.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid if it has.
     """
     if jobs > MOST:
         raise SpecInvalid(

@@ -1,5 +1,6 @@
-"""Reading of an agent's messages within bounds. A valid message is decoded in one pass
-in C. For another message, a second pass drops only the parts that exceed the bounds.
+"""Decoding of an agent's messages with bounds on all sizes and numbers. A valid message
+is decoded in one pass in C. For any other message, a second pass drops only the parts
+that exceed the bounds.
 
 For each message type, this module derives a type with the same fields and with bounds
 on them, and decodes messages by the bounded type first. New fields get bounds
@@ -119,8 +120,8 @@ _Loss: Final = Annotated[float, msgspec.Meta(ge=-MOST_LOSS, le=MOST_LOSS)]
 
 
 class Dropped(NamedTuple):
-    """A part of a message that was dropped. For example: ("save", ("j3", 1), "step must
-    be ...")."""
+    """A part of a message that was dropped: what it was, its attempt and why. For
+    example: ("save", ("j3", 1), "step must be ...")."""
 
     what: str
     key: AttemptKey | None
@@ -154,8 +155,9 @@ def read_frame(frame: bytes) -> BoundedMessage:
 
 
 def _is_consistent(within: Any) -> bool:
-    """Return whether the parts are consistent in ways that bounds on fields cannot
-    express. For example: no two GPUs, ports or disks with the same name."""
+    """Return whether the sample and the inventory of a heartbeat are consistent, beyond
+    the bounds of single fields. For example: no two GPUs, ports or disks have the same
+    name."""
     try:
         if within.sample:
             _check_sample(within.sample)
@@ -183,7 +185,7 @@ _NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
 class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
-    """A heartbeat whose parts are decoded one by one."""
+    """A heartbeat whose parts are not decoded yet. They are decoded one by one."""
 
     number: int
     version: msgspec.Raw
@@ -198,7 +200,8 @@ class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
 
 
 class _BareSeen(msgspec.Struct):
-    """The minimum of an attempt. With it, the head still knows that the attempt exists."""
+    """The key and phase of an attempt in a heartbeat. Even if all other fields are
+    dropped, the head still knows that the attempt exists."""
 
     key: AttemptKey
     phase: Phase
@@ -215,7 +218,7 @@ _bare_seen: Final = msgspec.msgpack.Decoder(_BareSeen).decode
 
 @dataclass(slots=True)
 class _Sieve:
-    """Decodes the parts of one message, and records the parts that were dropped."""
+    """Decoder for the parts of one message. It records the parts that it drops."""
 
     dropped: list[Dropped]
 
@@ -227,7 +230,8 @@ class _Sieve:
         key: AttemptKey | None = None,
         of: str = "",
     ) -> Any:
-        """Return the part in its own type; None if it is out of bounds or absent."""
+        """Decode one part as the type `shape`. Return None if the part is absent or out
+        of bounds."""
         if raw == _NIL:
             return None
         try:
@@ -252,8 +256,7 @@ class _Sieve:
         most: int,
         key: AttemptKey | None = None,
     ) -> tuple[Any, ...]:
-        """Return the items of a list that are within bounds, at most from the first
-        `most` items."""
+        """Decode the first `most` items of a list. Return those that are within bounds."""
         kept_items: list[Any] = []
         for item_index, raw in enumerate(raws):
             if item_index >= most:
@@ -265,7 +268,8 @@ class _Sieve:
 
 
 def _second_look(frame: bytes) -> BoundedMessage:
-    """Read a heartbeat part by part. Raises: as `read_frame`."""
+    """Decode a heartbeat part by part, and drop the invalid parts. Raises: as
+    `read_frame`."""
     loose = _loose_heartbeat(frame)
     sieve = _Sieve([])
     decoded_attempts = [
@@ -285,8 +289,8 @@ def _second_look(frame: bytes) -> BoundedMessage:
 
 
 def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
-    """Return the attempt without the parts that are out of bounds; None if even its key
-    is invalid."""
+    """Decode an attempt of a heartbeat, without the parts that are out of bounds; None
+    if even its key is invalid."""
     try:
         _bounded_decoder(Seen)(raw)
         return _decoder_for_type(Seen)(raw)  # type: ignore[no-any-return]
@@ -310,7 +314,8 @@ def _decode_attempt(sieve: _Sieve, raw: msgspec.Raw) -> Seen | None:
 def _part_of_seen(
     sieve: _Sieve, name: str, hint: Any, raw: msgspec.Raw, key: AttemptKey
 ) -> Any:
-    """Return one field of an attempt. Lists lose only the items that are out of bounds."""
+    """Decode the field `name` of an attempt; None if it is out of bounds. Lists lose
+    only the items that are out of bounds."""
     if name in ("exits", "saves", "tails"):
         try:
             raws = _list_of_raw(raw)
@@ -335,9 +340,10 @@ def _part_of_seen(
 
 
 def _decode_progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
-    """Return the progress.
+    """Decode a progress report.
 
-    A loss that is not a number counts as missing, for example after a run has diverged.
+    A loss that is not a number, for example after a run has diverged, counts as
+    missing.
     """
     own_sieve = _Sieve([])
     progress: Progress | None = own_sieve.take(Progress, raw, "progress", key)
@@ -354,7 +360,7 @@ def _decode_progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | Non
 def _decode_log_tails(
     sieve: _Sieve, raws: Iterable[msgspec.Raw], key: AttemptKey
 ) -> tuple[tuple[int, str], ...]:
-    """Return the last lines of the logs. Their text comes from the program, so
+    """Decode the last lines of the ranks' logs. Their text comes from the program, so
     characters that cannot be stored are replaced."""
     tails = sieve.several(_TAIL, raws, "tail of a log", MOST_RANKS, key)
     return tuple((rank, printed(text[-TAIL_LETTERS:])) for rank, text in tails)
@@ -363,7 +369,8 @@ def _decode_log_tails(
 def _decode_shortened(
     sieve: _Sieve, raw: msgspec.Raw, letters: int, key: AttemptKey
 ) -> str | None:
-    """Return a sentence for people, shortened to `letters`; None if it is no text."""
+    """Decode a text for people, shortened to `letters` characters; None if it is no
+    text."""
     text: str | None = sieve.take(_ANY_TEXT, raw, "sentence", key)
     if text is None:
         return None
@@ -391,8 +398,8 @@ def _bounded_decoder(shape: Any, of: str = "") -> Callable[[Any], Any]:
 
 
 def bounded(hint: Any, of: str = "") -> Any:
-    """Return the type with bounds. `of`: the field that has this type, for example
-    "Save.path"."""
+    """Return the same type with bounds added. `of`: the field that has this type, for
+    example "Save.path"."""
     name = of.rpartition(".")[2]
     if get_origin(hint) is Annotated:
         return hint  # it says its own
@@ -457,7 +464,7 @@ def _bounded_struct(shape: Any) -> type[msgspec.Struct]:
 
 
 def _list_struct_fields(shape: Any) -> list[tuple[str, bool]]:
-    """Return the names of the fields, and whether each is required."""
+    """Return the fields of a struct type, each as (name, whether it is required)."""
     if is_dataclass(shape):
         return [
             (field.name, field.default is MISSING and field.default_factory is MISSING)

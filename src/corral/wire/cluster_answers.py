@@ -31,8 +31,8 @@ class ClusterView(ForecastView):
 
 
 class Gpus(ForecastView):
-    """GPUs of the cluster. `free`: GPUs that a job could get now, on nodes that take
-    work."""
+    """Numbers of GPUs of the cluster. `free`: GPUs that a job could get now, on nodes
+    that accept work."""
 
     total: int
     free: float
@@ -43,11 +43,11 @@ class Gpus(ForecastView):
 
 
 class UserIsolationView(ForecastView):
-    """Isolation of users on these nodes.
+    """How users are isolated from each other on these nodes.
 
     `means`: own_accounts, pods, one_account or privileged_pods. `account`: the account
-    that the ranks of all users share; "" if each user has an account. `shared`:
-    surfaces on which users can reach each other. `text`: a sentence about the
+    that the ranks of all users share; "" if each user has an account. `shared`: the
+    ways in which users can still reach each other. `text`: a sentence about the
     isolation.
     """
 

@@ -26,8 +26,8 @@ class FailureClass(ForecastView):
 
 
 class FailedJobs(ForecastView):
-    """The newest jobs that ended FAILED since a given time, and the classes of all
-    counted jobs. `more`: more jobs failed than are counted."""
+    """Jobs that ended FAILED since a given time, the newest of them, and the failure
+    classes of all counted jobs. `more`: not all failed jobs are counted."""
 
     since: float
     jobs: list[FailedJob]

@@ -1,4 +1,4 @@
-"""Field names that other systems use in their specs, and the fields of Corral to write
+"""Names of fields in the specs of other systems, each with the Corral field to write
 instead. No I/O."""
 
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ _MEANT: Final[Mapping[str, str]] = {
 
 
 def meant_by(word: str) -> str:
-    """Return what to write instead of another system's field name; "" if the name is
-    unknown."""
+    """Return a hint what to write instead of another system's field name; "" if the
+    name is unknown."""
     plain = word.lower().lstrip("-").replace("-", "_")
     return _MEANT.get(plain) or _MEANT.get(plain.replace("_", ""), "")

@@ -1,4 +1,4 @@
-"""Latest sensor values of every GPU, in the form in which they are sent to clients.
+"""Latest sensor values of every GPU, as they are sent to clients.
 
 Each field is a list with one value for each GPU, so that answers stay small.
 """

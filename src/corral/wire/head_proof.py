@@ -1,11 +1,11 @@
 """Proof that a head without TLS is the intended one, before a token is sent to it.
 
-On loopback a head speaks plain HTTP, and any process of the machine may take its port
-when the head ends. So each connection begins with a challenge: the caller names its
-token by an id and draws a nonce; the head answers with an HMAC of the nonce under the
-token's SHA-256, which only the caller and the cluster's store have. The proof covers
-the address at which the connection arrived, so that no other listener can pass the
-challenge on to the head. The token itself follows on the same connection.
+On loopback a head uses plain HTTP, and any process of the machine may take its port
+when the head ends. So each connection begins with a challenge. The caller names its
+token by an id and sends a random nonce. The head answers with an HMAC of the nonce
+under the token's SHA-256, which only the caller and the cluster's store have. The proof
+covers the address at which the connection arrived, so that no other listener can pass
+the challenge on to the head. The token itself follows on the same connection.
 """
 
 import hashlib
@@ -119,8 +119,8 @@ class Challenge:
     def by_keys(
         cls, url: str, signatures: Callable[[str], Sequence[str]], address: Address
     ) -> "Challenge":
-        """Return a challenge of one head to another, by the keys that the heads of a
-        cluster share."""
+        """Return a challenge of one head to another. The proof uses the keys that all
+        heads of a cluster share (`signatures`)."""
         nonce = fresh_nonce()
         return cls(
             url, f"token={CLUSTER}", nonce, signatures(proof_text(nonce, address))
@@ -128,18 +128,18 @@ class Challenge:
 
     @property
     def request(self) -> bytes:
-        """The bytes to send first on the connection."""
+        """Return the bytes to send first on the connection."""
         request_line = f"GET {PROOF}?{self._query} HTTP/1.1"
         return (
             f"{request_line}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
         )
 
     def feed(self, piece: bytes) -> bool:
-        """Process a piece of the answer. Return whether the head is proven; False while
-        the answer is incomplete.
+        """Process a piece of the answer. Return True when the head has proven itself,
+        False while the answer is incomplete.
 
         Raises: WrongHead; Unauthorised if the head does not have the token;
-        ConnectionError if the answer breaks off.
+        ConnectionError if the connection ends early.
         """
         if not piece:
             raise ConnectionResetError(

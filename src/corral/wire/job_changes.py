@@ -9,8 +9,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class JobsChange(BaseModel):
-    """The same change of several jobs. `jobs` are ids or names; the name of an array
-    means all of its jobs that have not ended."""
+    """The same change of several jobs. `jobs`: ids or names; the name of an array means
+    all of its jobs that have not ended. `to`: the change."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -22,10 +22,10 @@ class JobsChange(BaseModel):
 
 
 class ChangeRefused(ForecastView):
-    """Jobs that a change of several jobs left unchanged.
+    """Jobs that a change of several jobs left unchanged, and why.
 
-    `asked`: the name in the request. `jobs`: ids with this name for which the change
-    was refused with this message; empty if nothing has the name. `partly`: other jobs
+    `asked`: the id or name in the request. `jobs`: ids of its jobs for which the change
+    was refused with this message; empty if no job has this name. `partly`: other jobs
     of the name were changed.
     """
 

@@ -26,8 +26,8 @@ class ForecastView(BaseModel):
 
 
 class SeatView(ForecastView):
-    """Resources on one node: GPU indices, the amount of GPUs, and the slices of a
-    partitioned GPU."""
+    """Resources of an attempt on one node: GPU indices, number of GPUs, cores, memory,
+    and the slices of a partitioned GPU."""
 
     node: str
     gpus: list[int]
@@ -71,13 +71,14 @@ class ShapeView(ForecastView):
 
 
 class Form(ShapeView):
-    """An acceptable form: the shape on N nodes, or on fewer, down to `least_nodes`."""
+    """One acceptable form of a job: its shape on `nodes` nodes, or on fewer, down to
+    `least_nodes`."""
 
     least_nodes: int
 
     @classmethod
     def all_of(cls, shapes: Iterable[needs.Shape]) -> list[Self]:
-        """Return the forms in the order in which they are tried."""
+        """Return the acceptable forms of a job, in the order in which they are tried."""
         return [
             cls(
                 **ShapeView.of(form[0].nodes, form[0].resources).model_dump(),
@@ -163,10 +164,10 @@ class BottleneckView(ForecastView):
 
 
 class AttemptView(ForecastView):
-    """One attempt of a job. `cause`: the retry budget that the failure was charged to:
+    """One attempt of a job. `cause`: the retry budget to which its failure was charged:
     none, user, infra or request. `failure`: the class of the failure; `next`: what to
-    do about it; `quote`: the line of the log that shows it, for users who may read the
-    log. `failed_at`: file and line of the program that raised the error."""
+    do about it; `quote`: the line of the log that shows the failure, for users who may
+    read the log. `failed_at`: file and line of the program that raised the error."""
 
     number: int
     nodes: list[str]
@@ -212,7 +213,7 @@ class AttemptView(ForecastView):
 
 class CheckpointView(ForecastView):
     """A recorded save. `quarantined`: why the save failed verification; "" if it did
-    not. `pruned`: newer saves have replaced it, and its files are removed."""
+    not. `pruned`: the save is replaced by newer ones, and its files are removed."""
 
     attempt: int
     step: int
@@ -242,8 +243,8 @@ class CheckpointView(ForecastView):
 
 
 class ReceiptView(ForecastView):
-    """Cost of an interruption. `others`: for a preemption, the jobs on the other side;
-    `text`: a summary on one line."""
+    """Cost of one interruption of a job. `others`: for a preemption, the jobs that it
+    preempted or that preempted it; `text`: a summary on one line."""
 
     attempt: int
     kind: str
@@ -280,10 +281,13 @@ class TimeSpanView(ForecastView):
 
 
 class ExpectedEndView(ForecastView):
-    """Expected end of a running job. `ends`: the interval from its rate of steps
-    (`step` of `until`), else from `kin` similar jobs, which should hold `percent` times
-    out of 100 (null: there are too few). `ends_by`: the end by its time limit (null: no
-    limit). `text` is "" if the end is unknown."""
+    """Expected end of a running job.
+
+    `ends`: the interval predicted from its rate of steps (`step` of `until`), else from
+    `kin` similar jobs. It should be right `percent` times out of 100 (null: there are
+    too few similar jobs). `ends_by`: the end by its time limit (null: no limit). `text`
+    is "" if the end is unknown.
+    """
 
     ends: TimeSpanView | None
     percent: int | None
@@ -320,13 +324,14 @@ class ChangeSuggestionView(ForecastView):
 class StartForecastView(ForecastView):
     """Predicted start and end of a waiting job.
 
-    Each prediction is an interval that should hold `percent` times out of 100. `runs`:
-    number of simulations of the current state. `known_percent`: percentage of simulated
-    jobs whose run time is predicted from similar jobs. The others use their limits or a
-    guess. `told`: number of past forecasts with a recorded outcome. `held_percent`:
-    percentage of those outcomes that lay in their interval. `gives_up_at`: time at
-    which the job is given up if it has not started; null: probably after the predicted
-    interval. `is_too_late`: it will probably be given up before it starts.
+    Each prediction is an interval that should be right `percent` times out of 100.
+    `runs`: number of simulations of the current state. `known_percent`: percentage of
+    simulated jobs whose run time is predicted from similar jobs; for the others, their
+    limit or a guess is used. `told`: number of past forecasts with a recorded outcome.
+    `held_percent`: percentage of those outcomes that lay in their interval.
+    `gives_up_at`: time at which the job is given up if it has not started; null:
+    probably after the predicted interval. `is_too_late`: the job will probably be given
+    up before it starts.
     """
 
     starts: TimeSpanView
@@ -399,14 +404,17 @@ class Failed(ForecastView):
 
 
 class Why(ForecastView):
-    """Reason of a job's state, and what would change it. `receipts`: receipts of its
-    newest preemptions, on either side. `forecast`: null unless the job waits for
-    resources; `ending`: null unless it runs. `assumed`: its assumed run time and the
-    basis, if its queue uses one. `holders`: the jobs that hold the GPUs it waits for,
-    and which of them ends first. `whose`: a note that the job belongs to another user,
-    if it was requested by name. `failed`: why its newest attempt failed. `place`: its
-    position among the `waiting` jobs of all queues; null for a job that is not queued.
-    `slurm`: Slurm's reason for the wait, or ""."""
+    """Reason of a job's state, and what would change it.
+
+    `receipts`: of its newest preemptions, as the preempting or the preempted job.
+    `forecast`: null unless the job waits for resources; `ending`: null unless it runs.
+    `assumed`: its assumed run time and the basis, if its queue uses one. `holders`: the
+    jobs that hold the GPUs for which it waits, and which of them ends first. `whose`: a
+    note that the job belongs to another user, if it was requested by name. `failed`:
+    why its newest attempt failed. `place`: its position among the `waiting` jobs of all
+    queues; null for a job that is not queued. `slurm`: Slurm's reason for the wait, or
+    "".
+    """
 
     id: str
     name: str

@@ -55,8 +55,9 @@ class JoinTokenMade(ForecastView):
 
 
 class JoinNeeds(ForecastView):
-    """Requirements of a joining machine, sent before its token is used. `ray` and
-    `python`: the versions on all nodes of a Ray cluster; empty on another engine."""
+    """Requirements for a joining machine, which it gets before its token is used. `ray`
+    and `python`: the versions on all nodes of a Ray cluster; empty on another engine.
+    """
 
     engine: str = "local"
     ray: str = ""
@@ -64,9 +65,9 @@ class JoinNeeds(ForecastView):
 
 
 class RayInvitation(ForecastView):
-    """Invitation of a machine into the Ray cluster at `address`. All nodes of the Ray
-    cluster present `token` ("" if it has none). `folder`: the future folder of the node
-    on that machine."""
+    """What a machine needs to join the Ray cluster at `address`. All nodes of the Ray
+    cluster present `token` ("" if it has none). `folder`: the folder that the node will
+    use on that machine."""
 
     address: str
     token: str
@@ -94,9 +95,9 @@ class TokenRenew(BaseModel):
 
 
 class TokenRenewed(ForecastView):
-    """Answer to a renewal. The new token is valid from now on; the previous token stays
-    valid until `earlier_until`. `expires_at` null: the token is valid until its attempt
-    ends."""
+    """Answer to a renewal of a node's token. The new token is valid from now on, until
+    `expires_at` (null: until its attempt ends). The previous token stays valid until
+    `earlier_until`."""
 
     expires_at: float | None
     earlier_until: float

@@ -119,7 +119,8 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def jobs_body(parts: Sequence[bytes]) -> bytes:
-    """Return the body of `api.JobsView`, joined from several encoded lists of rows."""
+    """Return the body of `api.JobsView`. `parts`: encoded lists of rows, which are
+    joined."""
     return (
         b'{"jobs":['
         + b",".join(

@@ -37,12 +37,13 @@ class NodeGpus(ForecastView):
 
 
 class NodeConditionView(ForecastView):
-    """Fault of a node.
+    """A detected fault of a node.
 
     `remedy`: the repair. `restriction`: how far the fault keeps the node from work.
-    Times are in seconds since 1970; `mended_at`: time of the repair. `to_mend`: the
-    command that repairs the fault; "" if there is no such command. `uuid`: the UUID of
-    the GPU if its index may change, as on a node from a batch system.
+    Times are in seconds since 1970; `mended_at`: when the fault was repaired.
+    `to_mend`: the command that repairs the fault; "" if there is no such command.
+    `uuid`: the UUID of the GPU if its index may change, as on a node from a batch
+    system.
     """
 
     kind: str
@@ -71,13 +72,14 @@ class NodeConditionView(ForecastView):
 class NodeView(ForecastView):
     """A node in a listing.
 
-    `has_heartbeat`: this head has received its heartbeat; otherwise the values are those of the
-    previous head. `held_whole_by`: the exclusive job that holds the node; none of its
-    GPUs is then free. `cpus` and `memory_bytes` are its capacity; `taken_*` is the part
-    used outside Corral. `closed`: why the lender of the node gives it no new work now.
-    `health`: its worst fault. `cordoned_by`: "health", or "" for a person. `suspect`:
-    health would cordon the node, but leaves that to a person. `lost_jobs`: jobs that
-    ran there when it died, until it is alive again.
+    `has_heartbeat`: this head has received a heartbeat of the node; otherwise the
+    values are those of the previous head. `held_whole_by`: the exclusive job that holds
+    the node; none of its GPUs is then free. `cpus` and `memory_bytes` are its capacity;
+    `taken_*` is the part used outside Corral. `closed`: why the system that lends the
+    node gives it no new work now. `health`: its worst fault. `cordoned_by`: "health",
+    or "" for a person. `suspect`: the automatic health check would cordon the node, but
+    leaves that to a person. `lost_jobs`: jobs that ran there when it died, until it is
+    alive again.
     """
 
     id: str

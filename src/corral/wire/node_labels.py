@@ -11,9 +11,9 @@ _EXAMPLE = "write: corral node label n1 zone=a, or zone- to take it away"
 
 
 def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
-    """Check the labels, and return them sorted.
+    """Check the labels, and return them sorted by name.
 
-    Raises: SpecInvalid.
+    Raises: SpecInvalid for an invalid label.
     """
     for label, value in labels.items():
         if not LABEL.fullmatch(label) or (

@@ -15,8 +15,8 @@ _FIELDS: Final = tuple(field.name for field in fields(NodePolicy))
 
 
 def own_policy() -> NodePolicy:
-    """Return the policy of nodes that the account of this process starts. Only if this
-    account is root may root run jobs."""
+    """Return the policy for nodes that this process's account starts. It lets root run
+    jobs only if this account is root."""
     return NodePolicy(root="allow" if os.geteuid() == 0 else "refuse")
 
 

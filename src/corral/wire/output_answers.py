@@ -14,9 +14,10 @@ class OutputFileView(ForecastView):
 
 
 class NodeOutputs(ForecastView):
-    """Outputs on one node. `files`: at most 1,000; `count` and `bytes` cover all files.
-    `is_whole`: every file was counted. `is_kept` False: nothing was written, or the
-    files have been removed. `trouble`: why the outputs are unknown; "" otherwise."""
+    """Outputs of an attempt on one node. `files`: at most 1,000; `count` and `bytes`
+    cover all files. `is_whole`: every file was counted. `is_kept` False: nothing was
+    written, or the files have been removed. `trouble`: why the outputs are unknown; ""
+    otherwise."""
 
     node: str
     ranks: list[int]

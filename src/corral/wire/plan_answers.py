@@ -1,4 +1,4 @@
-"""The planner with JSON: it reads a request and returns a report."""
+"""Answers to planning requests: JSON in, JSON out."""
 
 from dataclasses import fields, replace
 
@@ -9,7 +9,7 @@ from corral.wire.plans import PlanReport, form_of
 
 
 def report_of(kind: str, request: bytes) -> bytes:
-    """Return the report for a request of this kind, after validation of its fields.
+    """Validate a planning request of this kind (JSON), and return its report as JSON.
 
     Raises: Refusal, with the names of the request's fields.
     """

@@ -16,9 +16,10 @@ MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 
 
 def form_of(request: type) -> type[BaseModel]:
-    """Return a model for the body of a request. It refuses unknown fields and values of
-    another type. The description of each field comes from the docstring of the request
-    class; `x-names` holds the catalog's names for the field."""
+    """Return a pydantic model that validates the body of a planning request of this
+    class. It refuses unknown fields and values of another type. The description of each
+    field comes from the docstring of the request class; `x-names` holds the catalog's
+    names for the field."""
     hints, descriptions = get_type_hints(request), _described(request.__doc__ or "")
     field_definitions: dict[str, Any] = {
         field.name: (
@@ -41,7 +42,8 @@ def form_of(request: type) -> type[BaseModel]:
 
 
 def _described(docstring: str) -> dict[str, str]:
-    """Return the description of each attribute in a docstring."""
+    """Return the description of each attribute by name, from a docstring's section
+    "Attributes:"."""
     _, _, attributes = docstring.partition("Attributes:")
     descriptions = re.findall(
         r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE
@@ -50,8 +52,8 @@ def _described(docstring: str) -> dict[str, str]:
 
 
 def _add_fail_fast(hint: Any) -> Any:
-    """Let validation stop at the first wrong entry of a list, because each further
-    entry would add an error."""
+    """Return the type such that validation stops at the first wrong entry of a list,
+    because each further entry would add an error."""
     return Annotated[hint, FailFast()] if get_origin(hint) in (tuple, list) else hint
 
 

@@ -63,8 +63,8 @@ def connection_to(
 
 
 def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.socket:
-    """Return a connection to the head at `url`, which has answered the challenge of
-    `ask`.
+    """Return an open connection to the head at `url`. The head has proven itself by the
+    challenge that `ask` creates for its address.
 
     Raises: OSError, WrongHead, Unauthorised.
     """

@@ -11,8 +11,8 @@ Ask = Callable[[Address], Challenge]
 
 
 async def proven_socket(url: str, ask: Ask) -> socket.socket:
-    """Return a connection to the head at `url`, which has answered the challenge of
-    `ask`.
+    """Return an open socket to the head at `url`. The head has proven itself by the
+    challenge that `ask` creates for its address.
 
     Raises: OSError (TimeoutError is one), WrongHead, Unauthorised.
     """
@@ -57,8 +57,8 @@ async def _connected(
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, Address]]:
-    """Return the addresses of the host. It only handles localhost and IP addresses, so
-    that no name server is queried and nothing blocks."""
+    """Return (address family, address) for each address of the host. The host must be
+    localhost or an IP address, so no name server is queried and nothing blocks."""
     if host == "localhost":
         return [(socket.AF_INET6, ("::1", port)), (socket.AF_INET, ("127.0.0.1", port))]
     return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]

@@ -8,8 +8,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class BudgetRow(ForecastView):
-    """The budget of a queue. `runs_out_at`: when the budget will be spent if the
-    present GPUs stay held; null: not within its period."""
+    """The budget of a queue and its use. `runs_out_at`: when the budget will be spent
+    if the GPUs that are held now stay held; null: not within its period."""
 
     unit: str
     amount: float
@@ -23,11 +23,13 @@ class BudgetRow(ForecastView):
 
 
 class QueueRow(ForecastView):
-    """A queue in a listing. `share`: its dominant share of the cluster, past and
-    present, divided by its weight. `due`: the share that its weight gives it if all
-    queues want as much as they can get. `owes`: GPUs that the queue has recently held
-    beyond its share, on average, and gives back; only below a queue with the policy
-    service."""
+    """A queue in a listing.
+
+    `share`: its dominant share of the cluster (past and present use), divided by its
+    weight. `due`: the share to which its weight entitles it if all queues request as
+    much as possible. `owes`: GPUs that the queue has recently held beyond its share, on
+    average, and must give back; only below a queue with the policy service.
+    """
 
     name: str
     parent: str | None
@@ -46,8 +48,8 @@ class QueueRow(ForecastView):
 
 
 class UserRow(ForecastView):
-    """Use of a queue by one user: held GPUs and used GPU-hours. `jobs`: the unfinished
-    jobs of the user in all queues, and `max_jobs` their limit; both null for callers
+    """One user's use of a queue: held GPUs and used GPU-hours. `jobs`: the unfinished
+    jobs of the user in all queues; `max_jobs`: their limit. Both are null for callers
     who may not see the user."""
 
     user: str
@@ -58,8 +60,8 @@ class UserRow(ForecastView):
 
 
 class KeptRow(ForecastView):
-    """GPUs that are being reclaimed for a waiting job of the queue, and the jobs that
-    are stopped for this (`victims`)."""
+    """GPUs that are being reclaimed for the waiting job `job` of the queue. `victims`:
+    the jobs that are stopped for this."""
 
     job: str
     victims: list[str]
@@ -100,8 +102,8 @@ class Queues(ForecastView):
 
 
 class QueueChanges(ForecastView):
-    """Changes of queues, made or planned, one line each. `warnings`: effects of the
-    changes in the present cluster."""
+    """Changes of queues as text, one line each, either made or only planned.
+    `warnings`: effects of the changes in the present cluster."""
 
     changes: list[str]
     warnings: list[str] = []
@@ -115,8 +117,8 @@ class QueuesBody(BaseModel):
 
 
 class QueueBody(BaseModel):
-    """Fields of one queue, as in a file; null resets a field. Other fields stay
-    unchanged."""
+    """Change of one queue: its fields, as in a queue file. null resets a field; absent
+    fields stay unchanged."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     fields: dict[str, Any]

@@ -77,7 +77,8 @@ def _gpu_type(kind: object) -> str:
 
 
 def priority_range(value: Any) -> tuple[int, int]:
-    """Return the lowest and the highest priority of a list. For example: [low, normal]."""
+    """Parse a list of two priorities. Return (lowest, highest). For example: [low,
+    normal]."""
     if not isinstance(value, list) or len(value) != 2:
         text = f"{shown(value)} is not the lowest and the highest"
         raise WrongValue(text, correction=_PRIORITIES)
@@ -99,7 +100,7 @@ def access_list(value: Any) -> Allowed:
 
 
 def operators(value: Any) -> tuple[str, ...]:
-    """Return the users in [alice, bob] or alice."""
+    """Return the user names of [alice, bob] or alice, sorted."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         text = f"{shown(value)} is not a list of users"

@@ -84,8 +84,9 @@ def _amount_validator(field: str, example: float) -> Any:
 
 
 class BudgetBody(_Part):
-    """A budget in GPU-hours, or in money at rates. `then`: the effect once it is spent:
-    borrow-only, or the highest priority that remains."""
+    """A budget of a queue, in GPU-hours or in money; `rates` are the prices. `then`:
+    the effect once it is spent: borrow-only, or the highest priority that is still
+    allowed."""
 
     gpu_hours: Annotated[float | None, _amount_validator("gpu_hours", 1000)] = None
     money: Annotated[float | None, _amount_validator("money", 5000)] = None
@@ -223,7 +224,8 @@ def read_queues(
     """Read a queue file as a request.
 
     Args:
-        whole: Whether the file holds all queues.
+        whole: Whether the file holds all queues. If not, it holds the fields of one
+            queue.
         rendering: How hints write the correction of a field.
 
     Raises: SpecInvalid with file and line.
@@ -265,7 +267,7 @@ def read_queues(
 def _problems_of_tree(
     placed: Sequence[tuple[Queue, Where]], rendering: Rendering
 ) -> list[Problem]:
-    """Return what keeps the queues of a file from being a tree."""
+    """Return the errors because of which the queues of a file form no valid tree."""
     path_by_queue = {queue.name: queue_path for queue, queue_path in placed}
     return [
         Problem(
@@ -288,7 +290,7 @@ def _relocation(found: RelocationBody | None) -> RelocationRule | None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Remove empty fields."""
+    """Return the value without nulls."""
     if isinstance(value, Mapping):
         return {
             key: _without_nulls(item_value)
@@ -344,8 +346,8 @@ def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
 def _flatten_queues(
     queues: Sequence[QueueSpec], parent: str | None, way: Where
 ) -> Iterator[tuple[Queue, Where]]:
-    """Yield all queues of the file. A queue that is written below another has that
-    queue as its parent."""
+    """Yield each queue of the file with its path in the document. The parent of a
+    nested queue is the queue in which it is written."""
     for queue_index, queue_spec in enumerate(queues):
         yield _to_domain(queue_spec, parent or queue_spec.parent), (*way, queue_index)
         yield from _flatten_queues(

@@ -14,7 +14,7 @@ from corral.wire.queue_fields import BORROW_ONLY
 
 
 def form_of(queue: Queue) -> dict[str, Any]:
-    """Return the queue in the form of a queue file, without fields that have their
+    """Return the fields of a queue as in a queue file, without fields that have their
     default."""
     lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
     form: dict[str, Any] = {

@@ -7,8 +7,8 @@ from corral.wire.job_parts import ForecastView
 
 
 class RateRow(ForecastView):
-    """One rate limit: the used amount that is not refilled yet, its limit, and the
-    amount that is refilled each second (`a_second`)."""
+    """One rate limit. `used`: the amount that was used and has not been refilled yet.
+    `limit`: the highest amount. `a_second`: the amount that is refilled each second."""
 
     name: Literal["requests", "plan_seconds"]
     text: str
@@ -32,8 +32,8 @@ class RateRow(ForecastView):
 
 
 class QuotaRow(ForecastView):
-    """One quota: the used amount (null if the quota limits a single request), and the
-    limit. `set_by`: the source of the limit."""
+    """One quota of a user. `used`: the used amount (null if the quota limits a single
+    request). `set_by`: where the limit was set."""
 
     name: str
     text: str

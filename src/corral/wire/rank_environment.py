@@ -30,8 +30,8 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
 def of_node(
     launch: Launch, *, shared: Sequence[str], gpu_type: str, pretend: bool
 ) -> dict[str, str]:
-    """Return the variables from the node's settings. `gpu_type`: type of the GPUs that
-    the attempt has on the node."""
+    """Return the variables from the node's settings, for example the type of the GPUs
+    that the attempt has on the node (`gpu_type`)."""
     return {
         "CORRAL_SHARED": shared[0] if shared else "",
         "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),

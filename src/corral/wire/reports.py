@@ -25,7 +25,8 @@ class ReportColumn(ForecastView):
 
 
 class ReportRow(ForecastView):
-    """A value for each column; None: the value is unknown. `more`: the name of a job."""
+    """A row of a report, with a value for each column (None: unknown). `more`: the name
+    of a job."""
 
     name: str
     more: str = ""
@@ -40,9 +41,9 @@ class ReportDay(ForecastView):
 
 
 class ReportView(ForecastView):
-    """Rows by allocated GPU-hours, the largest first. `rest`: number of rows that are
-    left out. `pretend`: the cluster has simulated GPUs, which jobs hold but which are
-    neither measured nor priced."""
+    """A report of usage or cost. Rows are sorted by allocated GPU-hours, the largest
+    first. `rest`: number of rows that are left out. `pretend`: the cluster has
+    simulated GPUs, which jobs hold but which are neither measured nor priced."""
 
     kind: Kind
     by: By

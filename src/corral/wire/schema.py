@@ -84,7 +84,7 @@ def spec_schema() -> dict[str, Any]:
 
 
 def _or_null(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field that may also be null."""
+    """Return the schema of a field, extended so that the value may also be null."""
     if {"type": "null"} in own.get("anyOf", []):
         return dict(own)
     return {"anyOf": [dict(own), {"type": "null"}]}

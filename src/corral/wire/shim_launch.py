@@ -1,9 +1,9 @@
 """Conversion of an allocation in a node's desired state to the spec of a shim. It works
 on any machine.
 
-If a batch system starts an attempt on its nodes, the spec of the shim is in the folder
-of the attempt's part. The ranks then start at once, while the agent starts in parallel
-(0039).
+If a batch system starts an attempt on its nodes, the spec of the shim is stored in the
+folder of the attempt's node (its part). The ranks then start at once, while the agent
+starts in parallel (0039).
 """
 
 import json

@@ -62,13 +62,13 @@ def decode_shim_spec(line: bytes) -> ShimSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Early:
-    """The spec of a shim in the folder of a part, with which the ranks start before the
-    agent runs.
+    """The spec of a shim with which the ranks start before the agent runs. It is stored
+    in the folder of a part, a node from a batch system.
 
     `spec`: the spec as far as it is the same on any machine. `launch`: the same launch
     as in the desired state of the head, for the agent. `counts_gpus`: the GPUs of the
-    spec are positions among the GPUs that the step was granted. `isolation`, `hidden`
-    and `shared` are those of node.json.
+    spec are positions among the GPUs that the batch step was granted. `isolation`,
+    `hidden` and `shared` are those of node.json.
     """
 
     spec: ShimSpec
@@ -84,7 +84,8 @@ class Early:
 
     @property
     def neighbours(self) -> tuple[str, ...]:
-        """Return no names, because a part has the hostname of its machine."""
+        """Return no node names, because a node from a batch system (a part) uses the
+        hostname of its machine."""
         return ()
 
     def encode(self) -> bytes:

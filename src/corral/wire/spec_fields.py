@@ -44,7 +44,8 @@ _COMMAND: Final = {
 
 
 def _annotate_reader(read_it: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the annotations of a field: its reader, and its schema for editors."""
+    """Return the pydantic annotations of a field: its reader, and its schema for
+    editors."""
     return BeforeValidator(read_it), WithJsonSchema(dict(schema))
 
 
@@ -281,8 +282,8 @@ def _expand_dependencies(value: Any) -> Any:
 
 
 def _reference(text: str) -> dict[str, str]:
-    """Parse a dependency as on the command line: JOB, or JOB:failed. The condition is
-    done, failed, ended or started."""
+    """Parse a dependency: JOB, or JOB:CONDITION as in JOB:failed. Return its fields.
+    The condition is done, failed, ended or started."""
     job, colon, on = text.partition(":")
     return {"job": job, "on": on} if colon else {"job": job}
 

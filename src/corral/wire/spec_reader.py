@@ -218,8 +218,8 @@ def _field_path_prefix(where: Where) -> str:
 def _normalize_fields(
     value: Mapping[Any, Any],
 ) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
-    """Return the document with Corral's own field names and without fields that are
-    null; the original path of each field; and problems."""
+    """Return (the document with Corral's own field names and without null fields, the
+    original path of each field, problems)."""
     spelt: dict[Where, Where] = {}
     problems: list[Problem] = []
 
@@ -342,7 +342,7 @@ def _unknown_field_problem(own: Where, written: Where) -> Problem:
 
 
 def _cross_field_problems(spec: Spec) -> list[Problem]:
-    """Return the problems that no single field shows."""
+    """Return the problems that only a combination of fields shows."""
     problems = []
     if (
         spec.elastic
@@ -413,7 +413,7 @@ def _of_checkpoint(spec: Spec) -> list[Problem]:
 
 
 def _of_ranks(spec: Spec) -> list[Problem]:
-    """Return a problem if nothing starts any rank."""
+    """Return a problem if `per: gpu` is set but cannot start ranks."""
     if spec.per != "gpu":
         return []
     if spec.kind == RAY:

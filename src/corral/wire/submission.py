@@ -1,5 +1,5 @@
-"""Conversion of specs that are submitted together to jobs: arrays are expanded, and
-`after` is resolved.
+"""Conversion of submitted specs to jobs. Arrays are expanded into jobs, and references
+in `after` are resolved.
 
 A reference to a job of the same submission is `@N`, where N is the position of that job
 in the answer. Every other reference is left as written: a name or an id of a job that
@@ -71,7 +71,8 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
 def _unfold_array(
     first: JobSpec, place: int, elements: Sequence[Element]
 ) -> Iterator[JobSpec]:
-    """Yield the jobs of one spec. The jobs of an array differ only in name and index."""
+    """Yield the jobs of one spec. Jobs of an array differ only in name and index.
+    `place`: position of the spec in the submission."""
     if first.array_index is None:
         yield first
         return
@@ -106,7 +107,7 @@ def check_size(jobs: Sequence[JobSpec], source: str) -> None:
 
 
 def check_waits(afters: int, source: str) -> None:
-    """Check the number of dependencies between jobs of a submission.
+    """Check that a submission has not too many dependencies between jobs (`afters`).
 
     Raises: SpecInvalid if there are too many.
     """
@@ -137,8 +138,8 @@ def _array_elements(one: Parsed) -> Iterator[Element]:
 
 
 def _places_by_name(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
-    """Return for each name the positions of its jobs, one list for each spec of that
-    name."""
+    """Return for each job or array name the positions of its jobs in the submission,
+    one list for each spec of that name."""
     spec_places: dict[str, list[list[int]]] = defaultdict(list)
     count = 0
     for parsed_spec in parsed:

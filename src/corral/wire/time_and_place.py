@@ -127,7 +127,7 @@ def _constraint(label: Any, value: Any, example: str) -> Constraint:
 
 
 def _label_value(label: str, value: Any) -> str:
-    """Return the value of a label as text. The value true is for a label without a
+    """Return the value of a label as text. The value true means a label without a
     value; numbers are accepted, too."""
     if value is True:
         return "true"
@@ -164,7 +164,7 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
 
 
 def truth(value: Any, *, field: str) -> bool:
-    """Return the value if it is true or false."""
+    """Check that the value is true or false, and return it."""
     if not isinstance(value, bool):
         raise WrongValue(
             f"{shown(value)} is neither true nor false", f"write: {field}: true"

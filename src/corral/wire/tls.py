@@ -1,4 +1,4 @@
-"""The TLS trust of clients of a head."""
+"""TLS trust: with which certificates clients verify a head."""
 
 import ssl
 from hashlib import sha256

@@ -63,7 +63,8 @@ class UserSet(BaseModel):
 
 
 class IdentityLink(BaseModel):
-    """The identity that may log in: issuer and subject, or the id of a pending log-in."""
+    """Identity that may log in as a user: issuer and subject, or the id of a pending
+    log-in."""
 
     model_config = _ASKED
 
@@ -82,10 +83,13 @@ class IdentityLink(BaseModel):
 
 
 class TokenCreate(BaseModel):
-    """Request for a token. `user` None: the caller. `role` None: the role of the user.
-    Without `expires_seconds` the token is valid for the time of the cluster's setting,
-    with `never_expires` until it is revoked. If a token creates another one for its own
-    user, the new token is valid no longer than the first."""
+    """Request for a token.
+
+    `user` None: the caller. `role` None: the role of the user. Without
+    `expires_seconds`, the token is valid for as long as the cluster's setting says;
+    with `never_expires`, until it is revoked. If a token creates another one for its
+    own user, the new token expires no later than the first.
+    """
 
     model_config = _ASKED
 
@@ -284,7 +288,8 @@ class SessionView(ForecastView):
 
 
 class SessionOpened(SessionView):
-    """Response that contains `page_secret`, which is returned only once.
+    """Answer when a browser session is opened. It contains `page_secret`, which is
+    returned only once.
 
     Pages send the secret in the header Corral-Page, in addition to the cookie. The
     cookie without the secret is not sufficient.

@@ -1,5 +1,5 @@
-"""The spec of an existing job as a document, with which the same job can be submitted
-again."""
+"""Conversion of the spec of an existing job to a document, which can be submitted again
+to run the same job."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

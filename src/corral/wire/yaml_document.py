@@ -49,14 +49,15 @@ class Document:
     lines: Mapping[Where, int] = field(default_factory=dict)
 
     def at(self, where: Where) -> str:
-        """Return the location of a place, for example `job.yaml:3`, from the nearest
-        enclosing place with a known line; the source alone if no lines are known."""
+        """Return the location of the value at this path, for example `job.yaml:3`. The
+        line is that of the nearest enclosing value with a known line. Return the source
+        alone if no lines are known."""
         line = self.line(where)
         return f"{self.source}:{line}" if line else self.source
 
     def line(self, where: Where) -> int:
-        """Return the line of the nearest enclosing place with a known line; 0 if no
-        lines are known."""
+        """Return the line number of the value at this path, or of the nearest enclosing
+        value with a known line; 0 if no lines are known."""
         for prefix_length in range(len(where), -1, -1):
             if where[:prefix_length] in self.lines:
                 return self.lines[where[:prefix_length]]
@@ -120,8 +121,8 @@ def _parse_yaml(text: str, source: str) -> Iterator[Document]:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being read. `key` is the key of the mapping whose value
-    comes next."""
+    """A mapping or list that is not read completely yet. `key`: the mapping's key whose
+    value comes next."""
 
     value: dict[str, Any] | list[Any]
     where: Where

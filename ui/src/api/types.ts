@@ -2587,7 +2587,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Number of failures seen, for the band of that rate.",
+      "says": "Number of failures from which `rate` was measured, for its error band.",
       "names": []
     },
     {
@@ -2659,7 +2659,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.99,
-      "says": "Share of the time with enough nodes, spares included.",
+      "says": "Share of the time in which enough nodes work, spares included.",
       "names": []
     },
     {

@@ -153,7 +153,8 @@ class BatchAllocation:
             )
 
     def _wait_for_helpers(self, places: tuple[int, ...]) -> None:
-        """Wait until the helpers at these places have joined.
+        """Wait until the helpers on the nodes at these positions in the job have
+        joined.
 
         Raises: CannotStep when one has not joined in time.
         """
@@ -250,12 +251,12 @@ class BatchAllocation:
         return key_of(self._own["CORRAL_TOKEN"])
 
     def _is_host(self, name: str) -> bool:
-        """Return whether the name is a host name of the job; as a sort key it puts
+        """Return whether the name is one of the job's host names. As a sort key it puts
         names of nodes before addresses."""
         return name in self._hosts
 
     def _send_to_srun(self, message: Message, data: bytes) -> None:
-        """Send the output of a task to its srun."""
+        """Send a task's output to the srun process of its step."""
         step = self._steps.get(message["step"])
         if step is not None:
             with suppress(OSError):

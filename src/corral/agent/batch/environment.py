@@ -180,7 +180,10 @@ def of_task(
         step: the environment that srun sends.
         own: the environment of the rank on this node, which names the node's GPUs.
         place: the node's position in the step.
+        first_task: the number of this node's first task in the step.
+        local: the task's number on this node, from 0.
         tasks: how many tasks of the step this node runs.
+        task_gpus: the GPUs for each task.
     """
     ours = {
         name: value

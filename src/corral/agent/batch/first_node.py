@@ -102,7 +102,8 @@ def _run_batch_script(
 
 
 def _placeholder_values(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that placeholders in file names stand for."""
+    """Return the values of the placeholders in the names of output files, by
+    placeholder."""
     number = env["SLURM_JOB_ID"]
     return {
         "j": number,
@@ -122,8 +123,8 @@ def _placeholder_values(plan: BatchPlan, env: Mapping[str, str]) -> dict[str, st
 def _open_output_file(
     plan: BatchPlan, pattern: str, known: Mapping[str, str]
 ) -> IO[bytes] | None:
-    """Open the script's output file; None if its folder is not on this node. The head
-    keeps the log in either case."""
+    """Open the script's output file. Return None if the folder of the file is not on
+    this node. The head keeps the log in either case."""
     path = os.path.join(plan.chdir, file_name(pattern, known))
     try:
         return open(path, "ab" if plan.append else "wb", buffering=0)
@@ -149,7 +150,8 @@ def _choose_workdir(plan: BatchPlan) -> str:
 
 
 def _tee_writer(file: IO[bytes] | None) -> Callable[[bytes], None]:
-    """Return a writer to the file and to the log that the head keeps."""
+    """Return a function that writes bytes to the file and to stdout, the log that the
+    head keeps."""
 
     def write(data: bytes) -> None:
         for descriptor in (1, *((file.fileno(),) if file is not None else ())):

@@ -32,19 +32,20 @@ class Stranger(Exception):
 
 
 class Seal(Protocol):
-    """Protection of the messages of one connection, in both directions."""
+    """Interface: protection of the messages of one connection, in both directions."""
 
     extra_bytes: int
 
     def close(self, sizes: bytes, body: bytes) -> bytes:
-        """Return the next message to send, `extra_bytes` longer."""
+        """Return the protected form of the next message, `extra_bytes` longer than
+        `body`."""
 
     def open(self, sizes: bytes, sealed: bytes) -> bytes:
-        """Return the body of the next message. Raises: Tampered."""
+        """Check the next message and return its unprotected body. Raises: Tampered."""
 
 
 class Tampered(Exception):
-    """The message received is not the one that the other end sent next."""
+    """Error: the message received is not the one that the other end sent next."""
 
 
 class Signature:
@@ -73,7 +74,8 @@ class Signature:
 
 
 class _NoSeal:
-    """No protection, for a Unix socket, which only the job's own account can open."""
+    """A Seal that protects nothing, for a Unix socket, which only the job's own account
+    can open."""
 
     extra_bytes = 0
 
@@ -85,8 +87,8 @@ class _NoSeal:
 
 
 class Frames:
-    """One end of a connection. Any number of threads may send, but only one may
-    receive."""
+    """One end of a connection that carries messages with data. Any number of threads
+    may send, but only one may receive."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -145,10 +147,10 @@ class Frames:
         other: bytes,
         seal: Callable[[bytes, bytes], Seal],
     ) -> None:
-        """Authenticate both ends: each proves that it has `key`, over the random bytes
-        of the other end and its own role. `own` and `other` are the two roles. `seal`
-        makes the protection from one key for each direction, which only this connection
-        has.
+        """Authenticate both ends, then protect all later messages. Each end proves that
+        it has `key`, by a digest over the other end's random bytes and its own role.
+        `own` and `other` are the two roles. `seal` creates the protection from two
+        keys, one for each direction, which only this connection has.
 
         Raises: Stranger when the other end does not have the key; OSError, EOFError
         when the connection fails.
@@ -187,6 +189,6 @@ def _handshake_proof(key: bytes, part: bytes, drawn: bytes) -> bytes:
 
 
 def key_of(token: str) -> bytes:
-    """Derive the key that only the nodes of an attempt can make, from the attempt's
-    token."""
+    """Derive from the attempt's token the key that only the nodes of the attempt can
+    derive."""
     return hashlib.sha256(b"corral steps\x00" + token.encode()).digest()

@@ -22,8 +22,8 @@ def digests_of(env: Mapping[str, str], key: bytes) -> dict[str, str]:
 def without_known(
     env: Mapping[str, str], known: Mapping[str, str], key: bytes
 ) -> tuple[dict[str, str], list[str]]:
-    """Split an environment into the variables that must be sent and the names of those
-    that the other end has.
+    """Return the variables that must be sent, and the names of those that the other end
+    already has with the same value.
 
     Args:
         known: digests of the other end's own environment, which it has sent.
@@ -42,7 +42,7 @@ def without_known(
 def with_known(
     env: Mapping[str, str], same: object, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the whole environment again."""
+    """Merge `env` with the `own` values of the names `same`."""
     names = same if isinstance(same, list) else []
     return {**{name: own[name] for name in names if name in own}, **env}
 

@@ -26,8 +26,9 @@ class SrunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLayout:
-    """Distribution of tasks over nodes. `nodes` are positions in the job's list of
-    nodes; `tasks` has the number of tasks on each of these nodes."""
+    """Distribution of a step's tasks over nodes. `nodes` are positions in the job's
+    list of nodes; `tasks` has the number of tasks on each of these nodes, in the same
+    order."""
 
     nodes: tuple[int, ...]
     tasks: tuple[int, ...]
@@ -37,7 +38,8 @@ class TaskLayout:
         return sum(self.tasks)
 
     def first_task(self, place: int) -> int:
-        """Return the number of the first task on the `place`-th node of the step."""
+        """Return the number of the first task on the node at position `place` in the
+        step, counted from 0."""
         return sum(self.tasks[:place])
 
 
@@ -76,7 +78,8 @@ def lay_out(
 
 
 def _eligible_nodes(asked: SrunOptions, hosts: Sequence[Sequence[str]]) -> list[int]:
-    """Return the nodes that the step may use; nodes that the request names come first."""
+    """Return the positions of the nodes that the step may use. Nodes that the request
+    names come first."""
     free_places = [
         node_index
         for node_index, names in enumerate(hosts)

@@ -19,7 +19,7 @@ LOST: Final = 1  # the first node has gone without a word
 
 def help_first(own: Mapping[str, str]) -> int:
     """Run the tasks that the first node sends, until the first node reports that the
-    job is over. Return the exit code."""
+    job is over. Return the exit code of this node's rank."""
     frames = _join_first_node(own)
     frames.send(
         {
@@ -63,8 +63,8 @@ def _pass_on(tasks: Tasks, message: dict[str, object], data: bytes) -> None:
 
 
 def _join_first_node(own: Mapping[str, str]) -> Frames:
-    """Connect to the first node. It may come up later, so the connection is retried
-    until this attempt ends."""
+    """Connect to the first node and return the connection. The first node may come up
+    later, so the connection is retried until this attempt ends."""
     address = (own["MASTER_ADDR"], int(own["MASTER_PORT"]))
     pause_seconds = TRY_SECONDS
     while True:

@@ -18,8 +18,9 @@ Say = Callable[[Message, bytes], None]
 
 
 class Tasks:
-    """Tasks of one step on this node. `say` is called from any thread with {"type":
-    "output"} and {"type": "end"} messages."""
+    """Tasks of one step on this node. `own` is the environment of the node's rank.
+    `say` sends {"type": "output"} and {"type": "end"} messages to the first node; it is
+    called from any thread."""
 
     def __init__(self, step: Message, own: Mapping[str, str], say: Say) -> None:
         self._step = step
@@ -97,8 +98,8 @@ class Tasks:
                 self._say(self._about("output", task, stream=stream), data)
 
     def feed(self, data: bytes) -> None:
-        """Write data to the standard input of each task that has one; empty data closes
-        it."""
+        """Write data to the standard input of each task that has one. Empty data closes
+        the standard input."""
         for process in self._running.values():
             if process.stdin is None:
                 continue

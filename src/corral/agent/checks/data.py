@@ -1,5 +1,5 @@
-"""Check of a data folder as this node sees it: which files it holds, and how fast they
-are read."""
+"""Check of a data folder as this node sees it: which files it holds, and how fast this
+node reads them."""
 
 import hashlib
 import os
@@ -24,9 +24,9 @@ LISTING: Final = "listing "
 
 @dataclass(frozen=True, slots=True)
 class DataListing:
-    """The first files of a folder, by name, with their sizes. `whole`: the folder holds
-    no further files. `closed`: number of folders below it that this user may not read.
-    """
+    """The first files of a folder, by name, with their sizes. `whole`: the listing is
+    complete, with no further files in the folder. `closed`: number of subfolders that
+    this user may not read."""
 
     files: tuple[tuple[str, int], ...]
     whole: bool
@@ -50,7 +50,8 @@ class DataListing:
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
     """Measure how long it takes to list a directory, then the read speed of small
-    files, then of the largest file. Nothing is written."""
+    files, then that of the largest file, and yield a finding for each. Nothing is
+    written."""
     began = time.monotonic()
     try:
         listing = listed(path)
@@ -86,8 +87,9 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
 
 
 def listed(path: str) -> DataListing:
-    """List the files of a folder, folder by folder, each sorted by name. A folder below
-    it that may not be read is only counted.
+    """List the files below `path`, folder by folder, each sorted by name. Stop at a
+    maximum number of files or after a time limit. A subfolder that may not be read is
+    only counted.
 
     Raises: OSError when the folder itself cannot be read.
     """
@@ -119,8 +121,9 @@ def listed(path: str) -> DataListing:
 def _measure_read_speed(
     path: str, what: str, names: list[str], seconds: float
 ) -> CheckFinding:
-    """Measure the read speed of one reader in bytes/s. The files are dropped from this
-    node's page cache first, as far as it allows."""
+    """Measure the speed in bytes/s at which one reader reads the files; `what` names
+    them in the finding. The files are first dropped from this node's page cache, as far
+    as it allows."""
     read_bytes = files = 0
     began = time.monotonic()
     try:

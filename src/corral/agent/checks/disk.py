@@ -22,7 +22,7 @@ SYNC_BYTES: Final = 4096
 
 def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
     """Measure the disk's write rate with fsync, in bytes/s; the text of the finding has
-    the other results.
+    the other results. A disk that cannot be written or read yields a failed finding.
 
     Args:
         own: whether the disk belongs to this node alone.
@@ -68,7 +68,8 @@ def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
 
 
 def _open_unlinked_file(path: str) -> int:
-    """Create a file that disappears when it is closed, even if the process is killed."""
+    """Return a descriptor of a new file that disappears when it is closed, even if the
+    process is killed."""
     try:
         return os.open(path, os.O_TMPFILE | os.O_RDWR, 0o600)
     except OSError:  # not every file system can

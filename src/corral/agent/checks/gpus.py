@@ -39,8 +39,8 @@ PURE_SIDE, NUMPY_SIDE = 64, 512
 
 
 def check_gpus(ask: CheckRequest) -> Iterator[CheckFinding]:
-    """Run the checks on each GPU alone (matrix product, memory), then on the links
-    between the GPUs."""
+    """Run the checks of each GPU by itself (matrix product, memory), then of the links
+    between the GPUs. Yield a finding for each."""
     kinds = [kind for kind in ask.checkup.kinds if kind in ALONE]
     if not ask.gpus:
         yield from on_cpu(kinds, ask.checkup.seconds)
@@ -193,8 +193,8 @@ def hash_by_numpy(side: int) -> str:
 
 
 def copies() -> float:
-    """Return the memory bandwidth of one CPU thread: the bytes that it reads and writes
-    in a second."""
+    """Measure the memory bandwidth of one CPU thread: return the bytes that it reads
+    and writes per second while it copies."""
     source, target = bytearray(COPY_BYTES), memoryview(bytearray(COPY_BYTES))
     took = []
     for _ in range(COPIES):

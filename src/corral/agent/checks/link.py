@@ -61,8 +61,8 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
 
 
 def _connect_to_peer(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
-    """Connect to the peer at the address `here`: the leader listens there, the other
-    node dials it.
+    """Return a connection to the peer. The leader listens at the address `here`; the
+    other node connects to it.
 
     Raises: OSError when no connection comes up in time.
     """
@@ -104,7 +104,7 @@ def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
 
 
 def _why_not() -> str:
-    """Return why this node cannot use NCCL on its GPUs; "" if it can."""
+    """Return the reason why this node cannot use NCCL on its GPUs; "" if it can."""
     if not has_torch():
         return MISSING
     return "" if has_gpu_build() else NO_CUDA
@@ -131,7 +131,8 @@ def _measure_stream_rate(talk: socket.socket, checkup: CheckUp) -> float:
 
 
 def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
-    """Measure the rate of an all-reduce between the two nodes with backend `by`.
+    """Measure the rate of an all-reduce between the two nodes with the backend `by`,
+    for example NCCL.
 
     Raises: NoProof when the check process gives no result.
     """

@@ -1,4 +1,5 @@
-"""Handshake between the two nodes of a link check: each proves that the head sent it.
+"""Handshake between the two nodes of a link check: each proves that the head has sent
+it to the check.
 
 Both nodes have the check-up's secret. Each sends a nonce, and answers the other's nonce
 with an HMAC. Another host on the network can neither take the place of a node nor delay
@@ -18,11 +19,12 @@ ALONE_SECONDS: Final = 2.0  # that one dialler may take while others wait
 
 
 class NotProven(ConnectionError):
-    """The other end does not know the secret."""
+    """Error: the other end does not know the check-up's secret."""
 
 
 def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
-    """Authenticate this end to the other end, and the other end to this one.
+    """Authenticate both ends to each other by the secret. `leads`: whether this end is
+    the leader.
 
     Raises: NotProven when the other end does not know the secret; another OSError when
     the other end leaves or does not answer.
@@ -42,7 +44,8 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
 
 
 def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
-    """Return the first connection whose other end authenticates.
+    """Accept connections, and return the first one whose other end proves that it knows
+    the secret.
 
     Raises: OSError when none does within `seconds`.
     """
@@ -59,7 +62,8 @@ def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socke
 
 
 def dialled(where: tuple[str, int], secret: str, seconds: float) -> socket.socket:
-    """Return a connection to the leader. Raises: NotProven, or another OSError."""
+    """Connect to the leader at `where` and authenticate; return the connection. Raises:
+    NotProven, or another OSError."""
     talk = socket.create_connection(where, timeout=seconds)
     try:
         greet(talk, secret, leads=False)

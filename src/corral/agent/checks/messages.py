@@ -21,8 +21,9 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One result of a check. `failed` is None if the head has to compare the value to
-    decide. `ran` is False if the check did not run; `text` then has the reason."""
+    """One result of a check. `failed` is None if the head has to compare the value with
+    others to decide. `ran` is False if the check did not run; `text` then has the
+    reason."""
 
     kind: CheckKind
     text: str

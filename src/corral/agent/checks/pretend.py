@@ -37,7 +37,7 @@ class Injected:
         return self.faults.get(f"{kind}/{place}", self.faults.get(kind))
 
     def changed(self, found: CheckFinding) -> CheckFinding:
-        """Return the finding with the injected fault applied."""
+        """Return the finding with the fault that is configured for its check, if any."""
         device_id = found.gpu if found.gpu is not None else found.device
         fault = self.of_check(found.kind, device_id)
         if fault is None or found.failed is not None or isinstance(fault, str):

@@ -1,5 +1,5 @@
-"""The check-up that the head wants of the node: the agent runs it in one process, which
-it kills when an attempt is to start."""
+"""Runner of the check-up that the head wants of the node. The agent runs it in one
+process, which it kills when an attempt is to start."""
 
 import asyncio
 import contextlib
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Checks:
-    """Runner of a node's check-ups. `is_idle` returns whether the node holds no process
-    of an attempt."""
+    """Runner of a node's check-ups. `is_idle` returns whether no process of an attempt
+    is left on the node. `command` starts the check process."""
 
     node_dir: Path
     settings: NodeSettings
@@ -46,8 +46,8 @@ class Checks:
     _process: asyncio.subprocess.Process | None = None
 
     def want(self, checkup: CheckUp | None) -> None:
-        """Run this check-up once, or none if it is None. A different check-up that is
-        running is ended."""
+        """Run this check-up once; None means that no check-up is wanted. A different
+        check-up that is running is ended."""
         wanted_id = checkup.id if checkup is not None else ""
         if self._doing and self._doing != wanted_id:
             self.end()

@@ -29,8 +29,8 @@ MISSING: Final = (
 
 
 class NoProof(Exception):
-    """A check process has given no result; the message has the reason. `hangs`: it was
-    killed because it did not end."""
+    """Error: a check process has given no result; the message has the reason. `hangs`:
+    it was killed because it did not end."""
 
     def __init__(self, why: str, *, hangs: bool = False) -> None:
         super().__init__(why)
@@ -56,7 +56,8 @@ def has_gpu_build() -> bool:
 
 
 def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
-    """Return an environment in which only these GPUs are visible, in this order."""
+    """Return this process's environment, changed so that only these GPUs are visible,
+    in this order."""
     uuids = [gpu.uuid for gpu in gpus]
     if uuids and all(uuid.startswith("GPU-") for uuid in uuids):
         return {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(uuids)}
@@ -66,7 +67,8 @@ def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:
 def proven(
     words: Sequence[str], seconds: float, env: Mapping[str, str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """Run a check process and return its output, one message for each line.
+    """Run the command `words` as a check process, and return its output, one message
+    for each line.
 
     Raises: NoProof when it gives no result.
     """
@@ -89,7 +91,8 @@ def begun(
 def answers(
     process: "subprocess.Popen[bytes]", seconds: float
 ) -> list[Mapping[str, Any]]:
-    """Wait for the check process and return its output, one message for each line.
+    """Wait for the check process to end, and return the JSON messages that it printed,
+    one for each line.
 
     Raises: NoProof when it does not answer in time or fails.
     """

@@ -46,8 +46,8 @@ def from_on(kind: str) -> Sequence[str]:
 
 
 def probe(wanted: str | None = None) -> ContainmentChoice:
-    """Return the strongest containment that is available on this machine, or the
-    `wanted` kind if that is available."""
+    """Return the strongest containment that is available on this machine. Return the
+    `wanted` kind instead if that is available."""
     reasons: list[str] = []
     for kind in KINDS if wanted is None else from_on(wanted):
         why_not = _WHY_NOT[kind]()
@@ -67,11 +67,12 @@ def create(
     limits: ContainmentLimits,
     furnish: Furnish | None = None,
 ) -> Containment:
-    """Create a containment for this process's children to enter.
+    """Create a containment that this process's children enter.
 
     Args:
+        kind: the kind of containment.
         name: unique on the machine.
-        mark: "NAME=value" in every rank's environment.
+        mark: "NAME=value" in every rank's environment, by which the ranks can be found.
         furnish: if given, the processes are in a pid namespace too, and this function
             makes the mounts that they alone see.
 
@@ -93,8 +94,8 @@ def create(
 
 
 def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
-    """Return a namespace for a group's processes, or a sentence that explains the
-    failure."""
+    """Create and return a pid namespace for the processes of a cgroup; on failure
+    return a sentence that explains it."""
     try:
         return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:
@@ -102,8 +103,9 @@ def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
 
 
 def settle(group: Containment) -> int | None:
-    """Wait until the containment is complete. Return an open descriptor of the mount
-    namespace of its processes; None where they share the shim's.
+    """Wait until the containment's pid namespace, if it has one, is ready. Return an
+    open descriptor of the mount namespace of its processes; None where they share the
+    shim's.
 
     Raises: OSError when this fails.
     """
@@ -117,8 +119,8 @@ def settle(group: Containment) -> int | None:
 
 
 def recorded(record: Mapping[str, Any]) -> Containment:
-    """Return the containment that another process has created and recorded, to list and
-    kill its remaining processes."""
+    """Return the containment that another process has created and described in
+    `record`, to list and kill its remaining processes."""
     if record["kind"] == CGROUP:
         folders = [Path(folder) for folder in record["folders"]]
         return cgroup.Cgroup(version=int(record["version"]), folders=folders)

@@ -11,8 +11,8 @@ ENGINE = "engine"  # whoever lent the node ends all that is left, and holds the 
 
 
 class ContainmentChoice(NamedTuple):
-    """The strongest containment that is available on a node, and the reason why no
-    stronger one is."""
+    """The strongest kind of containment that is available on a node, and the reason why
+    no stronger kind is available."""
 
     kind: str
     reason: str
@@ -20,8 +20,9 @@ class ContainmentChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainmentLimits:
-    """Limits of a containment; zero and None mean no limit. `devices` maps a device
-    major to the only minors of that major that may be opened."""
+    """Limits of a containment; zero and None mean no limit. `devices` maps the major
+    number of a device to the minor numbers that may be opened; all other minors of that
+    major are denied."""
 
     pids: int = 0
     cpu_millis: int = 0
@@ -71,7 +72,8 @@ class Containment(Protocol):
         ...
 
     def memory(self) -> MemoryEvents | None:
-        """Return the memory events; None where memory is not limited."""
+        """Return the memory events of the containment; None where its memory is not
+        limited."""
         ...
 
     def remove(self) -> None:

@@ -86,8 +86,8 @@ def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
 
 
 def _mounted_group_path(mount: Path, root: str, path: str) -> Path:
-    """Return the folder of a group path below a mount point whose mount shows the
-    hierarchy from `root` downwards."""
+    """Return the folder of the group `path` below the mount point `mount`, whose mount
+    shows the hierarchy from the group `root` downwards."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
     return mount / inside.lstrip("/")
 
@@ -105,8 +105,8 @@ def _version_1(found: Mapping[str, Path]) -> Hierarchy:
 
 
 def _version_2(own: Path) -> Hierarchy:
-    """Return the nearest group upwards that can delegate its controllers, else the
-    nearest writable group."""
+    """Return the nearest group, from `own` upwards, that can delegate its controllers;
+    otherwise the nearest writable group."""
     plain: Path | None = None
     for folder in (own, *own.parents):
         if not (folder / "cgroup.procs").exists():
@@ -125,8 +125,8 @@ def _version_2(own: Path) -> Hierarchy:
 
 
 def hand_on(folder: Path) -> set[str]:
-    """Enable the controllers for groups below the folder, and return those that are
-    then enabled."""
+    """Enable the controllers for groups below the folder. Return the names of the
+    controllers that are then enabled."""
     control = folder / "cgroup.subtree_control"
     for name in _V2:
         # busy: it holds processes itself; or the controller is not there
@@ -139,8 +139,8 @@ def hand_on(folder: Path) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Cgroup:
-    """One group, with one folder for each hierarchy. The first folder lists the group's
-    processes and freezes them.
+    """One cgroup, with one folder for each hierarchy. The first folder lists the
+    group's processes and freezes them.
 
     `namespace`: the pid namespace that its processes are in as well, where they are
     isolated from those of other users.
@@ -240,8 +240,8 @@ class Cgroup:
 
 
 def _memory_2(folder: Path) -> MemoryEvents | None:
-    """Return the memory events of a group of version 2; None where neither the group
-    nor a group around it has a limit."""
+    """Return the memory events of a version 2 group; None where neither the group nor
+    one of its ancestors has a memory limit."""
     limit = _limit_2(folder)
     if limit is None:
         return None
@@ -253,8 +253,8 @@ def _memory_2(folder: Path) -> MemoryEvents | None:
 
 
 def _limit_2(folder: Path) -> int | None:
-    """Return the lowest memory limit of the group and of the groups around it, in
-    bytes; None if none has a limit."""
+    """Return the lowest memory limit of the group and its ancestors, in bytes; None if
+    none has a limit."""
     around = (folder, *folder.parents)
     limits = (
         _read_number(path / "memory.max")
@@ -276,8 +276,8 @@ def _memory_1(folder: Path) -> MemoryEvents:
 
 
 def around() -> MemoryEvents | None:
-    """Return memory use and limit of the cgroup of this process; None if they cannot be
-    read."""
+    """Return memory use and memory limit of the cgroup in which this process runs; None
+    if they cannot be read."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text()
         own_folders = _own_folders(mounts, Path("/proc/self/cgroup").read_text())
@@ -398,8 +398,8 @@ def _write_all(folder: Path, files: Iterable[tuple[str, str]]) -> None:
 
 
 def _write_control_file(file: str, content: str) -> None:
-    """Write a control file without Python's text layer, because every launch needs
-    this."""
+    """Write a control file of a cgroup. This avoids Python's text layer, because every
+    launch writes such files."""
     descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, content.encode())

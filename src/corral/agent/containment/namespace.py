@@ -25,9 +25,10 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(slots=True, kw_only=True)
 class PidNamespace:
-    """A pid namespace. `shim` is the parent of its first process. `view` is the mount
-    namespace of the first process, with its own /proc. `ready` is the pipe on which the
-    first process reports its mounts; `settle` reads and closes it."""
+    """A pid namespace. `shim` is the parent of its first process. `view` is a
+    descriptor of the mount namespace of the first process, with its own /proc. `ready`
+    is the pipe on which the first process reports its mounts; `settle` reads and closes
+    it."""
 
     shim: int
     first: LocalProcess
@@ -69,7 +70,7 @@ class PidNamespace:
 
     def pids(self) -> list[int]:
         """Return the living processes of the namespace. While the shim lives, the first
-        process is left out, because it waits for the shim."""
+        process is left out, because it serves the shim and is not a rank."""
         if LocalProcess.find(self.shim) is not None:
             return [pid for pid in descendants(self.shim) if pid != self.first.pid]
         return (
@@ -125,7 +126,7 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
 
 
 def try_out() -> str:
-    """Return why a pid namespace cannot be created here; "" if it can."""
+    """Return the reason why a pid namespace cannot be created here; "" if it can."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -155,8 +156,8 @@ def _unshare_namespace(flag: int) -> None:
 
 
 def _be_first(done: int, furnish: Furnish | None) -> None:
-    """Be the first process of the namespace: make the namespace's own mounts, then reap
-    for ever."""
+    """Run the first process of the namespace: make the namespace's own mounts, report
+    the result on the pipe `done`, then reap for ever."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         kernel_mounts.own_mounts()

@@ -74,8 +74,8 @@ def create(mark: str, limits: ContainmentLimits) -> Subreaper:
 
 
 def inside_engine(mark: str) -> Subreaper:
-    """Return the containment for use inside an engine's own containment, which holds
-    the agent, its shims and their ranks. The engine ends any process that escapes from
-    this one. A cgroup of Corral's own below the engine's would be one that the engine
-    does not look into."""
+    """Return a subreaper as containment for use inside an engine's own containment,
+    which holds the agent, its shims and their ranks. The engine ends any process that
+    escapes from the subreaper. A cgroup that Corral creates below the engine's cgroup
+    would not be inspected by the engine."""
     return Subreaper(shim=os.getpid(), mark=mark, kind=ENGINE)

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """Discovery of a node's inventory. A part of the inventory that does not answer now
-    keeps its last value."""
+    """Discovery of a node's inventory, by a helper process. If the GPUs or shared paths
+    do not answer in time, their last values are kept."""
 
     node_dir: Path
     settings: NodeSettings
@@ -49,6 +49,7 @@ class Probe:
         """Ask the helper for the current inventory.
 
         `inside` is a process in the node's private root, if the node has one.
+        `held_ports` are ports that the node's attempts use.
         """
         own_disk = _is_private(self.settings, inside)
         answer = await self._ask(inside if own_disk else None)
@@ -86,7 +87,8 @@ class Probe:
         self.shared = tuple(sorted([*answer.shared, *kept_shared]))
 
     def _keep_parts(self, answer: Survey) -> None:
-        """Store the positions of the MIG devices, for the device filter of attempts."""
+        """Store the positions of the MIG devices from the helper's answer in a file,
+        for the device filter of attempts."""
         try:
             write_parts(self.node_dir, answer.parts)
         except OSError as trouble:

@@ -59,9 +59,10 @@ _SOCKETS, _OF_TWO_SOCKETS = 2, 8
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """Result of a discovery. `shared` maps a declared path to its mark. `troubles` are
-    messages for the log. `parts` are the MIG devices by name. `silent` names the
-    queries that did not answer in time."""
+    """Result of a discovery. `shared` maps a declared path to its mark, a text by which
+    nodes recognise the same folder. `troubles` are messages for the log. `parts` are
+    the positions of the MIG devices, by name. `silent` names the queries that did not
+    answer in time."""
 
     gpus: tuple[Gpu, ...] = ()
     parts: dict[str, MigPart] = {}
@@ -153,8 +154,8 @@ def _kfd_number(file: Path, name: str) -> int:
 
 
 def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
-    """Return the machine's NVIDIA GPUs with a `chosen` index, or all of them for None;
-    the indices are the driver's. Without a driver the result is empty.
+    """Return the machine's NVIDIA GPUs whose index in the driver is in `chosen`; None
+    means all GPUs. Without a driver the result is empty.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -264,8 +265,9 @@ def _mig_parts_of_gpu(handle: Any, minor: int) -> dict[str, MigPart]:
 
 
 def mark_of(path: str, inside: int | None) -> str:
-    """Return the mark that the node reads in a shared path; the first node that looks
-    at the path writes the mark.
+    """Return the mark of a shared path, by which nodes recognise the same folder. The
+    mark is a file in the path, with random text; the first node that looks at the path
+    writes the file.
 
     Raises: OSError when the path does not exist, or is another folder inside the
     private root than on the machine.
@@ -296,7 +298,8 @@ def mark_of(path: str, inside: int | None) -> str:
 
 
 def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
-    """Return the mark of a path that all nodes of one machine share with the machine.
+    """Return the mark of a path that all nodes of one machine have in common with the
+    machine.
 
     The mark is derived from the mark of the cluster's own folder, so nothing is written
     to the path.
@@ -313,8 +316,8 @@ def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
 
 
 def _written_mark(file: Path) -> str:
-    """Return the mark in the file, after waiting until the process that created the
-    file has written it."""
+    """Return the mark in the file. Another process may have just created the file, so
+    wait until the mark is written completely."""
     pause_event = threading.Event()
     for _ in range(50):
         text = file.read_text()
@@ -325,7 +328,8 @@ def _written_mark(file: Path) -> str:
 
 
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
-    """Query everything at the same time, so that a query that hangs delays no other."""
+    """Return the results of all queries. They run at the same time, so that a query
+    that hangs delays no other."""
     findings = Survey()
     steps: dict[str, Callable[[], None]] = {
         "GPUs": lambda: _ask_gpus(settings, findings)
@@ -394,7 +398,7 @@ if __name__ == "__main__":
 
 def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
     """Return the makers of the GPUs on the machine's PCI bus, sorted and without
-    duplicates, whether or not their drivers answer.
+    duplicates. A GPU counts whether or not its driver answers.
 
     Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
     """

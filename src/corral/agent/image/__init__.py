@@ -1,1 +1,2 @@
-"""Images: the node's own tools fetch and unpack them, and the shim itself enters them."""
+"""Images for ranks: the node's own tools (such as podman) fetch and unpack them, and
+the shim itself enters them."""

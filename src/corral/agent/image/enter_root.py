@@ -1,10 +1,10 @@
 """Making an unpacked image the root of one process, and of all processes that it
 starts.
 
-The image is the lower layer; a rank's changes go to an upper layer in the attempt's own
-folder. No other rank sees these changes, and the image keeps none of them. Apart from
-its root the process is unchanged: it keeps its parent, containment, user and network.
-Links inside the image are never followed on the way.
+The image is the lower layer of an overlay; a rank's changes go to an upper layer in the
+attempt's own folder. No other rank sees these changes, and the image keeps none of
+them. Apart from its root the process is unchanged: it keeps its parent, containment,
+user and network. While the root is prepared, links inside the image are never followed.
 """
 
 import os
@@ -61,7 +61,8 @@ def _bind_into_root(root: str, source: str, at: str) -> None:
 
 @contextmanager
 def _open_created_path(root: str, path: str, *, folder: bool) -> Iterator[str]:
-    """Create this path below `root`, and yield a name that leads to it.
+    """Create the file or folder at `path` below `root`, and yield a name by which it
+    can be opened.
 
     A link on the path is replaced by a folder.
     """

@@ -32,8 +32,8 @@ MEMORY_BYTES: Final = 4 * 1024**3
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Execute the request: describe an archive, unpack it, or unpack a flat tar from
-    stdin.
+    """Execute the request and return the answer: describe an archive, unpack it, or
+    unpack a flat tar from stdin.
 
     Raises: BadArchive, OSError when this fails.
     """

@@ -70,9 +70,11 @@ class Images:
         user: Path,
         account: ImageAccount | None = None,
     ) -> ImageRoot:
-        """Return the image, ready for a rank to enter, except for `upper`.
+        """Return the image named by `text`, ready for a rank to enter, except for
+        `upper`.
 
         Args:
+            seen: paths of the node that are visible inside.
             user: a file in the attempt's folder; the image counts as in use as long as
                 this file exists.
             account: the account that the job's ranks run as; None for the agent's own.
@@ -113,8 +115,8 @@ class Images:
 
     @contextmanager
     def _lock_account_folder(self, account: ImageAccount | None) -> Iterator[Path]:
-        """Lock the account's folder against other threads and agents that share it, and
-        yield it.
+        """Lock the account's folder of images, also against other agents that use the
+        folder, and yield its path.
 
         Raises: OSError when this fails.
         """
@@ -131,8 +133,8 @@ class Images:
     def _found(
         self, image: Image, folder: Path, account: ImageAccount | None
     ) -> tuple[PulledImage, Callable[[Path], None]]:
-        """Resolve an image. Return it with a function that writes its files into a
-        folder.
+        """Find an image; pull it if that is needed. Return its description, and a
+        function that writes its files into a folder.
 
         Raises: ImageTrouble when the image is not available.
         """
@@ -154,7 +156,7 @@ class Images:
 
     @property
     def _lists_registries(self) -> bool:
-        """Whether an administrator has named the registries that may be pulled from."""
+        """Return whether an administrator has restricted pulls to a list of registries."""
         return self._policy().registries is not None
 
     def _has_own(self, tool: str, account: ImageAccount) -> bool:
@@ -164,11 +166,12 @@ class Images:
         return self._own_tools[key]
 
     def _pull_image(self, tool: str, image: Image, folder: Path) -> PulledImage:
-        """Pull the image with the agent's own tool, on behalf of another account.
+        """Pull the image with the agent's own tool, on behalf of another account, and
+        return it. An image that the account has already unpacked is not pulled again.
 
-        The agent's existing image of that name is not used. The agent's credentials are
-        used only if an operator has listed the registry. So an account gets only what
-        the registry gives to everyone.
+        An image of that name in the agent's own storage is not used. The agent's
+        credentials are used only if an operator has listed the registry. So an account
+        gets only what the registry gives to everyone.
         """
         notes = folder / PULLED
         known_images = _read_notes(notes)

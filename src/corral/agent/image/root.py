@@ -11,9 +11,10 @@ class ImageRoot:
     the folder for a rank's changes.
 
     `seen` lists folders and files of the node that are visible inside, at the same
-    path. `libraries` are the GPU driver's, visible in `LIBRARIES`. `words` precede the
-    rank's own command, for an image that an external program runs; the other fields are
-    then empty. `digest` identifies the content.
+    path. `libraries` are the GPU driver's, visible in `LIBRARIES`. `env` has the
+    image's environment variables. `words` precede the rank's own command, for an image
+    that an external program runs; the other fields are then empty. `digest` identifies
+    the content.
     """
 
     root: str = ""

@@ -45,8 +45,8 @@ class ImageTrouble(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulledImage:
-    """An image that the tool has. `id` identifies its content; `digest` is its name in
-    a registry."""
+    """An image that a tool (such as podman) has. `id` identifies its content; `digest`
+    is its digest in a registry. `env` has its environment variables."""
 
     id: str
     env: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +94,8 @@ def is_own_tool(tool: str, account: ImageAccount) -> bool:
 
 
 def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledImage:
-    """Return the image from the account's storage; pull it first if it is missing.
+    """Return the image from the tool's storage for the account; pull it first if it is
+    missing.
 
     Raises: ImageTrouble when it cannot be pulled.
     """
@@ -142,7 +143,8 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
 
 
 def created(tool: str, id: str, account: ImageAccount | None) -> str:
-    """Create a container of the image, which never runs, and return its id.
+    """Create a container of the image, and return the container's id. The container
+    never runs; it serves to export the image's files.
 
     Raises: ImageTrouble when the tool fails.
     """
@@ -172,15 +174,16 @@ def export_of(
 
 
 def may_read(path: str, account: ImageAccount | None) -> bool:
-    """Whether the account may read this file."""
+    """Return whether the account may read this file."""
     return _run_tool(["test", "-r", path], ANSWER_SECONDS, account).returncode == 0
 
 
 def apptainer_words(
     tool: str, file: str, *, seen: Sequence[str], work: str, gpu: bool
 ) -> list[str]:
-    """Return the command prefix that runs a rank in an Apptainer file. The rank keeps
-    its environment, its process and its containment."""
+    """Return the command prefix that runs a rank in an Apptainer file, in the folder
+    `work`, with the paths in `seen` visible. The rank keeps its environment, its
+    process and its containment."""
     binds = [bind_argument for path in seen for bind_argument in ("--bind", path)]
     return [tool, "exec", "--no-home", *["--nv"] * gpu, *binds, "--pwd", work, file]
 
@@ -208,7 +211,7 @@ def last_line(text: str) -> str:
 
 
 def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
-    """Check the result of a pull.
+    """Check the result `done` of the pull command.
 
     Raises: ImageTrouble when the pull failed.
     """
@@ -237,7 +240,7 @@ def _inspect_image(
 
 
 def _found_in(text: str) -> PulledImage:
-    """Parse the tool's description of an image.
+    """Parse the tool's JSON description of an image, and return the image.
 
     Raises: ValueError, TypeError, AttributeError when its format is unexpected.
     """
@@ -267,7 +270,7 @@ def _run_tool(
     account: ImageAccount | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a tool as the account, for at most `seconds`.
+    """Run the command `words` as the account, for at most `seconds`.
 
     Raises: ImageTrouble when it takes longer.
     """

@@ -28,7 +28,8 @@ class ImageTree:
     own object."""
 
     def __init__(self, root: int, bounds: UnpackLimits, *, layered: bool) -> None:
-        """`layered`: names that begin with `.wh.` remove files of lower layers."""
+        """Unpack into the open folder `root`. `layered`: names that begin with `.wh.`
+        remove files of lower layers."""
         self._root = root
         self._bounds = bounds
         self._layered = layered
@@ -148,8 +149,8 @@ class ImageTree:
             self._remove_existing(parent, name)
 
     def _note_placed(self, parts: tuple[str, ...]) -> None:
-        """Record that this layer wrote the member and its parent folders, up to a
-        folder that is recorded already."""
+        """Record that this layer wrote the member at the path `parts`, and so its
+        parent folders too."""
         while parts and parts not in self._placed:
             self._placed.add(parts)
             parts = parts[:-1]
@@ -168,8 +169,9 @@ class ImageTree:
     # --- ways to folders
 
     def _folder(self, parts: list[str]) -> int:
-        """Return a descriptor of the folder, which this tree closes. The last folder
-        stays open, because members of one folder usually follow each other."""
+        """Return a descriptor of the folder; it is created if it is missing. The tree
+        closes the descriptor. The last folder stays open, because members of one folder
+        usually follow each other."""
         key = tuple(parts)
         if self._last is None or self._last[0] != key:
             folder = self._resolve_folder(parts, make=True)
@@ -183,8 +185,8 @@ class ImageTree:
             self._last = None
 
     def _resolve_folder(self, parts: Sequence[str], *, make: bool) -> int:
-        """Open the folder below the root, resolving links as a process inside the image
-        would."""
+        """Return the folder's descriptor, with links resolved as a process inside the
+        image would. `make`: create missing folders."""
         pending = deque(parts)
         stack = [os.dup(self._root)]
         links = 0

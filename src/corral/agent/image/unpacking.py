@@ -24,7 +24,7 @@ DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def described(image: Image, account: ImageAccount | None) -> PulledImage:
-    """Describe the image in an archive that the account may read.
+    """Return the description of an image in an archive, which the account may read.
 
     Raises: ImageTrouble when the archive cannot be read.
     """
@@ -64,7 +64,7 @@ def unpack_found(
     owner: ImageAccount | None,
     account: ImageAccount | None,
 ) -> None:
-    """Unpack the files of an image that the tool has.
+    """Unpack an image from the tool's storage into the folder `into`.
 
     Args:
         owner: the account that the tool runs as; the image belongs to it.

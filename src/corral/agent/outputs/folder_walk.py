@@ -97,13 +97,14 @@ def list_written(work: Path, since_ns: int) -> OutputListing:
 
 
 def has_files(work: Path) -> bool:
-    """Return whether anything lies in the folder. Raises: OSError."""
+    """Return whether the work folder holds any file or folder. Raises: OSError."""
     with os.scandir(work) as entries:
         return next(islice(entries, 1), None) is not None
 
 
 def sift(work: Path, since_ns: int) -> int | None:
-    """Remove unchanged files of the workdir, and folders that are then empty.
+    """Remove files that came with the workdir and were not changed, and folders that
+    are then empty.
 
     Returns: the bytes on disk of the remaining files; None where no file is left.
 

@@ -30,13 +30,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class KeptWorks:
-    """Kept work folders of one node. `limits` are the newest limits from the head."""
+    """The work folders that one node keeps after their attempts. `limits` are the
+    newest limits from the head."""
 
     attempts: Path
     limits: WorkLimits = field(default_factory=WorkLimits)
 
     async def keep(self) -> None:
-        """Enforce the limits, for ever."""
+        """Enforce the limits on kept folders, for ever."""
         while True:
             try:
                 await asyncio.to_thread(self.hold_limits)
@@ -45,8 +46,8 @@ class KeptWorks:
             await asyncio.sleep(LOOK_SECONDS)
 
     def settle(self, folder: Path, owner: UserName, *, has_saves: bool) -> bool:
-        """Record that the attempt is over. Returns: whether its work folder may hold
-        files or saves."""
+        """Record that the attempt is over. Returns: whether its folder must stay,
+        because its work folder may hold files or saves."""
         try:
             if not has_saves and not has_files(folder / WORK):
                 return False
@@ -75,7 +76,7 @@ class KeptWorks:
             )
 
     def hold_limits(self) -> None:
-        """Remove folders that must go. Raises: OSError."""
+        """Remove the kept folders that exceed the limits. Raises: OSError."""
         folders = [path for path in self.attempts.iterdir() if path.name[:1] != "."]
         for folder in folders:
             record = read_record(folder)

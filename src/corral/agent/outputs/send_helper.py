@@ -27,13 +27,13 @@ _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class OutputNotSent(Exception):
-    """The path cannot be sent; the message is a sentence for the user."""
+    """Error: the path cannot be sent; the message is a sentence for the user."""
 
     code = REFUSED
 
 
 class NotThere(OutputNotSent):
-    """The work folder has no such file."""
+    """Error: the work folder has no such file."""
 
     code = ABSENT
 
@@ -103,7 +103,7 @@ def resolved(folder: int, path: str) -> list[str]:
 
 
 def _read_link(folder: int, path: str) -> str | None:
-    """Return where a link leads; None for what is not a link."""
+    """Return the target of a link; None if the path is not a link."""
     try:
         return os.readlink(path, dir_fd=folder)
     except OSError:
@@ -111,8 +111,8 @@ def _read_link(folder: int, path: str) -> str | None:
 
 
 def send_folder(folder: int, output: IO[bytes]) -> None:
-    """Send everything below the open folder except links, which may lead anywhere at
-    their destination.
+    """Send the content of the open folder as a tar stream. Links are left out, because
+    at the destination they might lead anywhere.
 
     Raises: OSError when reading fails.
     """

@@ -29,16 +29,16 @@ OUTCOMES: Final[Mapping[int, Outcome]] = {
 
 
 class OutputServer:
-    """Sends output files of one node, for a limited number of requests at the same
-    time."""
+    """Sender of output files of one node, which serves a limited number of requests at
+    the same time."""
 
     def __init__(self, attempts: Path) -> None:
         self._attempts = attempts
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def serve(self, request: FilesNow, connection: ClientConnection) -> None:
-        """Send what is requested. Raises: OSError, WebSocketException,
-        TimeoutError."""
+        """Send the requested files, or the list of files. Raises: OSError,
+        WebSocketException, TimeoutError."""
         key = (request.job, request.attempt)
         async with self._places:
             try:

@@ -57,8 +57,8 @@ def write_record(folder: Path, record: WorkRecord) -> None:
 
 
 def kept_work_of(folder: Path) -> KeptWork | None:
-    """Return the data of a kept work folder that the limits need; None if the limits do
-    not apply to the folder."""
+    """Return the data of a kept work folder that the limits need; None if they do not
+    apply, because the folder is not settled or not cleaned up."""
     record = read_record(folder)
     if record.ended_at is None or not record.is_kept:
         return None

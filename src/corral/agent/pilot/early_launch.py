@@ -27,7 +27,8 @@ STARTING: Final = b'"phase":"starting"'
 
 
 def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
-    """Return the launch with which a pilot can start; None if it must ask the head for
+    """Return the launch with which a pilot can start at once, read from the folder
+    `source` and completed on the node; None if the pilot must ask the head for
     everything. `host` is the environment of the step.
 
     Raises: OSError, ValueError if the file cannot be read.
@@ -86,8 +87,8 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
 
 
 def _rank_account(early: Early) -> dict[str, Any] | None | str:
-    """The account of the ranks; a text where the agent has to say why they have
-    none."""
+    """Return the account of the ranks; None for the pilot's own account; a text if the
+    agent has to explain why they have none."""
     if os.geteuid() != 0:
         return None
     # only root changes the account
@@ -111,7 +112,8 @@ def _unpack_archive(archive: Path, into: Path) -> bool:
 
 def send(early: Early, shim: socket.socket) -> None:
     """Send the new shim its spec, and wait until its ranks have begun or failed to
-    begin. Errors are ignored, because the agent finds either result."""
+    begin. Errors are ignored, because the agent later finds the result in either case.
+    """
     with suppress(OSError):
         shim.settimeout(BEGIN_SECONDS)
         shim.sendall(early.spec.encode())
@@ -132,8 +134,8 @@ def _until_begun(shim: socket.socket) -> None:
 
 
 def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
-    """Return the indices of the granted GPUs; None if the variable is unset or does not
-    name them by index."""
+    """Return the indices of the granted GPUs from the text of the variable `visible`;
+    None if the variable is unset or does not name them by index."""
     if visible is None:
         return None
     device_entries = [

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 
 
 class PartSupervisor(Supervisor):
-    """Supervisor of a pilot. It attributes each end of an attempt after the batch
-    system's SIGTERM to the batch system."""
+    """Supervisor of a pilot. After the batch system's SIGTERM, it reports every end of
+    an attempt as caused by the batch system."""
 
     leaving = False
     had = False  # anything of an attempt, ever
@@ -127,7 +127,7 @@ async def _run_pilot(node_dir: Path, settings: NodeSettings, token: str) -> None
 
 async def _run_agent(agent: Agent, settings: NodeSettings) -> None:
     """Run the agent. If the ranks can read the pilot's folder, replace the token first,
-    so that the token in the folder is of no use to them."""
+    so that the token in the folder is no longer valid."""
     if settings.isolation == "none":
         close_memory()
         await exchange(agent.prepare.post, agent.use_token)
@@ -162,8 +162,9 @@ async def _leave_when(asked: asyncio.Event, supervisor: PartSupervisor) -> None:
 
 
 async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
-    """Wait until the head has recorded the pilot's attempt, or no attempt has been
-    wanted for long. The attempt may have come and gone between two checks."""
+    """Wait until the pilot can exit: the head has recorded the pilot's attempt, or has
+    wanted no attempt for long. The attempt may have come and gone between two checks.
+    """
     clock = asyncio.get_running_loop().time
     idle_since = clock()
     while True:
@@ -181,10 +182,11 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
 
 
 def _explained(seen: Seen) -> Seen:
-    """Return the attempt's end as one that the batch system requested.
+    """Return the attempt, with its end reported as one that the batch system requested.
 
     Programs that save on SIGTERM exit with code 0. Such an exit is the end of the job
-    only if the training loop has made its last step.
+    only if the training loop has made its last step; the attempt is then returned
+    unchanged.
     """
     clean = bool(seen.exits) and all(rank_exit.clean for _, rank_exit in seen.exits)
     is_complete = clean and seen.progress is not None and seen.progress.is_complete

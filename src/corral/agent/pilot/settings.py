@@ -1,5 +1,5 @@
-"""The pilot's own copy of the settings from the head, with the resources granted to its
-step."""
+"""The pilot's own copy of the settings from the head, completed with the GPUs granted
+to its step."""
 
 import os
 from pathlib import Path
@@ -18,9 +18,9 @@ IMAGES: Final = (
 
 
 def copied(source: Path, node_dir: Path) -> NodeSettings:
-    """Copy the settings and return them. The GPUs are those that the batch system has
-    granted to this step. Images are kept on the node, for later attempts of the same
-    account.
+    """Copy the settings and the token from `source` to the pilot's folder, and return
+    the settings. The GPUs are those that the batch system has granted to this step.
+    Images are kept on the node, for later attempts of the same account.
 
     Raises: SettingsInvalid when the settings are invalid; OSError when they cannot be
     written.

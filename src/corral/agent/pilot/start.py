@@ -52,8 +52,8 @@ def serve_part(source: Path) -> None:
 
 
 def begin_early(early: Early, node_dir: Path) -> int:
-    """Start the ranks through a new launcher. Returns: the helper process of
-    `begin_launcher`."""
+    """Start a launcher with a first shim, and wait until its ranks have begun. Returns:
+    the helper process of `begin_launcher`."""
     ours, child_socket = socket.socketpair()
     with ours:
         with child_socket:
@@ -65,8 +65,8 @@ def begin_early(early: Early, node_dir: Path) -> int:
 def begin_launcher(
     node_dir: Path, sight: NodeSight, first: socket.socket | None = None
 ) -> int:
-    """Fork the node's launcher. Returns: a helper process, which ends when the launcher
-    is ready."""
+    """Fork the node's launcher; `first` is the socket of its first shim. Returns: the
+    id of a helper process, which ends when the launcher is ready."""
     helper = os.fork()
     if helper:
         return helper
@@ -106,8 +106,8 @@ def private_folder() -> Iterator[Path]:
 
 
 def _sweep_lost(own: Path) -> None:
-    """Remove folders of older pilots in which no process lives: a pilot that the batch
-    system kills has no time to clean up."""
+    """Remove folders of older pilots in which no process lives, except the folder
+    `own`. A pilot that the batch system kills has no time to clean up."""
     own_stat = own.stat()
     for folder in own.parent.glob(f"{PREFIX}*"):
         with suppress(OSError):

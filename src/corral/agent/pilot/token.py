@@ -46,11 +46,12 @@ async def exchange(
     use: Callable[[str], None],
     chance: Random | None = None,
 ) -> None:
-    """Let the head replace the current token by a new one; wait while the head is away.
+    """Replace the current token by a new one from the head; wait while the head is
+    away.
 
     The current token is invalid as soon as the head has recorded the new one. So if an
-    answer was lost and the head then refuses the current token, it has recorded the new
-    one.
+    answer was lost and the head then refuses the current token, the head has recorded
+    the new one.
 
     Args:
         post: sends a body to a route of the head with the current token.

@@ -10,7 +10,7 @@ LOOK_SECONDS: Final = 0.1
 
 
 def count_nodes(needed: int) -> int:
-    """Wait until `needed` nodes are alive, and return exit code 0.
+    """Wait until `needed` nodes of the Ray cluster are alive, and return exit code 0.
 
     The cluster's address is read from standard input as soon as it is known. Ray is
     imported before that, so that the import causes no delay later.

@@ -44,7 +44,7 @@ def run_program(member: RayProgramMember) -> int:
 
 
 class JoinedNodes:
-    """Other nodes of the gang that have joined."""
+    """Connections from the other nodes of the gang that have joined."""
 
     def __init__(self, member: RayProgramMember) -> None:
         self._member = member
@@ -70,8 +70,8 @@ class JoinedNodes:
             ]
 
     def join(self, address: str) -> None:
-        """Let all nodes join the Ray cluster at this address, including nodes that come
-        later."""
+        """Ask all nodes, including those that connect later, to join the Ray cluster at
+        this address."""
         self._say({"type": "join", "address": address})
         self._address = address
 
@@ -176,7 +176,8 @@ def _timeout_reason(needed: int, missing: list[str]) -> str:
 def _wait_until(
     done: Callable[[], bool], deadline: float, ray: LocalRay, why: Callable[[], str]
 ) -> None:
-    """Wait until `done` returns True.
+    """Wait until `done` returns True. `why` returns the reason for the error at the
+    deadline.
 
     Raises: CannotStart after the deadline, or when Ray has ended.
     """

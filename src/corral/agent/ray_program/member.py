@@ -33,8 +33,8 @@ WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayProgramMember:
     """One node of the attempt's Ray cluster. `run` is the program's command.
-    `memory_bytes` 0 means all the memory that Ray finds. `own` is the environment of
-    the rank.
+    `memory_bytes` 0 means that Ray uses all the memory it finds. `own` is the
+    environment of the rank.
 
     `folder` is the attempt's own folder, by a short path that its user can open,
     wherever the folder lies: it is the current directory of this process, and its work
@@ -108,8 +108,8 @@ class RayProgramMember:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of Ray and of the program: that of the job, without
-        variables for ranks alone."""
+        """Return the environment of Ray and of the program: the environment of the job,
+        without the variables that only ranks need."""
         kept_variables = {
             name: value
             for name, value in self.own.items()

@@ -20,8 +20,8 @@ CONNECT_SECONDS: Final = 10.0
 
 
 def help_program(member: RayProgramMember) -> int:
-    """Be a node of the Ray cluster until the first node reports that the program has
-    ended. Return the exit code.
+    """Run this node as a part of the Ray cluster until the first node reports that the
+    program has ended. Return the exit code.
 
     Raises: CannotStart when this node's Ray does not start; CannotRun when Ray ends
     before the program does, or the first node is gone.
@@ -56,8 +56,8 @@ def _collect_message_types(frames: Frames, said: set[str]) -> None:
 
 
 def _join_first_node(member: RayProgramMember) -> Frames:
-    """Connect to the first node. It may come up later, so the connection is retried
-    until this attempt ends."""
+    """Connect to the first node and return the connection. The first node may come up
+    later, so the connection is retried until this attempt ends."""
     pause_seconds = TRY_SECONDS
     while True:
         try:

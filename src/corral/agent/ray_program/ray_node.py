@@ -53,7 +53,8 @@ def check_ray() -> None:
 
 @contextmanager
 def starting(member: RayProgramMember) -> Iterator[None]:
-    """Run the block, in which Ray starts.
+    """Context manager for the code that starts Ray: an OSError in it becomes
+    CannotStart.
 
     Raises: CannotStart when the node lacks a resource for Ray, such as a port or disk
     space.
@@ -67,7 +68,8 @@ def starting(member: RayProgramMember) -> Iterator[None]:
 
 
 class LocalRay:
-    """This node's Ray. It joins the cluster at `address`; with "" it begins a new one."""
+    """This node's Ray process. It joins the cluster at `address`; with "" it begins a
+    new cluster."""
 
     def __init__(self, member: RayProgramMember, address: str = "") -> None:
         self._member = member
@@ -87,7 +89,8 @@ class LocalRay:
         return ""
 
     def check(self, *, starts: bool) -> None:
-        """Check that this node's Ray still runs. `starts`: nothing runs in it yet.
+        """Check that this node's Ray still runs. `starts`: Ray is still starting, and
+        no program runs in it yet.
 
         Raises: CannotStart when Ray has ended while it `starts`, unless the job's own
         memory limit ended it; CannotRun in all other cases.
@@ -102,7 +105,7 @@ class LocalRay:
         )
 
     def __str__(self) -> str:
-        """Return its last output, on one line."""
+        """Return the last lines of Ray's log, joined into one line."""
         with suppress(OSError):
             text = self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
             lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
@@ -146,8 +149,8 @@ def words(member: RayProgramMember, address: str) -> list[str]:
 
 
 def memory_words(memory_bytes: int) -> list[str]:
-    """Return the options that divide the node's granted memory between Ray's object
-    store and programs; an empty list without a grant."""
+    """Return the options of `ray start` that divide the node's granted memory between
+    Ray's object store and programs; an empty list for 0, without a grant."""
     if not memory_bytes:
         return []
     store = max(_LEAST_STORE_BYTES, int(memory_bytes * STORE_SHARE))
@@ -158,8 +161,8 @@ def memory_words(memory_bytes: int) -> list[str]:
 
 
 def _client_port() -> list[str]:
-    """Return the option for Ray's client port. Where grpc is installed, every head
-    would use the same port."""
+    """Return the option that sets Ray's client port; without it every Ray head on a
+    machine with grpc would use the same port."""
     if importlib.util.find_spec("grpc") is None:
         return []
     with socket.socket() as probe:

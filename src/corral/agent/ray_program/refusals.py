@@ -1,4 +1,5 @@
-"""Reasons why a Ray program does not run, written into the job's reason."""
+"""Errors that stop a Ray program, and how a node reports one: it becomes the job's
+reason."""
 
 import json
 import os
@@ -30,7 +31,8 @@ class CannotStart(CannotRun):
 
 
 def refuse(why: str, own: Mapping[str, str], *, infra: bool) -> int:
-    """Report the refusal in the log and to the shim. Return the exit code."""
+    """Report in the log and to the shim why the program cannot run. Return the exit
+    code."""
     print(f"corral: {why}", file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(FAILED))
     with suppress(OSError, KeyError):

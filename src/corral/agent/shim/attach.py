@@ -1,8 +1,9 @@
-"""Attachment of a user: a shell next to the ranks, or a rank's own input and output.
+"""Attachment of a user to an attempt: a shell next to the ranks, or a rank's own input
+and output.
 
-The descriptor for the input is passed over the connection; for a shell it is the whole
-terminal. The connection reports the end of a shell. A second descriptor reports the end
-of a rank.
+The shim passes the descriptor for the input over the connection; for a shell it is the
+whole terminal. The connection reports the end of a shell. A second descriptor reports
+the end of a rank.
 """
 
 import os

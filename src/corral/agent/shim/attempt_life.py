@@ -147,7 +147,8 @@ class AttemptLife:
         return child
 
     def _on_rank_start(self, rank: Rank) -> None:
-        """Handle the start of a program (a rank or the setup), or its failure to start."""
+        """Handle the result of starting a process (a rank or the setup): its program
+        runs, or failed to start."""
         if rank.exec_failed:
             program_name = "setup" if rank is self._setup else f"rank {rank.number}"
             self._fail_attempt(
@@ -167,8 +168,8 @@ class AttemptLife:
             )
 
     def _input_changed(self) -> None:
-        """Update and publish which rank waits for input, after a rank has begun or
-        ceased to wait."""
+        """Publish which rank waits for input, after a rank has begun or ceased to wait.
+        If several wait, it is the lowest rank."""
         waiting_ranks = (rank.number for rank in self._ranks if rank.waits_for_input)
         self.state.waits_for_input = min(waiting_ranks, default=None)
         self._schedule_publish()
@@ -195,7 +196,8 @@ class AttemptLife:
         return [*self._ranks, *([self._setup] if self._setup else [])]
 
     def _take_ends(self, ended: list[Rank]) -> None:
-        """Write down together what has ended together, also the attempt's own end."""
+        """Write down the ends of several ranks together, with the attempt's own end if
+        nothing is left of it."""
         ranks = [
             rank for rank in ended if rank is not self._setup and not rank.exec_failed
         ]
@@ -252,7 +254,8 @@ class AttemptLife:
         setup.close()
 
     def _with_trouble(self, record: Record) -> Record:
-        """Return the record of a rank's end with the reason of the attempt's failure.
+        """Return the record of a rank's end, with the reason of the attempt's failure
+        added if there is one.
 
         Both are reported together, so that the exit code is not mistaken for the full
         result.
@@ -268,8 +271,9 @@ class AttemptLife:
         }
 
     def _fail_attempt(self, trouble: str, *, infra: bool, by: str = "") -> None:
-        """End the attempt because of this trouble. `by`: who reports the trouble if it
-        is not Corral itself. `infra`: whether the infrastructure is at fault."""
+        """Record this failure as the attempt's, and stop the attempt. `by`: who reports
+        the failure if it is not Corral itself. `infra`: whether the infrastructure is
+        at fault."""
         if not self._trouble:
             self._trouble, self._infra, self._trouble_of = trouble, infra, by
         self._stop_attempt(PEER_GRACE_SECONDS, trouble, save=False)
@@ -334,8 +338,8 @@ class AttemptLife:
     # --- who hears of it
 
     def _written(self) -> None:
-        """Publish the state after more of it was written to the journal; then stop the
-        loop if the attempt has ended, else check what is left."""
+        """Publish the state after records were written to the journal. If the attempt
+        has ended, stop the loop; otherwise check which processes are left."""
         if self._grace.runs and self.state.phase in ("starting", "up"):
             self.state.phase = "stopping"
         self._publish_state()

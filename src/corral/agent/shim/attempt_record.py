@@ -1,4 +1,4 @@
-"""Durable record of an attempt: every entry goes to the journal before it is
+"""Durable record of an attempt: every entry is written to the journal before it is
 reported."""
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ RESERVE_RANK_BYTES: Final = 512
 
 
 def reserve_bytes(ranks: int) -> int:
-    """Return the space for the start, the end, and the exits of `ranks` ranks."""
+    """Return the bytes to reserve in the journal for the start, the end, and the exits
+    of `ranks` ranks."""
     return RESERVE_BYTES + RESERVE_RANK_BYTES * ranks
 
 
@@ -28,8 +29,8 @@ def _is_save(record: Record) -> bool:
 
 
 class AttemptRecord:
-    """Record of an attempt. `state` holds what is on the disk; `changed` is called when
-    more was written."""
+    """Record of an attempt in its journal. `state` holds what is on the disk; `changed`
+    is called when more was written. `warn` receives warnings as text."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class AttemptRecord:
         self._saves = RefillBudget(SAVES_PER_SECOND, BURST_SAVES)
 
     def record(self, *records: Record) -> None:
-        """Write the records to the journal. They are reported only once they are on the
-        disk."""
+        """Write the records to the journal, or later if the disk is full. They are
+        reported only once they are on the disk."""
         self._unwritten += records
         self._write_pending()
 
@@ -75,8 +76,9 @@ class AttemptRecord:
         self.record(*records)
 
     def _write_pending(self) -> None:
-        """Write pending entries. An entry that finds no room is tried again; records of
-        checkpoints wait for more important entries."""
+        """Write pending records to the journal. If a record finds no room, the write is
+        tried again later. Records of saves may not use the reserved space, which is for
+        more important records."""
         records, self._unwritten = self._unwritten, []
         for is_save, group in groupby(records, key=_is_save):
             together = list(group)

@@ -22,7 +22,7 @@ _JSON: Final = json.JSONEncoder(separators=(",", ":"))
 class ShimConnection:
     """Connection of an agent, of a rank, or of a peer not yet identified.
 
-    The newest state is sent when the socket has room for it.
+    Of all states, only the newest is sent, when the socket has room for it.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class ShimConnection:
         self._flush_unsent()
 
     def take_over(self) -> socket.socket:
-        """Return the bare socket, for bytes that are not messages. The loop no longer
-        watches it."""
+        """Return the bare socket, for an exchange of bytes instead of messages. The
+        loop no longer watches it."""
         self._loop.watch(self.connection.fileno(), None)
         self.is_open = False
         self._closed(self)
@@ -94,7 +94,7 @@ class ShimConnection:
             self.close()
 
     def _receive_message(self, text: bytes) -> None:
-        """Process one message. No message of a rank can stop the shim."""
+        """Process one message. An invalid message from a rank cannot stop the shim."""
         now = self._loop.now()
         if not (self._bytes.take(len(text) + 1, now) and self._messages.take(1, now)):
             self._dropped(f"more than {MESSAGES_PER_SECOND} messages a second")

@@ -11,8 +11,8 @@ MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
 class ShimConnections:
-    """All connections of one shim. `heard` and `dropped` have the same meaning as in
-    ShimConnection."""
+    """All connections of one shim. `heard` is called with each message; `dropped` with
+    the reason for each message that is not accepted."""
 
     def __init__(
         self,
@@ -26,7 +26,8 @@ class ShimConnections:
         self._lines: list[ShimConnection] = []
 
     def connect(self, connection: socket.socket) -> ShimConnection | None:
-        """Return the new connection; None where there are too many connections already."""
+        """Return a connection for the new socket; close the socket and return None if
+        there are too many already."""
         if len(self._lines) >= MOST_LINES:
             connection.close()
             return None

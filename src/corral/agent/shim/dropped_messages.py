@@ -12,8 +12,8 @@ WHY_LETTERS: Final = 200
 
 
 class Drops:
-    """Counter of dropped messages of one attempt. `say` receives a sentence, at a
-    limited rate."""
+    """Counter of dropped messages of one attempt. `say` is called with a sentence about
+    them, at a limited rate."""
 
     def __init__(self, loop: Loop, say: Callable[[str], None]) -> None:
         self.count = 0
@@ -25,7 +25,7 @@ class Drops:
         self._told_at = float("-inf")
 
     def note(self, why: str) -> None:
-        """Count a message that was not taken."""
+        """Count a dropped message; `why` is the reason."""
         self.count += 1
         self._why = cut(why, WHY_LETTERS)
         remaining_seconds = self._told_at + SECONDS - self._loop.now()

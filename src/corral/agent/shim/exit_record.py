@@ -20,8 +20,8 @@ ENDS_IN_ERROR: Final = (
 
 
 class Exits:
-    """Exits of one attempt's ranks. Each out-of-memory kill explains the end of one
-    rank only."""
+    """Records the exits of one attempt's ranks. Each out-of-memory kill is used to
+    explain the end of one rank only."""
 
     def __init__(
         self, group: Containment, logs: dict[int, RankLog], command: str
@@ -33,8 +33,8 @@ class Exits:
         self._oom_explained = 0
 
     def record(self, rank: Rank, *, stops: bool) -> Record:
-        """Return the record of a rank that has ended. `stops`: whether the attempt was
-        being stopped."""
+        """Return the record of how the rank has ended. `stops`: whether the attempt was
+        being stopped then."""
         assert rank.status is not None
         code = os.waitstatus_to_exitcode(rank.status)
         memory = self._group.memory() if code != 0 else None

@@ -1,4 +1,4 @@
-"""Names of the files that a shim leaves in the folder of its attempt."""
+"""Names of the files that a shim writes in the folder of its attempt."""
 
 from typing import Final
 

@@ -92,8 +92,8 @@ def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
 
 
 def _enter_and_wait(image: ImageRoot, view: int | None, say: int) -> None:
-    """Enter the image in the child process, report success or the error, and wait to be
-    killed. Never returns."""
+    """Enter the image in the child process, report success or the error on the
+    descriptor `say`, and wait to be killed. Never returns."""
     try:
         if view is not None:
             kernel_mounts.enter_namespaces({"mnt": view})

@@ -1,5 +1,5 @@
-"""Start of a shim: preparation of what the attempt needs, or a refusal that names what
-is missing."""
+"""Start of a shim: it creates what the attempt needs, or refuses the attempt and names
+what is missing."""
 
 import ctypes
 import json
@@ -150,7 +150,8 @@ def launch_record(
 
 
 def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
-    """Open a log file for each rank of this node. Raises: OSError."""
+    """Open a log file for each rank of this node, and return the logs by rank. Raises:
+    OSError."""
     folder = Path(spec.folder) / "logs"
     folder.mkdir(exist_ok=True)
     return {
@@ -162,7 +163,8 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
 def _create_containment(
     spec: ShimSpec, limits: containment.ContainmentLimits, say: Callable[[str], None]
 ) -> containment.Containment:
-    """Create the planned containment, or the next weaker kind that works now."""
+    """Create the containment that the spec plans, or the next weaker kind that works
+    now."""
     mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
     furnish = Apart(**spec.apart).furnish if spec.apart is not None else None
     for kind in containment.from_on(spec.containment):
@@ -193,7 +195,8 @@ def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket
 
 
 def _change_owner(whole: Path, user: JobAccount) -> None:
-    """Change the owner of the directory and its contents to the account of the ranks."""
+    """Change the owner of the directory `whole` and its contents to the account of the
+    ranks."""
     group = user.groups[0]
     for folder_path, folders, files in os.walk(whole):
         for name in (*folders, *files):
@@ -222,8 +225,8 @@ def _send_refusal(connection: socket.socket, why: str) -> None:
 def be_shim(
     connection: socket.socket, launcher: socket.socket | None = None
 ) -> NoReturn:
-    """Run a shim in a new process; never returns. `launcher`: the connection from which
-    further attempts come."""
+    """Run a shim in a new process; never returns. `launcher`: the connection over which
+    the launcher sends further attempts."""
     code = 1
     try:
         os.setsid()

@@ -26,15 +26,16 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def leaves_nothing(life: AttemptLife) -> bool:
-    """Return whether the attempt has changed nothing of the shim itself: no namespace,
-    no image."""
+    """Return whether the attempt has left nothing in the shim itself, such as a
+    namespace or an image, so that it can be used again."""
     spec = life.spec
     return life.containment_kind == CGROUP and spec.apart is None and spec.image is None
 
 
 def next_attempt(launcher: socket.socket) -> socket.socket | None:
-    """Wait for the launcher to hand over the socket of an agent; None when the launcher
-    ends or has no further attempt."""
+    """Report to the launcher that this shim is idle, and wait for the next attempt.
+    Return the socket of its agent; None when the launcher ends or has no further
+    attempt."""
     _close_descriptors(launcher.fileno())
     with suppress(OSError):
         launcher.send(IDLE)
@@ -51,8 +52,9 @@ def call_myself(name: bytes) -> None:
 
 
 def _close_descriptors(kept: int) -> None:
-    """Close every descriptor of the last attempt, and free its memory first: an object
-    that is freed later would close a descriptor of the next one."""
+    """Close every descriptor except `kept`, which connects to the launcher. Objects of
+    the last attempt are freed first: an object that is freed later would close a
+    descriptor of the next attempt."""
     signal.set_wakeup_fd(-1)
     gc.collect()  # what the launcher froze is not looked at
     gc.freeze()  # nor, next time, what is left: caches and modules

@@ -39,7 +39,8 @@ def tell_end(connection: socket.socket, status: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A client that receives a rank's output, and at the end the rank's exit code."""
+    """A client that receives a rank's output on `output`, and at the end the rank's
+    exit code on `end`."""
 
     output: socket.socket
     end: socket.socket
@@ -54,8 +55,8 @@ class Listener:
 
 
 class Rank:
-    """One process of the attempt. `number` is its rank in the gang. `exec_failed`: the
-    reason why the program did not start."""
+    """One process of the attempt: a rank or the setup. `number` is its rank in the
+    gang. `exec_failed`: the reason why the program did not start."""
 
     def __init__(
         self,
@@ -83,8 +84,8 @@ class Rank:
     def start(
         self, child: Callable[[tuple[int, int, int]], Child], ran: Callable[[], None]
     ) -> None:
-        """Fork the process. `ran` is called when the program runs or could not be
-        started. Raises: OSError."""
+        """Fork the process that `child` describes. `ran` is called when the program
+        runs or could not be started. Raises: OSError."""
         theirs_in, self.stdin = os.pipe2(os.O_CLOEXEC)
         self._output, theirs_out = os.pipe2(os.O_CLOEXEC)
         try:
@@ -107,8 +108,8 @@ class Rank:
         self._loop.later(seconds, lambda: self._look_for_input(seconds))
 
     def _look_for_input(self, seconds: float) -> None:
-        """Check whether the rank waits for input now. The first time that it waits is
-        noted in its log."""
+        """Check whether the rank waits for input now. When it waits for the first time,
+        its log gets a line about that."""
         is_there = not self.is_over and self.stdin >= 0
         waits = (
             is_there and not self.listeners and waits_for_input(self.pid, self.stdin)
@@ -164,8 +165,8 @@ class Rank:
             self._loop.watch(self._output, self._read)
 
     def _drain_output(self, most_bytes: int) -> bool:
-        """Read the available output; return False when there was more than this turn
-        allows."""
+        """Read at most about `most_bytes` of the available output. Return False when
+        there was more."""
         while self._output >= 0 and most_bytes > 0:
             try:
                 data = os.read(self._output, READ_BYTES)
@@ -191,8 +192,8 @@ class Rank:
                 self._let_go(listener)
 
     def listen(self, listener: Listener) -> None:
-        """Attach a client: it receives the rank's output from now on, and may signal
-        the end of the rank's input."""
+        """Attach a client, which receives the rank's output from now on. The client may
+        also end the rank's input."""
         self.listeners.append(listener)
         self._loop.watch(listener.output.fileno(), lambda: self._hear(listener))
 

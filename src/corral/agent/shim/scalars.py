@@ -20,8 +20,9 @@ ScalarRecord = list[Any]  # name, value, low, high
 
 @dataclass(slots=True)
 class ScalarTrack:
-    """One scalar. `low` and `high` belong to the window that began at `since`;
-    `low_before` and `high_before` belong to the window before it."""
+    """One scalar: `value` is its newest value. `low` and `high` belong to the time
+    window that began at `since`; `low_before` and `high_before` belong to the window
+    before it."""
 
     value: float | None = None
     since: float = 0.0
@@ -59,7 +60,8 @@ class ScalarTrack:
 
 
 class Scalars:
-    """The scalars of an attempt on a node, by name: at most MOST_SCALARS of them."""
+    """The scalars of an attempt on a node, by name; at most MOST_SCALARS of them are
+    kept."""
 
     def __init__(self) -> None:
         self._tracks: dict[str, ScalarTrack] = {}
@@ -68,7 +70,8 @@ class Scalars:
         return name in self._tracks
 
     def take(self, values: object, at: float) -> None:
-        """Record values by name. What is not a name or not a number is left out."""
+        """Record the values, given by name. An entry is ignored if its name is no name
+        or its value no number."""
         if not isinstance(values, Mapping):
             return
         for name, value in values.items():
@@ -93,8 +96,8 @@ class Scalars:
 
 
 def is_scalar(name: object, value: object) -> bool:
-    """Return whether a value can be kept under the name. A value that is not finite is
-    kept as a gap."""
+    """Return whether a value can be kept under the name. A number that is not finite
+    can be kept, as a gap."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         return False
     if value is None:
@@ -105,7 +108,8 @@ def is_scalar(name: object, value: object) -> bool:
 
 
 def scalars_within(records: object) -> list[ScalarRecord]:
-    """Return those records of a shim that are within bounds."""
+    """Return those of a shim's scalar records that are valid, at most MOST_SCALARS of
+    them."""
     if not isinstance(records, list):
         return []
     scalars = [

@@ -32,8 +32,9 @@ def signal(
     ranks: Sequence[Rank],
     people: Collection[int],
 ) -> None:
-    """Send the signal that the message names. `pids`: all running processes of the
-    attempt; `people`: the shells of attached users."""
+    """Send the signal that the message names to the processes that it is meant for.
+    `pids`: all running processes of the attempt; `people`: the shells of attached
+    users."""
     number = int(message["number"])
     shells = {rank.pid for rank in ranks if rank.pid and not rank.is_over}
     for pid in meant(pids, shells, people, number, str(message["to"])):
@@ -48,7 +49,8 @@ def meant(
     to: str,
 ) -> list[int]:
     """Return the members of `pids` that get the signal. `shells`: the processes as
-    which the ranks were started. `people`: the shells of attached users."""
+    which the ranks were started. `people`: the shells of attached users. `to`: the
+    user's choice of processes, such as "batch" or "all"."""
     sessions = {pid: session_of(pid) for pid in pids}
     rank_pids = [pid for pid, session in sessions.items() if session not in people]
     batches = {shell for shell in shells if _is_running_module(shell, BATCH)}
@@ -73,7 +75,8 @@ def meant(
 
 
 def _is_running_module(pid: int, module: str) -> bool:
-    """Return whether the process is one of Corral's own: `python -P -m MODULE`."""
+    """Return whether the process is a program of Corral's own that runs this module:
+    `python -P -m MODULE`."""
     return words_of(pid)[1:4] == [b"-P", b"-m", module.encode()]
 
 

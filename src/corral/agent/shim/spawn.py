@@ -27,8 +27,9 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """Parameters of a process to start. `stdio`: the descriptors for its 0, 1 and 2;
-    `terminal`: whether descriptor 0 is a pty that becomes its controlling terminal."""
+    """Parameters of a process to start. `words` is its command and `work` its folder.
+    `stdio`: the descriptors that become its 0, 1 and 2; `terminal`: whether descriptor
+    0 is a pty that becomes its controlling terminal."""
 
     words: list[str]
     env: Mapping[str, str]
@@ -50,8 +51,8 @@ class Spawned:
 
 
 def spawn(child: Child) -> Spawned:
-    """Fork a process that runs the child's program. Raises: OSError when no process can
-    be created."""
+    """Fork a process that runs the child's program, and return the process. Raises:
+    OSError when no process can be created."""
     # what the child need not find out is done once, before
     handled = _handled_signals()
     failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -105,8 +106,8 @@ def _exec_child(child: Child, say: int, handled: Sequence[int]) -> None:
 
 @cache
 def _handled_signals() -> tuple[int, ...]:
-    """Return the signals that are ignored or caught here. They must be reset: an
-    ignored signal stays ignored in an executed program."""
+    """Return the signals that this process ignores or catches. A child must reset them:
+    an ignored signal stays ignored in an executed program."""
     numbers = signal.valid_signals()
     usual = (signal.SIG_DFL, None)
     return tuple(
@@ -115,8 +116,9 @@ def _handled_signals() -> tuple[int, ...]:
 
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
-    """Move `stdio` to descriptors 0 to 2 and `say` to _SAY, which is closed when the
-    program is executed. Close all other descriptors."""
+    """Move `stdio` to descriptors 0 to 2, and `say`, which reports errors, to _SAY. The
+    descriptor _SAY is closed when the program is executed. Close all other descriptors.
+    """
     moved_descriptors = [
         fcntl.fcntl(descriptor, fcntl.F_DUPFD, 64) for descriptor in (*stdio, say)
     ]

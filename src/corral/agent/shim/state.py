@@ -1,5 +1,5 @@
-"""The full state of an attempt as its shim reports it. The same state can be read from
-the journal."""
+"""The full state of an attempt as its shim reports it. An agent can derive the same
+state from the journal."""
 
 from collections.abc import Container, Iterable
 from math import isfinite
@@ -30,8 +30,8 @@ TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of", "trouble_kind"})
 
 
 class ShimState:
-    """State that results from journal records in their order. `running`: the ranks that
-    were started."""
+    """State of an attempt that results from its journal records in their order.
+    `running`: the ranks that were started."""
 
     def __init__(self) -> None:
         self.phase = "starting"
@@ -77,8 +77,8 @@ class ShimState:
         self.trouble_kind = str(record.get("trouble_kind", ""))
 
     def _take_save(self, save: Record) -> None:
-        """Keep a save if it is within bounds and there is room, since an older shim may
-        have recorded a save out of bounds. Count all others as dropped."""
+        """Keep a save if it is within bounds and there is room; an older shim may have
+        recorded a save out of bounds. Otherwise count it as dropped."""
         if is_within(save) and self.has_room:
             self.saves.append(save)
         else:
@@ -86,11 +86,13 @@ class ShimState:
 
     @property
     def has_room(self) -> bool:
-        """Return whether one more save can be kept until the head has recorded it."""
+        """Return whether there is room for one more save; saves are kept until the head
+        has recorded them."""
         return len(self.saves) < MOST_SAVES
 
     def take_progress(self, message: Record, at: float, own: Container[int]) -> None:
-        """Record a rank's progress as the newest, and keep the pace of that rank.
+        """Record a rank's progress as the newest of the attempt. Keep the rank's pace
+        (its step and seconds) separately.
 
         `own`: the ranks of this node. Raises: OutOfBounds, KeyError.
         """
@@ -169,7 +171,8 @@ def save_record(message: Record, attempt: int, at: float) -> Record:
 
 
 def progress_record(message: Record, at: float) -> Record:
-    """Return the newest progress. A loss that is not finite counts as missing.
+    """Return the record of the newest progress, from a rank's message. A loss that is
+    not finite counts as missing.
 
     Raises: OutOfBounds, KeyError.
     """
@@ -197,8 +200,8 @@ def progress_record(message: Record, at: float) -> Record:
 
 
 def pace_record(message: Record) -> list[float]:
-    """Return the rank, its step, and its seconds of data, of computation and of
-    waiting. Raises: OutOfBounds, KeyError."""
+    """Return a rank's pace from its message: the rank, its step, and its seconds of
+    loading data, of computation and of waiting. Raises: OutOfBounds, KeyError."""
     names = ("data_seconds", "compute_seconds", "wait_seconds")
     seconds = (number(name, field(message, name, 0.0)) for name in names)
     rank = integer("rank", field(message, "rank", 0), least=0)

@@ -34,8 +34,8 @@ def is_of_command(pid: int) -> bool:
 
 
 class Grace:
-    """The grace period of an attempt that is being stopped. `look` is called again
-    whenever there is something to do or to check."""
+    """The grace period of an attempt that is being stopped: when to send which signal.
+    `look` is called again whenever there is something to do or to check."""
 
     def __init__(
         self, loop: Loop, group: Containment, look: Callable[[], None]
@@ -74,9 +74,10 @@ class Grace:
     def act(
         self, left: Collection[int], shells: Collection[int], attached: Collection[int]
     ) -> None:
-        """Before the deadline, send SIGTERM or SIGHUP to the processes in `left` that
-        are due; after it, kill all. `shells` run the ranks' commands; `attached` are
-        the shells of attached users."""
+        """Send the signals that are due. Before the deadline these are SIGTERM or
+        SIGHUP to processes in `left`, which are still alive; after it, kill all.
+        `shells` run the ranks' commands; `attached` are the shells of attached users.
+        """
         assert self._deadline is not None
         if self._loop.now() < self._deadline:
             self._terminate(left, shells, attached)

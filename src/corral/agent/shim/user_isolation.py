@@ -62,8 +62,8 @@ class Apart:
                 kernel_mounts.bind(source, path)
 
     def _source(self, name: str) -> Path:
-        """Create the folder that is mounted under this name. Each account may write its
-        own files in it."""
+        """Create and return the folder to be mounted in place of the temporary folder
+        of this name. Each account may write its own files in it."""
         parent = Path(self.folder) / TMP
         parent.mkdir(mode=0o700, exist_ok=True)
         source = parent / name

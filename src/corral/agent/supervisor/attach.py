@@ -25,8 +25,8 @@ class AttachRefused(Refusal):
 
 
 class Output(asyncio.StreamReader):
-    """Output of a terminal or of a rank. `exit_code` is set at the end; it is None if
-    the shim is gone or the client left first."""
+    """Output of a terminal or of a rank, as a stream. `exit_code` is set at the end; it
+    is None if the shim is gone or the client left first."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ class Input(asyncio.StreamWriter):
 
 
 class _Ended(asyncio.StreamReaderProtocol):
-    """Protocol in which a terminal whose shell has ended reads as end-of-file, not as
-    an input error."""
+    """Protocol that hides the error of a terminal whose shell has ended: the terminal
+    reads as end-of-file."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(None if isinstance(exc, OSError) else exc)
@@ -106,8 +106,8 @@ async def open_terminal(
     columns: int,
     command: str = "",
 ) -> tuple[asyncio.StreamReader, Input]:
-    """Ask the shim for a terminal or a rank's input and output. Raises: AttachRefused
-    with the shim's reason."""
+    """Ask the shim for a terminal or a rank's input and output, and return output and
+    input. Raises: AttachRefused with the shim's reason."""
     request = {
         "type": "attach",
         "rank": rank,

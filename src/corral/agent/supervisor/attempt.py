@@ -186,8 +186,8 @@ class Supervised:
             await self._recover_dead_shim()
 
     async def _begun_journal(self) -> list[Record]:
-        """Return the journal's records. Wait a moment for a new shim that has not
-        written its first record yet."""
+        """Return the journal's records; an empty list without any. Wait a moment for a
+        new shim that has not written its first record yet."""
         for _ in range(BIRTH_LOOKS):
             if records := journal.read(self.folder / journal.FILE):
                 return records
@@ -197,8 +197,8 @@ class Supervised:
     async def _hear_first(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Return whether the shim sent any message; if it did, continue to read its
-        messages."""
+        """Return whether the attempt's state is known, by the shim's first message or
+        by the journal. Later messages of the shim are read too."""
         line = b""
         try:
             with suppress(OSError, ValueError):
@@ -228,7 +228,8 @@ class Supervised:
         return True
 
     async def _adopt_existing(self) -> bool:
-        """Adopt the attempt of an earlier request, which takes precedence."""
+        """Adopt the attempt that an earlier request has started, because that one takes
+        precedence. Return True."""
         await self.adopt()
         return True
 
@@ -293,8 +294,8 @@ class Supervised:
         self._update_state(state.message)
 
     async def _wait_for(self, shim: LocalProcess) -> None:
-        """Wait until the shim's process is gone, which happens shortly after it closes
-        the connection; kill it if it stays."""
+        """Wait until the shim's process has ended, which happens shortly after it
+        closes the connection; kill it if it does not end."""
         for _ in range(200):
             if not shim.lives:
                 return
@@ -410,7 +411,7 @@ def _ran_seconds(started_since_boot: float | None) -> float | None:
 
 def _progress_of(told: Record | None) -> Progress | None:
     """Return the progress that a shim has reported; None if it is missing or out of
-    bounds, since an older shim checks no bounds."""
+    bounds. The bounds are checked here because an older shim checks none."""
     record = progress_within(told)
     if record is None:
         return None

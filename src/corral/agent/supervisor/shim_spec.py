@@ -55,9 +55,9 @@ def shim_spec_on(
     account: JobAccount | None = None,
     policy: NodePolicy = NO_POLICY,
 ) -> ShimSpec:
-    """Return the spec of the shim for a launch. `env` holds secrets and variables that
-    only the node knows; it takes precedence over the launch's variables, which take
-    precedence over the image's."""
+    """Return the spec with which a shim starts the launch. `env` holds secrets and
+    variables that only the node knows; it takes precedence over the launch's variables,
+    which take precedence over the image's."""
     job, attempt = launch.key
     shares = account is not None and containment == CGROUP and policy.memory == "share"
     spec = shim_spec_of(launch, settings)
@@ -124,8 +124,8 @@ def _isolation_spec(
     policy: NodePolicy,
     image: ImageRoot | None,
 ) -> dict[str, Any] | None:
-    """Return the isolation of ranks with their own account; None if they have none. An
-    image has its own /tmp."""
+    """Return how ranks with their own account are isolated from other users; None if
+    they are not isolated. An image has its own /tmp."""
     if account is None:
         return None
     visible_paths = (str(folder), account.home, *settings.shared, *own_code())

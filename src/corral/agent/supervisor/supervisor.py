@@ -49,7 +49,8 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All attempts of one node. Used in one event loop, which also calls `on_change`."""
+    """Supervisor of all attempts of one node. Used in one event loop, which also calls
+    `on_change` after a change."""
 
     def __init__(
         self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
@@ -166,7 +167,7 @@ class Supervisor:
 
         An attempt that still runs stays. Files that were written into the work folder,
         within limits, and a save in it also stay: they are all that the next attempt
-        has. A part of a node that serves one attempt keeps saves only.
+        has. A pilot's node, which serves one attempt, keeps saves only.
         """
         attempt = self._attempts.get(key)
         if attempt is None or not attempt.is_over:
@@ -198,6 +199,7 @@ class Supervisor:
         settled.
 
         Args:
+            infra: whether the cluster is at fault, not the job.
             of: the cause if it is not the node.
         """
         attempt = self._attempts.get(key)
@@ -220,8 +222,8 @@ class Supervisor:
         columns: int = 80,
         command: str = "",
     ) -> tuple[asyncio.StreamReader, Input]:
-        """Return the terminal of a shell or command next to the rank, or the rank's
-        output.
+        """Return output and input of a new shell or command next to the rank, or of the
+        rank itself if `shell` is False.
 
         The rank's output starts from now on, and comes with its input.
 

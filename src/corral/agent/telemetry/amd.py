@@ -30,8 +30,8 @@ _ECC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU: the number that amdkfd gives it, and its device folder below
-    sys/class/drm."""
+    """One AMD GPU: the number that the kernel driver amdkfd gives it, and its device
+    folder below sys/class/drm."""
 
     kfd: str
     device: Path
@@ -54,7 +54,8 @@ def cards(root: Path) -> list[Card]:
 
 
 def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...]:
-    """Return a sample of each GPU. One that the kernel no longer lists is lost."""
+    """Return a sample of each GPU. A GPU that the kernel no longer lists is marked as
+    lost."""
     card_list = cards(root)
     return tuple(
         _sample_gpu(root, gpu, card_list[gpu.index], smi)

@@ -31,8 +31,8 @@ class AmdSmi:
     _handles: Mapping[str, Any] | None = field(default=None)
 
     def read(self, bus: str) -> tuple[tuple[str, ...], float | None]:
-        """Return the throttle reasons of the GPU at this PCI address and the joules
-        that it has used; nothing and None if unknown."""
+        """Return the throttle reasons of the GPU at this PCI address, and the energy
+        that it has used, in joules; nothing and None if unknown."""
         if self._handles is None:
             self._handles = self._open()
         handle = self._handles.get(bus.lower())
@@ -47,8 +47,8 @@ class AmdSmi:
         return tuple(sorted(reasons)), ticks * micro / 1e6 if is_known else None
 
     def _open(self) -> Mapping[str, Any]:
-        """Return the library's GPUs by their PCI address; none where the library is not
-        installed or has no driver."""
+        """Return the library's handles of the GPUs by their PCI address; none where the
+        library is not installed or has no driver."""
         with suppress(Exception):
             self._library = importlib.import_module(self.name)
             self._library.amdsmi_init()

@@ -1,4 +1,5 @@
-"""Pure rules that derive signals from two sensor samples and from driver messages.
+"""Rules that derive signals from two sensor samples and from driver messages. Pure
+functions.
 
 A counter that has risen is reported at once. A lasting condition (a link that is down)
 is reported when it has lasted for its limit. The report repeats every few minutes while
@@ -48,7 +49,8 @@ class RuleMemory:
 def notice(
     memory: RuleMemory, sample: NodeSample, limits: SensorThresholds = LIMITS
 ) -> tuple[RuleMemory, tuple[Signal, ...]]:
-    """Return the signals of the newest sample; their numbers are still 0."""
+    """Apply the rules to a new sample. Return the memory and the signals, whose numbers
+    are still 0."""
     signals = list(_counter_signals(memory.past, sample, limits))
     start_times: dict[str, float] = {}
     last_notice: dict[str, float] = {}
@@ -181,8 +183,8 @@ def _gpu_of(gpus: Sequence[GpuSample], like: GpuSample) -> GpuSample | None:
 
 
 def _is_unknown(key: str, sample: NodeSample) -> bool:
-    """Return whether the condition is unknown because the device that it concerns does
-    not respond."""
+    """Return whether the state of the condition `key` is unknown, because the device
+    that it concerns does not respond."""
     if SENSORS in sample.silent:
         return not key.endswith("/silent")
     silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}

@@ -28,8 +28,8 @@ class Activity:
 
 @dataclass(slots=True)
 class EngineActivity:
-    """Reader of one GPU's engine activity, with two buffers of the driver: the sample
-    of the previous reading, and the newest sample."""
+    """Reader of one GPU's engine activity. It keeps two buffers of the driver: the
+    sample of the previous reading, and the newest sample."""
 
     handle: Any
     _supported: bool | None = None

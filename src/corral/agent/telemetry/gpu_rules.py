@@ -100,7 +100,7 @@ def _link_risen(
 def gpu_holding(
     past: RulePast, now: GpuSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    """Yield the conditions of a GPU that hold now."""
+    """Yield the lasting conditions that hold now for a GPU."""
     gpu, name, key = now.index, f"GPU {now.index}", f"gpu/{now.uuid}"
     if now.silent:
         text = f"{name} ({now.uuid}): its driver does not answer"
@@ -167,8 +167,8 @@ def _temperature_text(now: GpuSample) -> str:
 
 
 def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
-    """Return in what respect a busy GPU's PCIe link is below its maximum, in width or
-    generation; "" if it is not."""
+    """Return in what respect (width or generation) a busy GPU's PCIe link is below its
+    maximum; "" if it is at its maximum."""
     if now.utilisation is None or now.utilisation < limits.pcie_load:
         return ""
     width, max_width = now.pcie_width, now.pcie_width_most
@@ -181,5 +181,6 @@ def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
 
 
 def rise(before: int | None, now: int | None) -> int:
-    """Return by how much a counter has risen; 0 if it has restarted."""
+    """Return by how much a counter has risen; 0 if it has restarted or a value is
+    unknown."""
     return 0 if before is None or now is None else max(0, now - before)

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class GuardedCall(Generic[T]):
-    """A call that may hang. `begin` starts it, and `end` returns its answer. While it
-    hangs, it is not started again."""
+    """A function that may hang, called in its own thread. `begin` starts a call, and
+    `end` returns its answer. While a call hangs, no other is started."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read

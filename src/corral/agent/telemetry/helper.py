@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SensorHelper:
-    """Client of one reader process at a time. `happened` is called for each report that
-    the reader sends without a request."""
+    """Client of the sensor reader, with one reader process at a time. `happened` is
+    called for each fault report that the reader sends without a request."""
 
     node_dir: Path
     happened: Callable[[Happening], None] = lambda happening: None

@@ -1,4 +1,4 @@
-"""Confirmation of the kernel's log by the GPUs' driver.
+"""Confirmation of faults in the kernel's log by the GPUs' driver.
 
 A line of the log alone never ends a job: users can influence what the kernel prints,
 but not the answers of NVML. A line is confirmed by an event of the driver with the same

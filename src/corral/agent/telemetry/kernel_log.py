@@ -120,7 +120,8 @@ def happening_of(
 def _of_gpu(
     text: str, gpu_at: Callable[[Bus], int | None], at: float
 ) -> Happening | None:
-    """Return the event for a GPU that the line names without a number."""
+    """Return the fault of a GPU that the line reports without a code; None without such
+    a fault."""
     if match := _LOST.match(text):
         kind, code, fault_text = (
             SignalKind.XID,
@@ -150,7 +151,7 @@ def _of_gpu(
 
 
 def _driver_text(words: str) -> str:
-    """Return the driver's text without the name of the process, prefixed with ": "; ""
+    """Return the driver's text without the name of the process, with ": " in front; ""
     if nothing remains.
 
     The user of the GPU is known from the attempts that hold it.
@@ -209,11 +210,11 @@ def bus_of(text: str) -> Bus | None:
 
 @dataclass(slots=True)
 class KernelLog:
-    """The kernel's log, which a thread follows.
+    """The kernel's log, which a thread follows. `tell` is called with each fault.
 
     `place`: the position up to which it has been read, a record's number or a byte
-    offset; None until that is known. `confirms`: whether the GPUs' driver also reports
-    its faults by another way, which must then confirm the log's reports about a GPU.
+    offset; None until that is known. `confirms`: whether the GPUs' driver reports its
+    faults by another way too, which must then confirm the log's reports about a GPU.
     """
 
     file: Path

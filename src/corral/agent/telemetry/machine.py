@@ -16,8 +16,8 @@ _IDLE, _IOWAIT, _OF_A_CPU = 3, 4, 8
 
 @dataclass(slots=True)
 class Cpu:
-    """Sensor for the share of all CPUs' time that was used since the previous reading;
-    None at the first reading.
+    """Sensor for the share of all CPUs' time that was used since the previous reading.
+    The first reading gives None.
 
     Source: proc_stat(5).
     """
@@ -101,5 +101,6 @@ class MachineSensors:
         return memory_bytes(self.root / "proc/meminfo")
 
     def pressure(self, of: str) -> float | None:
-        """Return the pressure stall share. `of`: cpu, memory or io."""
+        """Return the share of time in which tasks waited for the resource `of`: cpu,
+        memory or io."""
         return pressure(self.root / "proc/pressure" / of)

@@ -37,8 +37,8 @@ def port_risen(
     seconds: float,
     limits: SensorThresholds,
 ) -> Iterator[Signal]:
-    """Yield a signal for each counter of the port that has risen. A link that fell and
-    is up again counts as having been down."""
+    """Yield a signal for each counter of the port that has risen between two samples. A
+    link that fell and is up again gives a signal too."""
     falls = rise(before.downs, now.downs)
     if falls and before.up and now.up:
         text = f"port {now.name}: its link fell {times(falls)} and is up again"
@@ -62,7 +62,7 @@ def port_risen(
 def machine_holding(
     past: RulePast, sample: NodeSample, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
-    """Yield the conditions of the machine that hold now."""
+    """Yield the lasting conditions of the machine that hold now."""
     for port in sample.ports:
         yield from _port_conditions(past, port, sample.at, limits)
     for disk in sample.disks:
@@ -145,8 +145,8 @@ def _disk_conditions(
 
 
 def silences(sample: NodeSample) -> Iterator[StandingCondition]:
-    """Yield a condition for each sensor that does not respond. A GPU that is silent by
-    itself has its own signal."""
+    """Yield a condition for each sensor that does not respond. A single GPU that does
+    not respond has its own signal from the GPU rules."""
     has_silent_gpu = SENSORS not in sample.silent and any(
         gpu.silent for gpu in sample.gpus
     )

@@ -27,8 +27,9 @@ class HeldAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Request for a reading. `after`: the position up to which an earlier reader had
-    read the kernel's log."""
+    """Request for a reading of the sensors. `held`: the running attempts and their
+    GPUs. `after`: the position up to which an earlier reader had read the kernel's log.
+    """
 
     held: tuple[HeldAttempt, ...] = ()
     after: int | None = None

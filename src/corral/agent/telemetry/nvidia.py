@@ -40,11 +40,12 @@ RECOVERIES: Final = (
 
 @dataclass(slots=True)
 class Nvidia:
-    """NVIDIA driver of the `chosen` GPUs. `numbers`: Corral's indices of these GPUs;
-    None numbers them from 0.
+    """Reader of the `chosen` NVIDIA GPUs by their driver. `numbers`: Corral's indices
+    of these GPUs; None numbers them from 0.
 
-    `tell` is called in another thread. `gone`: whether the reader should restart as a
-    new process, because a driver cannot be closed safely while another thread uses it.
+    `tell` is called with each fault, in another thread. `gone`: whether the reader
+    should restart as a new process, because a driver cannot be closed safely while
+    another thread uses it.
     """
 
     chosen: tuple[int, ...] | None
@@ -92,7 +93,8 @@ class Nvidia:
         return self._listens
 
     def at(self, bus: tuple[int, int, int]) -> int | None:
-        """Corral's index of the GPU at this place of the PCI bus."""
+        """Return Corral's index of the GPU at this PCI address; None if no GPU is
+        there."""
         return next(
             (device.index for device in self.devices if device.bus == bus), None
         )
@@ -158,7 +160,7 @@ class Nvidia:
             self._say(f"GPU {device.index} reports no events: {trouble}")
 
     def _xid_happening(self, code: int, handle: Any) -> Happening:
-        """Return the XID event in the form of the kernel log."""
+        """Return the XID event as a Happening, worded as in the kernel log."""
         address = ctypes.cast(handle, ctypes.c_void_p).value
         matching_devices = (
             nvml_device
@@ -194,7 +196,7 @@ def _handle_address(device: NvmlDevice) -> int | None:
 
 
 def _recovery_action(device: NvmlDevice) -> str:
-    """The action that the driver names now."""
+    """Return the recovery action that the driver advises now."""
     with suppress(GpuLost, DriverGone):
         action_code = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
         return (

@@ -33,15 +33,16 @@ ALL_LINKS: Final = 2**32 - 1  # of a field value that is kept for each link: the
 
 @dataclass(slots=True)
 class Traffic:
-    """Rates in bytes per second of two byte counters, from one reading to the next."""
+    """Rates in bytes per second of two byte counters (sent and received), from one
+    reading to the next."""
 
     _last: tuple[float, int, int] | None = None
 
     def rates(
         self, sent: int | None, received: int | None
     ) -> tuple[float | None, float | None]:
-        """Return the rates, or None without an earlier value or after a counter
-        reset."""
+        """Return the rates of both counters since the previous call. A rate is None at
+        the first call or after a counter reset."""
         if sent is None or received is None:
             return None, None
         now = time.monotonic()
@@ -143,8 +144,9 @@ class NvmlDevice:
         )
 
     def _utilisation(self, rates: Any) -> float | None:
-        """Return the mean utilisation since the last reading from the samples that the
-        driver keeps; without samples, the driver's current value."""
+        """Return the mean utilisation since the previous reading, from the samples that
+        the driver keeps. Without samples, return the driver's current value from
+        `rates`."""
         samples = self.asked.ask(
             "Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to
         )
@@ -180,8 +182,8 @@ class NvmlDevice:
     def _over_pcie(
         self, sent: int | None, received: int | None
     ) -> tuple[float | None, float | None]:
-        """Return bytes per second over PCIe, by counters if the driver has them,
-        because a measurement takes 20 ms for each direction."""
+        """Return the bytes per second sent and received over PCIe. Counters are used if
+        the driver has them, because a measurement takes 20 ms for each direction."""
         if sent is None or received is None:
             kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
             sent_rate, second = (
@@ -200,9 +202,10 @@ class NvmlDevice:
 def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
 ) -> tuple[NvmlDevice, ...]:
-    """Return the driver's GPUs with a `chosen` index that can be identified; a lost GPU
-    cannot. `numbers` gives other indices to whole GPUs only: readings of a partitioned
-    GPU do not belong to the granted part.
+    """Return the driver's GPUs whose index is in `chosen`. A GPU that cannot be
+    identified, such as a lost one, is left out. `numbers` gives the GPUs other indices;
+    a partitioned GPU is then left out, because its readings do not belong to the
+    granted part.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -221,7 +224,8 @@ def called(
     chosen: tuple[int, ...] | None,
     numbers: tuple[int, ...] | None,
 ) -> list[tuple[int, int]]:
-    """Return (name, driver index) of each GPU; nothing if the mapping is unknown."""
+    """Return (Corral's index, driver index) of each chosen GPU in `there`; nothing if
+    the mapping is unknown."""
     own_indices = there if chosen is None else chosen
     if numbers is None:
         return list(enumerate(index for index in own_indices if index in there))

@@ -42,8 +42,9 @@ class NvmlCall:
     handle: Any
 
     def ask(self, what: str, *more: Any) -> Any:
-        """Return the result of NVML's function `nvmlDeviceGet` + `what`; None if it is
-        unknown. Raises: GpuLost, Gone."""
+        """Return the result of NVML's function `nvmlDeviceGet` + `what` for this GPU,
+        called with the further arguments `more`; None if it is unknown. Raises:
+        GpuLost, Gone."""
         return answer(f"nvmlDeviceGet{what}", self.handle, *more)
 
     def fields(self, *wanted: int | tuple[int, int]) -> list[Any]:

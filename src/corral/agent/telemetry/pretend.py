@@ -70,7 +70,8 @@ NO_WORK: Final[Mapping[AttemptKey, ProcessWork]] = {}
 
 @dataclass(slots=True)
 class Pretend:
-    """The GPUs of a pretend machine. Each call of `read` gets a later wall-clock time."""
+    """Simulated readings of the GPUs of a pretend machine. Each call of `read` gets a
+    later wall-clock time."""
 
     gpus: tuple[Gpu, ...]
     _joules: dict[int, float] = field(default_factory=dict)
@@ -123,8 +124,8 @@ class Pretend:
     def _derive_gpu_use(
         self, held: HeldAttempt, work: Mapping[AttemptKey, ProcessWork], at: float
     ) -> HeldAttempt:
-        """Return the attempt with the shares of time and memory that its processes have
-        used of each of its GPUs."""
+        """Return the attempt with `use` and `memory` set to the shares of time and
+        memory that its processes have used of each of its GPUs."""
         key = (held.job, held.attempt)
         known_work, gpu_count = work.get(key, ProcessWork()), max(1, len(held.gpus))
         interval_start = (
@@ -151,8 +152,8 @@ def sample_of(
     pids: Mapping[AttemptKey, tuple[int, ...]],
     at: float,
 ) -> GpuSample:
-    """Return a sample of one GPU at one moment, without the values that it has
-    accumulated since its start."""
+    """Return a sample of one GPU at the time `at`, without values such as energy that
+    accumulate over time."""
     used_share = min(1.0, sum(held_attempt.use or 0.0 for held_attempt in held))
     busy_since = min((held_attempt.since for held_attempt in held), default=at)
     warm = 1 - math.exp(-max(0.0, at - busy_since) / _WARM_UP_SECONDS)

@@ -1,5 +1,5 @@
-"""The owner of a process: the attempt whose shim is its ancestor, since every process
-of an attempt descends from its shim."""
+"""Search for the owner of a process: the attempt whose shim is its ancestor, since
+every process of an attempt descends from its shim."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

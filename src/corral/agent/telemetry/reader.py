@@ -120,7 +120,7 @@ class SensorReader:
         )
 
     def is_spent(self) -> bool:
-        """Whether another reader would see more."""
+        """Return whether a new reader process would see more."""
         return self.source.gone()
 
     def _disk(self, path: str, deadline: float) -> DiskSample:
@@ -133,8 +133,8 @@ class SensorReader:
     def _gpus(
         self, held: Sequence[HeldAttempt], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
-        """Return a sample of each GPU with the owners of its processes, and the sensors
-        that do not respond."""
+        """Return a sample of each GPU with the owners of its processes, and the names
+        of the sensors that do not respond."""
         known_shims, granted = (
             shims(self.node_dir / "attempts"),
             key_of(self.settings.node),
@@ -152,7 +152,7 @@ class SensorReader:
 
 
 def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:
-    """Return the machine's kernel log.
+    """Return the path of the machine's kernel log; None if the settings disable it.
 
     For a pretend node, return a file in its folder, which may not exist.
     """
@@ -162,7 +162,7 @@ def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:
 
 
 def say(word: Said) -> None:
-    """Send a message. Callable from any thread."""
+    """Send a message to the agent. Callable from any thread."""
     line = msgspec.json.encode(word) + b"\n"
     with _saying:
         while line:

@@ -18,7 +18,8 @@ def signal(at: float, kind: SignalKind, text: str, **more: Any) -> Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingCondition:
-    """A condition that holds now. `key` identifies it from one sample to the next."""
+    """A condition of the node or a GPU that holds now. `key` identifies it from one
+    sample to the next."""
 
     key: str
     signal: Signal
@@ -27,7 +28,8 @@ class StandingCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePast:
-    """`sample`: the last one, with each GPU's last values in place of missing ones.
+    """What the signal rules remember of earlier samples. `sample`: the last sample,
+    with each GPU's last values in place of missing ones.
 
     `gpus`: the index of each GPU that was ever seen, by uuid. `links`: NVLinks that
     were ever up, as uuid/link. `ports`: the maximum bit/s of each port that was ever
@@ -41,7 +43,7 @@ class RulePast:
     written: frozenset[str] = frozenset()
 
     def after(self, sample: NodeSample) -> "RulePast":
-        """Return the state after this sample."""
+        """Return this state, updated with the new sample."""
         previous_gpus = (
             {gpu.uuid: gpu for gpu in self.sample.gpus} if self.sample else {}
         )
@@ -78,5 +80,5 @@ class RulePast:
 
 
 def _complete_sample(gpu: GpuSample, before: GpuSample | None) -> GpuSample:
-    """Return the sample, completed by the last known values."""
+    """Return the GPU's sample, or the one `before` if the GPU was silent or lost."""
     return before if (gpu.silent or gpu.lost) and before is not None else gpu

@@ -27,7 +27,7 @@ RUNNING: Final = (Phase.UP, Phase.STOPPING)
 
 
 class Attempts(Protocol):
-    """Attempts that run on the node."""
+    """Launches and reports of the node's attempts."""
 
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
@@ -40,7 +40,7 @@ class Senses:
     """Sensors of a node. `attempts`: the attempts that run on it; `sample`: the last
     sensor values.
 
-    `signals` are those that the head has not recorded yet.
+    `signals` are the signals that the head has not recorded yet.
     """
 
     node_dir: Path
@@ -70,13 +70,13 @@ class Senses:
         return self._offset
 
     def tell(self, signals: tuple[Signal, ...]) -> None:
-        """Add signals that come from another source than a sensor."""
+        """Add signals that do not come from a sensor, and report them to the head."""
         self.notebook.take(self.notebook.memory, signals)
         self._wake()
 
     async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
-        """Read the sensors for ever. `wake` is called when a signal must be reported at
-        once."""
+        """Read the sensors periodically, without end. `wake` is called when a signal
+        must be reported at once."""
         self.attempts, self._wake = attempts, wake
         if self.settings.sample_seconds <= 0:
             return
@@ -96,8 +96,9 @@ class Senses:
             await self.helper.close()
 
     def look_soon(self) -> None:
-        """Request a reading of the sensors at once: a rank has failed on this node, or
-        a line of the kernel's log waits for the driver to confirm it."""
+        """Request a reading of the sensors now instead of at the next period. Reason: a
+        rank has failed on this node, or a line of the kernel's log waits for the driver
+        to confirm it."""
         self._soon.set()
 
     async def look(self) -> None:
@@ -135,7 +136,8 @@ class Senses:
             self.look_soon()
 
     def _keep(self, memory: RuleMemory, signals: Iterable[Signal]) -> None:
-        """Save the memory, and report the signals that the node may report."""
+        """Save the state of the rules in the journal, with the new signals that this
+        node may report to the head."""
         is_node_part, uuids = is_part(self.settings.node), {}
         if is_node_part:
             signals = [signal for signal in signals if may_tell(signal)]
@@ -170,9 +172,9 @@ class Senses:
                 )
 
     def _with_attempts(self, signal: Signal) -> Signal:
-        """Return the signal with the attempts that run on the device now. If there are
-        none, use the attempts that ended there and are not yet settled, because the
-        same fault may have ended them."""
+        """Return the signal with the attempts that run now on its GPU, or on the node.
+        If none run there, use the attempts that ended there and are not yet settled,
+        because the same fault may have ended them."""
         if self.attempts is None or signal.attempts:
             return signal
         launches = self.attempts.launches
@@ -186,7 +188,7 @@ class Senses:
         return replace(signal, attempts=tuple(running or present_keys))
 
     def _gpus(self, launch: Launch) -> tuple[int, ...]:
-        """Return the GPUs of the launch by the names that sensors use."""
+        """Return the launch's GPUs by the indices that the sensors use."""
         numbers, gpus = self.settings.gpu_numbers, launch.seat.gpus
         return (
             gpus
@@ -218,7 +220,8 @@ class Senses:
 
 
 def _add_gpu_uuid(signal: Signal, uuids: Mapping[int, str]) -> Signal:
-    """Return the signal with the GPU's uuid, where the GPU's index may change."""
+    """Return the signal with its GPU's uuid, if that GPU's index is in `uuids`. The
+    index alone may change."""
     uuid = uuids.get(signal.gpu, "") if signal.gpu is not None else ""
     if not uuid:
         return signal
@@ -227,8 +230,8 @@ def _add_gpu_uuid(signal: Signal, uuids: Mapping[int, str]) -> Signal:
 
 
 def _parse_share(text: str | None) -> float | None:
-    """Parse the utilisation that a job sets for its pretend GPUs; None if it is not a
-    share."""
+    """Parse the utilisation that a job sets for its pretend GPUs, limited to 0 to 1;
+    None without a number."""
     try:
         return None if text is None else min(1.0, max(0.0, float(text)))
     except ValueError:

@@ -1,5 +1,5 @@
-"""Journal on the node's disk of the signals that the head has not recorded, and of the
-rules' memory."""
+"""Journal on the node's disk. It holds the signals that the head has not recorded, and
+the state of the signal rules."""
 
 import logging
 import os
@@ -58,11 +58,12 @@ class Notebook:
 
     @property
     def to_tell(self) -> tuple[Signal, ...]:
-        """Return the signals to report next, oldest first."""
+        """Return the next signals to report to the head, oldest first."""
         return self.waiting[:MOST_AT_ONCE] if self.number is not None else ()
 
     def take(self, memory: RuleMemory, signals: tuple[Signal, ...]) -> None:
-        """Number the signals and keep them until the head has recorded them."""
+        """Keep the new state of the rules. Number the signals, and keep them until the
+        head has recorded them."""
         changed = bool(signals) or memory.told.keys() != self.memory.told.keys()
         self.memory = memory
         self.waiting = (*self.waiting, *signals)
@@ -99,8 +100,8 @@ class Notebook:
         self.waiting = tuple(counted)
 
     def _write_page(self) -> None:
-        """Write the journal. If the disk is full, only the memory for a later agent
-        process is lost."""
+        """Write the journal to disk. If the disk is full, the journal stays in memory,
+        and is lost only for a later agent process."""
         assert self.number is not None
         page = _Page(
             boot=self.boot, number=self.number, waiting=self.waiting, memory=self.memory

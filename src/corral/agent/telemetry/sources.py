@@ -36,8 +36,8 @@ FAULTS: Final = "pretend.json"
 
 class GpuSource(Protocol):
     """A source of GPU samples. `begin` starts a reading, with the running attempts and
-    their shims. `end` returns a sample of each GPU, and whether the driver as a whole
-    is silent."""
+    their shims. `end` completes the reading: it returns a sample of each GPU, and
+    whether the whole driver is silent."""
 
     def begin(
         self, held: Sequence[HeldAttempt], shims: Mapping[int, AttemptKey]
@@ -46,16 +46,17 @@ class GpuSource(Protocol):
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]: ...
 
     def at(self, bus: Bus) -> int | None:
-        """Corral's index of the GPU at this place of the PCI bus."""
+        """Return Corral's index of the GPU at this place of the PCI bus; None without
+        one."""
         ...
 
     def confirms(self) -> bool:
-        """Return whether the driver reports faults by itself, so that the kernel's log
-        alone is not trusted."""
+        """Return whether the driver itself reports faults. If so, a fault in the
+        kernel's log counts only with the driver's report."""
         ...
 
     def gone(self) -> bool:
-        """Return whether a restarted reader would see more."""
+        """Return whether a restart of the reader process would find more GPUs."""
         ...
 
 
@@ -77,8 +78,8 @@ def source_of(
 
 
 def _renumber_gpus(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
-    """Return the GPUs with the head's indices, and with a uuid that is the same
-    whichever part of the node holds the GPU."""
+    """Return the GPUs with the indices that the head uses. Their uuids are derived from
+    node and index, so that a GPU has the same uuid in each part of the node."""
     if settings.gpu_numbers is None:
         return gpus
     node = node_of(settings.node)
@@ -90,8 +91,8 @@ def _renumber_gpus(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, 
 
 @dataclass(slots=True)
 class PretendGpus:
-    """Pretend GPUs as a source of samples. Each GPU is at the PCI bus of its own
-    number."""
+    """Pretend GPUs as a source of samples. Each GPU is at the PCI bus whose number is
+    the GPU's index."""
 
     model: Pretend
     faults: Path
@@ -126,8 +127,8 @@ class PretendGpus:
 
 
 def work_below(shim: int) -> ProcessWork:
-    """Return the CPU time and memory of the processes below this shim, including the
-    CPU time of their children that have ended."""
+    """Return the CPU time and memory of all descendants of the shim with this pid,
+    including the CPU time of their children that have ended."""
     seconds, pages = 0.0, 0
     for pid in descendants(shim):
         # fields 14 to 17 and 24 of /proc/PID/stat
@@ -181,7 +182,8 @@ class AmdGpus:
 
 
 def faults(file: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the overridden fields of pretend GPUs, by index; empty if none are set."""
+    """Return the sample fields that the file overrides for pretend GPUs, by GPU index;
+    empty without a valid file."""
     with suppress(OSError, ValueError):
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
     return {}

@@ -6,12 +6,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorThresholds:
-    """Thresholds of the signal rules. Rates apply to the time between two samples.
+    """Thresholds of the signal rules. Rates are computed over the time between two
+    samples.
 
     Sources: DCGM's passive health checks for NVLink, PCIe and remapped rows (DCGM user
     guide, "Health monitoring"); azurehpc-health-checks and Meta's gcm, which fail a
     node on a port that is down or slower than it was. The other values are Corral's
-    choice: one odd reading alone is no signal.
+    choice, such that one unusual reading alone causes no signal.
     """
 
     # errors from one sample to the next; one alone is corrected and done

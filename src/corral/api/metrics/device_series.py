@@ -34,8 +34,8 @@ class MetricSeries:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeries:
-    """A metric of nodes. `of` reads from a sample the values, each with its additional
-    labels."""
+    """A metric of nodes. `of` returns the metric's values from a sample, each with its
+    additional labels."""
 
     name: str
     help: str
@@ -373,8 +373,8 @@ def _labels_of_port(port: PortSample) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the escaped value of a label. Unprintable characters become question
-    marks.
+    """Return a label's value with special characters escaped. Unprintable characters
+    become question marks.
 
     Source: OpenMetrics 1.0, section "Text format".
     """

@@ -19,8 +19,9 @@ from corral.domain.world import World
 
 
 def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int], str]:
-    """Return for each GPU the labels of the jobs that hold it: job, user and queue. For
-    a hidden job, only the queue is shown."""
+    """Return, for each (node, GPU index), the labels of the jobs that hold the GPU:
+    job, user and queue. `seen` returns whether the caller may see a job; of a hidden
+    job, only the queue is shown."""
     holder_rows: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
     for allocation in world.allocations.values():
         job = world.jobs.get(allocation.job)
@@ -44,8 +45,8 @@ def _labels_of(who: list[tuple[str, str, str]]) -> str:
 def heard(
     world: World, samples: Mapping[NodeId, NodeSample]
 ) -> dict[NodeId, NodeSample]:
-    """Return the newest samples of living nodes. The samples of silent nodes are left
-    out, because they are outdated."""
+    """Return the newest samples of living nodes. The samples of nodes without
+    heartbeats are left out, because they are outdated."""
     alive = (id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE)
     return {id: samples[id] for id in sorted(alive) if id in samples}
 
@@ -85,7 +86,8 @@ def gpu_families(
 def _label_gpus(
     world: World, samples: Mapping[NodeId, NodeSample], seen: Callable[[Job], bool]
 ) -> list[tuple[Node, str, GpuSample]]:
-    """Return all GPUs with known samples, and their labels without braces."""
+    """Return all GPUs with known samples: the node, the GPU's labels without braces,
+    and its sample."""
     nobody, holder_names = ',job="",user="",queue=""', holders(world, seen)
     return [
         (

@@ -1,4 +1,4 @@
-"""Metrics of GPU usage: GPU-seconds by outcome, and the share of them that was useful
+"""Metrics of GPU usage: GPU-seconds by outcome, and the useful share of GPU-seconds
 (0055)."""
 
 from collections.abc import Iterator, Mapping
@@ -50,8 +50,9 @@ def _gpu_second_rows(
 
 
 def goodput(report: UsageReport) -> Iterator[MetricFamily]:
-    """Yield metrics of what was allocated today and yesterday (UTC); current
-    allocations count as if they ended well. A queue without allocations has none."""
+    """Yield metrics of the GPU-seconds allocated today and yesterday (UTC). Running
+    attempts count as if they ended well. A queue without allocations has no useful
+    share."""
     rows = [
         ((row.name,), share)
         for row in report.rows
@@ -80,7 +81,7 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
 
 
 def _useful_share(one: UsageAmounts) -> float:
-    """Return the useful share of the allocated GPU-seconds; -1 if none were allocated.
-    The share is limited to 1, because clocks may differ slightly."""
+    """Return the useful share of the allocated GPU-seconds, at most 1 because clocks
+    may differ slightly; -1 if none were allocated."""
     allocated = one.allocated_gpu_seconds
     return min(1.0, one.useful_gpu_seconds / allocated) if allocated > 0 else -1.0

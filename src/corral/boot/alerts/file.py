@@ -1,5 +1,5 @@
-"""The file alerts.yaml, and the record of sent messages that one head leaves to the
-next."""
+"""The file alerts.yaml with the settings of alerts, and the record of sent messages,
+which the next head reads."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +18,8 @@ log = HeadLogger("corral.alerts")
 
 
 class AlertFiles:
-    """Settings of alerts.yaml, from the newest version of the file that could be read;
-    default settings while the file does not exist."""
+    """Reader of alerts.yaml. It returns the settings of the newest version of the file
+    that could be read, or default settings while the file does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,8 +61,8 @@ class AlertFiles:
 
 
 class DiskMemory:
-    """Record of sent messages in one JSON file with mode 0600. An unreadable file
-    counts as empty, as if no message had been sent."""
+    """File that keeps the record of sent messages as JSON, with mode 0600. An
+    unreadable file counts as empty, as if no message had been sent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

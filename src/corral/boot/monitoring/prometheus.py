@@ -37,8 +37,8 @@ def check_prometheus() -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Prometheus:
-    """Prometheus process with its folder, which holds its settings, its token for the
-    head, and its data."""
+    """Prometheus process and its folder, which holds its settings, its data, and its
+    token for the head."""
 
     folder: Path
     ca_file: Path | None = None
@@ -69,8 +69,8 @@ class Prometheus:
         return f"http://127.0.0.1:{port}"
 
     def look_after(self, head_url: str) -> None:
-        """Start Prometheus, and restart it when it ends. A process that an earlier head
-        has left is stopped first."""
+        """Start Prometheus unless it runs. Repeated calls restart it when it has ended.
+        The first call stops a process that an earlier head has left."""
         if self.process is None:
             if (local_process := LocalProcess.recorded(self._pid_file)) is not None:
                 local_process.signal(signal.SIGTERM)

@@ -21,8 +21,8 @@ BESIDE: Final = 44  # columns next to the names: four numbers and the gaps
 
 
 def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
-    """Print the known curves, with one line for each GPU if there are few, or if
-    `every_gpu` is set."""
+    """Print the known curves as lines of text. Each GPU gets its own line if there are
+    few GPUs, or if `every_gpu` is set."""
     span = duration_text(picture.grid.until - picture.grid.since)
     mark = " (its GPUs are pretend)" if picture.pretend else ""
     say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))
@@ -82,8 +82,8 @@ def _is_told(row: CurveRow) -> bool:
 
 
 def as_json(picture: Picture) -> dict[str, Any]:
-    """Return the curves as JSON: values at the times of one grid. Shares are from 0 to
-    1, and null is an unknown value."""
+    """Return the curves as data for JSON: one list of times, and for each curve its
+    values at these times. Shares are from 0 to 1, and null is an unknown value."""
     return {
         "of": picture.what,
         "since": picture.grid.since,

@@ -127,7 +127,8 @@ class Grid:
 
     @classmethod
     def over(cls, since: float, until: float) -> "Grid":
-        """Return a grid as fine as the stored data, and no finer than what is drawn."""
+        """Return a grid with a cell for each stored sample, but no more cells than are
+        drawn."""
         return cls(
             since=since,
             until=until,
@@ -177,8 +178,8 @@ def _sample_interval(points: Points) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """All curves of one job, node, queue or cluster. `gpus`: the use of each GPU; a row
-    is named "node GPU index"."""
+    """All curves of one job, node, queue or cluster. `what`: its title. `rows`: its own
+    curves. `gpus`: the use of each GPU; such a row is named "node GPU index"."""
 
     what: str
     grid: Grid
@@ -195,7 +196,7 @@ class Picture:
 
 @dataclass(slots=True)
 class Gathered:
-    """Series from the head's answers, grouped by field and by GPU."""
+    """Series from the head's answers, by field: `own`, and `gpus` of each GPU."""
 
     own: dict[str, Points] = field(default_factory=dict)
     # "n1 GPU 0" -> field
@@ -227,9 +228,11 @@ class Gathered:
 def job_asks(
     job: "api.JobDetail", since: float, until: float, *, nodes: int = MOST_NODES
 ) -> list[SeriesQuery]:
-    """Return queries for the job's own series and for those of the GPUs it held.
+    """Return the queries for the job's own series and for the series of the GPUs that
+    it held, from `since` to `until`.
 
-    The GPU series cover at most `nodes` nodes per attempt, while the job held the GPUs.
+    For each attempt, the GPU series cover at most `nodes` nodes and only the time in
+    which the attempt held them.
     """
     series_queries = [SeriesQuery(key=f"job:{job.id}", since=since, until=until)]
     for attempt in job.attempts:
@@ -306,7 +309,7 @@ def node_picture(node: str, grid: Grid, answers: Iterable["SeriesView"]) -> Pict
 def plain_picture(
     what: str, kinds: Sequence[CurveKind], grid: Grid, answers: Iterable["SeriesView"]
 ) -> Picture:
-    """Return the picture of a queue, or of the cluster."""
+    """Return the curves of a queue, or of the cluster, as a picture."""
     gathered = _collect_series(answers)
     rows = tuple(_non_empty_rows(kinds, gathered.own, grid))
     return Picture(what=what, grid=grid, rows=rows, pretend=gathered.pretend)
@@ -322,7 +325,7 @@ def _collect_series(answers: Iterable["SeriesView"]) -> Gathered:
 def _non_empty_rows(
     kinds: Sequence[CurveKind], book: Mapping[str, Points], grid: Grid
 ) -> Iterable[CurveRow]:
-    """Yield the rows that have any value."""
+    """Yield a row for each kind that has any value."""
     for kind in kinds:
         points = book.get(kind.field, [])
         values = grid.row(rises(points) if kind.is_rate else points)
@@ -331,7 +334,7 @@ def _non_empty_rows(
 
 
 def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[CurveRow]:
-    """Return rows with the means over all GPUs."""
+    """Return rows of GPU readings, as means over all GPUs."""
     together: dict[str, Points] = {}
     for book in gathered.gpus.values():
         for name, points in book.items():

@@ -42,7 +42,8 @@ RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral s
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByHand:
-    """Planned runs whose numbers the user gives, instead of a history.
+    """Planned runs, for a forecast from numbers that the user gives instead of a
+    history.
 
     Attributes:
         run_hours: Hours of one planned run.
@@ -135,7 +136,8 @@ def capacity(
 
 
 def _check_history_options(runs: ByHand, how: Replayed) -> None:
-    """Refuse options that have no effect together with a history. Raises: Usage."""
+    """Refuse options that have no effect with a history: planned runs, or `how` without
+    --wait. Raises: Usage."""
     _refuse_options(
         _given_option_names(runs),
         "is of runs by hand, and a history says what is needed",
@@ -162,7 +164,7 @@ def _given_option_names(options: ByHand | Replayed) -> list[str]:
 
 
 def _refuse_options(options: Sequence[str], why: str, hint: str) -> None:
-    """Refuse options that would have no effect.
+    """Raise an error that names the options, if any, because they would have no effect.
 
     Raises: Usage if there is such an option.
     """
@@ -198,8 +200,8 @@ def _simple_capacity_report(runs: ByHand, node_gpus: int) -> "PlannerReport":
 def _load_history(
     history: Path | None, *, own: bool, dir: Path | None
 ) -> "tuple[Trace, Sequence[int]]":
-    """Return the log of jobs, and with `own` the number of GPUs of each node of this
-    cluster."""
+    """Return (log of jobs, GPUs of each node). With `own`, both are this cluster's;
+    otherwise the second list is empty."""
     from corral.traces.traces import read_trace
 
     if own:

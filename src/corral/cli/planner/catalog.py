@@ -88,8 +88,8 @@ def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
 
 
 def _name_aliases(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
-    """Return the aliases of the entries of that kind, and the function that maps
-    different spellings of a name to one text."""
+    """Return the aliases of the catalog entries of that kind, and a function that
+    returns the same text for all spellings of one name."""
     from corral.catalog import carbon, devices, facts, model_names
 
     if kind == "gpus":

@@ -18,7 +18,8 @@ _ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
 
 
 def counted(kind: Any, tokens: Sequence[Token]) -> Any:
-    """Convert the value of an option; a number may have a suffix, such as 15T.
+    """Convert the text of an option to a value of the type `kind`. A number may have a
+    suffix, such as 15T.
 
     Raises: ValueError for a value that is not a number, or not a number of that kind.
     """

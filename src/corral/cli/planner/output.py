@@ -33,8 +33,8 @@ _HTML = Parameter(
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Out:
-    """Requested form of the output. A file that cannot be written is refused before the
-    work begins."""
+    """Options for the form of the output. A file that cannot be written is refused
+    before the work begins."""
 
     json: Annotated[bool, _JSON] = False
     html: Annotated[Path | None, _HTML] = None
@@ -49,7 +49,8 @@ class Out:
         return self
 
     def show(self, report: "PlannerReport") -> None:
-        """Print to stdout: the verdict, the numbers with their bands, the tables."""
+        """Print the report (verdict, numbers with error bands, tables), and write its
+        HTML page if requested."""
         from corral.plan.page import page
 
         if self.html is not None:

@@ -17,9 +17,9 @@ _SACCT: Final = re.compile(r"([A-Za-z_]+)(?:%(-?\d+))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column: its title and the function that returns a cell. `width` is the width in
-    sacct; a negative width aligns to the left. If `is_cut` is False, a value may be
-    wider than its column, as times are."""
+    """A column that a format can name: its title, and the function that returns its
+    text for a row. `width` is the width in sacct; a negative width aligns to the left.
+    If `is_cut` is False, a value may be wider than its column, as times are."""
 
     title: str
     value: Value
@@ -29,8 +29,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A requested column, or plain text between columns. `width` 0: the text keeps its
-    own width."""
+    """One part of a line of a table: a requested column, or plain text between columns.
+    `width` 0: the text keeps its own width."""
 
     field: Field | None = None
     text: str = ""
@@ -48,7 +48,7 @@ class Cell:
 
 
 def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
-    """Parse the format of squeue -o and sinfo -o.
+    """Parse a format of squeue -o and sinfo -o, such as "%.18i %j".
 
     Raises: SlurmRefusal for an unknown letter.
     """
@@ -66,7 +66,8 @@ def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
 
 
 def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
-    """Parse the format of squeue -O and sinfo -O; the default width is 20.
+    """Parse a format of squeue -O and sinfo -O, such as JobID:10,Name; the default
+    width is 20.
 
     Raises: SlurmRefusal for an unknown field.
     """
@@ -82,7 +83,7 @@ def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
 
 
 def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
-    """Parse the format of sacct -o.
+    """Parse a format of sacct -o, such as JobID,State%20.
 
     Raises: SlurmRefusal for an unknown field.
     """

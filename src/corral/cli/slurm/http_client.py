@@ -60,7 +60,7 @@ class HeadClient:
         return list(self.ask("POST", "/v1/jobs/changes", body=body)["refused"])
 
     def signal(self, id: str, number: int, to: str) -> None:
-        """Send a signal to the job.
+        """Send a signal to processes of a job (`to`: ranks, batch or all).
 
         Raises: Conflict if the job does not run.
         """
@@ -74,8 +74,8 @@ class HeadClient:
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> Any:
-        """Send one request and return the answer. If the head is not ready, send the
-        request again.
+        """Send one request to the head and return the answer. If the head is not ready,
+        repeat the request a few times where that is safe.
 
         Raises: a Refusal, or Unreachable.
         """

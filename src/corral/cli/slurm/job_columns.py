@@ -22,9 +22,9 @@ UNKNOWN: Final = "N/A"
 
 
 class SlurmJobRow:
-    """A job as a row of a listing. Details that the listing does not hold are fetched
-    when they are shown. `indices`: indices of the waiting jobs of one array that this
-    row represents."""
+    """A job as a row of a listing. `whole` fetches the details that the listing does
+    not hold, when a column shows them. `indices`: indices of the waiting jobs of one
+    array that this row represents."""
 
     def __init__(
         self,
@@ -44,27 +44,27 @@ class SlurmJobRow:
 
     @cached_property
     def plan(self) -> BatchPlan | None:
-        """Return how the batch script of the job runs. None: the job has no batch
+        """Return how the batch script of the job runs; None if the job has no batch
         script, or belongs to another user."""
         return plan_in(self.detail["run"] or "")
 
     @property
     def directory(self) -> str | None:
-        """The directory in which the batch script of the job starts; None without a
-        batch script."""
+        """Return the directory in which the batch script of the job starts; None
+        without a batch script."""
         return None if self.plan is None else self.plan.chdir
 
     @property
     def command(self) -> str | None:
-        """The path of the job's script; for a job without a script, the first line of
-        its command."""
+        """Return the path of the job's script; for a job without a script, the first
+        line of its command."""
         if self.plan is not None:
             return self.plan.script or None
         return str(self.detail["run"] or "").split("\n", 1)[0] or None
 
     def file(self, pattern: str | None) -> str | None:
-        """Return the full path of an output file. Fields of the pattern that are known
-        before the job runs are filled in."""
+        """Return the full path of an output file that `pattern` names. Fields of the
+        pattern are filled in if they are known before the job runs."""
         if self.plan is None:
             return None
         number = raw_of(self.row["id"])

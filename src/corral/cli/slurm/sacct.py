@@ -228,8 +228,8 @@ def _select_jobs(
 
 
 def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
-    """Return the jobs that exist. An unknown job id gives no row, as in Slurm's
-    accounting."""
+    """Return the existing jobs for a list of job ids. An unknown id gives no row, as in
+    Slurm's accounting."""
     rows: dict[str, dict[str, Any]] = {}
     for id in ids_of(text):
         try:
@@ -242,10 +242,10 @@ def _fetch_job_rows(head: HeadClient, text: str) -> list[dict[str, Any]]:
 def _parse_time_range(
     read: ParsedOptions, now: float, *, named: bool
 ) -> tuple[float, float]:
-    """Return the start and end of the period to list.
+    """Return (start, end) of the period to list, in seconds since 1970.
 
-    The period starts today at midnight by default. If jobs are named or a state is
-    given, it has no start.
+    By default the period starts today at midnight. It has no start if jobs are named or
+    a state is given.
     """
     local_now = datetime.fromtimestamp(now, UTC).astimezone()
     end_text = read.get("endtime")
@@ -293,7 +293,7 @@ def _is_in(names: str | None, name: str) -> bool:
 
 
 def _job_record(job: SlurmJobRow) -> dict[str, Any]:
-    """Return a job in the form of sacct --json."""
+    """Return a job as an object in the form of sacct --json."""
     plain = record(job)
     code = job.row["exit_code"]
     return {

@@ -41,7 +41,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def here() -> Here:
-    """Return the directory, time and environment of this process."""
+    """Return where and when this process submits: its directory, host, time and
+    environment."""
     now = datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
     directory = os.environ.get("PWD", "")
     if (
@@ -118,8 +119,8 @@ def submit(
 
 
 def with_singleton(head: HeadClient, batch: BatchSubmission) -> dict[str, Any]:
-    """Return the spec. With --dependency=singleton, the spec depends on the end of the
-    owner's other unfinished jobs of the same name."""
+    """Return the spec of the batch job. With --dependency=singleton, the spec also
+    waits for the end of the user's other unfinished jobs of the same name."""
     if not batch.singleton:
         return batch.spec
     own_name = getpass.getuser()

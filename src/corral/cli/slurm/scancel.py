@@ -93,8 +93,8 @@ def _is_meant(read: ParsedOptions, row: dict[str, Any], *, named: bool) -> bool:
 def _cancelled(
     head: HeadClient, read: ParsedOptions, meant: Sequence[dict[str, Any]]
 ) -> bool:
-    """Cancel the jobs, many by one request. Return whether no job was refused; a job
-    that has already ended does not count as refused, as in Slurm."""
+    """Cancel the jobs `meant`, many by one request. Return True if no job was refused;
+    a job that has already ended does not count as refused, as in Slurm."""
     ids = [row["id"] for row in meant if row["state"] not in FINAL]
     well = True
     for batch_start in range(0, len(ids), MOST_CHANGED):
@@ -115,7 +115,8 @@ def _cancelled(
 def _signalled(
     head: HeadClient, read: ParsedOptions, row: dict[str, Any], number: int
 ) -> bool:
-    """Return whether the job was sent the signal, or is over."""
+    """Send a signal to the job. Return False if refused; a job that is over counts as
+    sent."""
     if row["state"] in FINAL:
         return True
     try:

@@ -266,9 +266,10 @@ def _change_each_job(
 
 
 def _requeue_jobs(words: Sequence[str]) -> int:
-    """Requeue jobs, including the job that runs this command.
+    """Requeue jobs, including the job that runs this command. Return the exit code.
 
-    SIGTERM is ignored, because that job is stopped before the head's answer arrives.
+    SIGTERM is ignored, because the job that runs this command is stopped before the
+    head's answer arrives.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return _change_each_job(words, lambda head, id: head.change(id, "requeue"))
@@ -302,8 +303,8 @@ def _update_jobs(words: Sequence[str]) -> int:
 
 
 def change_of(name: str, value: str) -> tuple[str, object]:
-    """Return the field of a job, and its new value, for a Slurm option. `name` is the
-    option in lower case.
+    """Return (field of a job, its new value) for an option of `scontrol update`. `name`
+    is the option in lower case.
 
     Raises: SlurmRefusal for an option or value that cannot be changed.
     """

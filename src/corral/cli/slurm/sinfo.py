@@ -87,7 +87,7 @@ def is_used_by_others(node: Row) -> bool:
 
 
 def why_of(node: Row) -> str:
-    """Return why the node takes no new work, or does not respond."""
+    """Return why the node is closed for new work or does not respond."""
     return str(node.get("closed") or node["why"])
 
 
@@ -252,7 +252,8 @@ def _print_nodes(read: ParsedOptions, head: HeadClient) -> None:
 
 
 def partitions(head: HeadClient) -> dict[str, str]:
-    """Return every queue that takes jobs, with the time limit of its jobs as text."""
+    """Return each queue without child queues, which takes jobs, with the time limit of
+    its jobs as text."""
     rows = head.ask("GET", "/v1/queues")["queues"]
     parents = {row["parent"] for row in rows}
     partition_by_name = {
@@ -324,7 +325,7 @@ def _group_by_state(
 
 
 def record(node: Row) -> dict[str, Any]:
-    """Return a node in the form of sinfo --json."""
+    """Return a node as an object in the form of sinfo --json."""
     return {
         "name": node["id"],
         "hostname": node["id"],

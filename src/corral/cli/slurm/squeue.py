@@ -95,7 +95,7 @@ def _parse_format(read: ParsedOptions) -> list[columns.Cell]:
 
 
 def chosen(read: ParsedOptions, head: HeadClient, now: float) -> list[SlurmJobRow]:
-    """Return the jobs that the options select.
+    """Return the rows of squeue: the jobs that its options select.
 
     Raises: SlurmRefusal for an invalid option.
     """
@@ -208,7 +208,8 @@ def _state_rank(state: str) -> int:
 
 
 def _forecast_start(head: HeadClient, job: SlurmJobRow, now: float) -> float | None:
-    """Return the likely start: the later end of the predicted interval."""
+    """Return when the job likely starts: the later end of the predicted interval. None
+    if unknown."""
     start_forecast = head.ask("GET", f"/v1/jobs/{job.row['id']}/why").get("forecast")
     seconds = (
         start_forecast["starts"]["high_seconds"]
@@ -232,7 +233,7 @@ def document(jobs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def record(job: SlurmJobRow) -> dict[str, Any]:
-    """Return a job in the form of squeue --json."""
+    """Return a job as an object in the form of squeue --json."""
     row, shape = job.row, job.row["shape"]
     limit = job.limit_seconds
     return {

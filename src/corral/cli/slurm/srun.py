@@ -88,8 +88,8 @@ def _run_job(read: ParsedOptions) -> int:
 
 
 def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
-    """Build the spec of a job whose script runs all tasks as one step. Return the spec,
-    and notes to print."""
+    """Build the spec of a job whose script runs all tasks as one step. Return (spec,
+    notes for the user)."""
     from shlex import join
 
     notes: list[str] = []

@@ -30,8 +30,9 @@ def divided(words: Sequence[str]) -> list[list[str]]:
 
 
 def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the words of each component with options for its nodes: as many as the
-    component requests, after the nodes of the components before it.
+    """Return the words of each component with options that give it nodes of its own.
+    Each component gets as many nodes as it requests; they follow the nodes of the
+    component before.
 
     Raises: SlurmRefusal if a component has no command.
     """

@@ -31,8 +31,8 @@ END_SECONDS: Final = 10.0
 
 
 def command(words: Sequence[str]) -> str:
-    """Return the shell command that runs the program in the terminal. The shell
-    survives a Ctrl-C that is meant for the program."""
+    """Return the shell command that runs the program in the job's terminal. A Ctrl-C
+    for the program does not end the shell."""
     wait = f"while [ ! -e {_KEPT} ]; do sleep 0.1; done"
     take_over = f'term=$TERM; . ./{_KEPT}; export TERM="$term"; cd "$PWD"'
     tell = f'code=$?; echo $code > "$1/{_ENDED}"; exit $code'
@@ -41,8 +41,9 @@ def command(words: Sequence[str]) -> str:
 
 
 def run(spec: dict[str, Any], notes: Sequence[str], read: ParsedOptions) -> int:
-    """Submit the job, open a terminal in it when it runs, and end the job with the
-    program. Return the exit code of the program."""
+    """Submit a job, open a terminal in it when it runs, and end the job with the
+    program in the terminal. Print `notes` first. Return the exit code of the program.
+    """
     from corral.cli.attach import attach  # only now is what it needs worth its time
 
     if not read.has("quiet"):
@@ -81,7 +82,8 @@ def _until_over(head: HeadClient, id: str) -> None:
 
 
 def _until_running(head: HeadClient, id: str) -> dict[str, Any] | None:
-    """Wait until the job runs, and return None. If the job ends before, return the job."""
+    """Wait until the job runs, and return None. If the job ends without running, return
+    the job."""
     while True:
         job_row = head.job(id)
         if job_row["state"] == "RUNNING":

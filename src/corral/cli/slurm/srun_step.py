@@ -69,7 +69,7 @@ class SrunStep:
             threading.Thread(target=self._forward_stdin, daemon=True).start()
 
     def _forward_stdin(self) -> None:
-        """Send standard input to the tasks that receive it."""
+        """Send standard input, or a file, to the tasks that receive it."""
         input_path = self._read.get("input")
         is_file = (
             input_path is not None
@@ -164,7 +164,7 @@ class SrunStep:
         )
 
     def _node_of(self, task: int) -> int:
-        """Return the index in the step of the node on which the task runs."""
+        """Return the index of the task's node among the nodes of the step."""
         above = 0
         for node_index, size in enumerate(self._sizes):
             above += size
@@ -175,7 +175,7 @@ class SrunStep:
     # -- ends
 
     def _record_task_exit(self, message: Message) -> bool:
-        """Whether that was the last."""
+        """Record an exit. Return True for the last."""
         task, code = int(message["task"]), int(message["code"])
         self._codes.setdefault(task, code)
         if code:

@@ -1,4 +1,5 @@
-"""The live view: keys and timers around the content that pure functions draw."""
+"""The textual application of `corral top`: keys and timers around content that pure
+functions draw."""
 
 from typing import ClassVar, Final, Protocol
 
@@ -91,8 +92,8 @@ class Top(App[None]):
 
     def renew(self) -> None:
         """Update the visible table from the newest answers of the head; other tables
-        are updated when they are opened. Rows are built again only from new answers,
-        except that the times of jobs continue."""
+        are updated when they are opened. Rows are built again only from new answers; in
+        between, only the durations of jobs advance."""
         top_state, now = self.feed.known, self.feed.wall()
         answers = (top_state.status, top_state.gpus, top_state.jobs)
         previous_answers = self._made_of.get(self.shown, (None,) * len(answers))
@@ -114,7 +115,7 @@ class Top(App[None]):
             canvas.renew()
 
     def _refresh_header(self) -> None:
-        """Update the displayed times, even if no data arrives."""
+        """Redraw the header, so that times advance even without new data."""
         if self.said and self.feed.clock() - self._said_at > SAID_SECONDS:
             self.said = ""
         for canvas in self.screen_stack[0].query("#header").results(Canvas):
@@ -128,8 +129,8 @@ class Top(App[None]):
         return header(self.feed.known, width, self.feed.wall(), self.said)
 
     def _table(self, width: int, height: int) -> list[Line]:
-        """Return the lines of the visible table and, if there is room, of its neighbour
-        below."""
+        """Return the lines of the visible table. If there is room, the lines of a
+        second table follow."""
         own_rows = len(self.table.rows) + 1
         second = self.tables.get(BESIDE.get(self.shown, ""))
         if second is None or not second.rows or height - own_rows - 1 < LEAST_SECOND:
@@ -153,8 +154,8 @@ class Top(App[None]):
     # -- keys ------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether a key may act. Keys of the tables do nothing while another
-        screen is open above the tables."""
+        """Return whether a key may act now. While another screen is open above the
+        tables, the keys of the tables do nothing, except the key that quits."""
         is_ours = action in {
             key.action.partition("(")[0] for key in key_bindings.TABLES
         }

@@ -51,8 +51,8 @@ class FeedClient(Protocol):
 
 @dataclass(slots=True)
 class PollPace:
-    """Schedule of one kind of request, in seconds of a monotonic clock. `number` is
-    that of the newest event at the last request."""
+    """Schedule of one kind of request: when it is due, in seconds of a monotonic clock.
+    `number`: number of the newest event at the last request."""
 
     least: float = BEAT_SECONDS
     most: float = SENSED_SECONDS
@@ -84,8 +84,8 @@ class JobsQuery:
 
 @dataclass(slots=True)
 class Feed:
-    """Keeps `known` close to the state of the cluster. `step` is one round of requests;
-    `run` repeats it forever."""
+    """Source of the live view's data: it keeps `known` close to the state of the
+    cluster. `step` is one round of requests; `run` repeats it forever."""
 
     source: FeedClient
     clock: Callable[[], float] = time.monotonic
@@ -102,7 +102,7 @@ class Feed:
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def want(self, wanted: JobsQuery) -> None:
-        """Select these jobs from now on, and request them at once."""
+        """Select which jobs are listed from now on, and request them at once."""
         self.wanted = wanted
         self._woken.set()
 
@@ -125,7 +125,7 @@ class Feed:
                 continue
 
     async def look(self) -> None:
-        """Send the requests of one round.
+        """Send one round of requests; unlike `step`, raise its errors.
 
         Raises: Unreachable, and every refusal of the head.
         """
@@ -133,7 +133,7 @@ class Feed:
 
     @property
     def nap(self) -> float:
-        """Return the seconds until the next round."""
+        """Return the seconds until the next round; more after failures."""
         return min(AWAY_SECONDS, BEAT_SECONDS * 2.0 ** min(self.failures, 10))
 
     async def step(self) -> None:
@@ -185,8 +185,8 @@ class Feed:
         return answer
 
     async def _jobs(self, wanted: JobsQuery) -> "list[api.JobView]":
-        """Request the wanted jobs, and one more if there are more, to find out whether
-        the listing is complete."""
+        """Request the wanted jobs. One job more than wanted is requested; if it
+        arrives, the listing is not complete."""
         job_views: list[api.JobView] = []
         for chain in WHICH[wanted.which]:
             rows_left = wanted.count + 1 - len(job_views)

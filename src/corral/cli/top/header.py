@@ -16,7 +16,8 @@ LIST: Final = "{:,.2f} USD an hour at list prices"
 
 
 def header(known: TopState, width: int, now: float, said: str = "") -> list[Line]:
-    """Return three lines; the last one shows the result of the last key press."""
+    """Return the three lines of the header. The last line shows a notice, such as the
+    result of the last key press."""
     rows = [_gpu_line(known), _workload_line(known), _notice_line(known, now, said)]
     return [sized(row, width) for row in rows]
 
@@ -111,7 +112,7 @@ def _notice_line(known: TopState, now: float, said: str) -> list[TextPart]:
 
 
 def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
-    """Return how old the data is, and what can be done."""
+    """Return a notice that the head is silent: how old the data is, and what to do."""
     silent_text = age_text(now - link.since)
     shown_time_text = f"; shown is {clock_text(at)[11:]}" if at else ""
     hint = f"; {link.hint}" if link.hint else ""
@@ -126,7 +127,7 @@ def away(link: HeadLink, at: float, now: float) -> list[TextPart]:
 
 
 def busy_tone(share: float | None) -> str:
-    """Return the colour of a GPU that is allocated."""
+    """Return the colour of an allocated GPU, by how busy it is."""
     if share is None:
         return "dim"
     return "bad" if share < 0.05 else "warn" if share < 0.5 else "good"

@@ -47,7 +47,7 @@ class JobSource(Protocol):
 
 @dataclass(slots=True)
 class JobFeed:
-    """Keeps `known` close to the state of one job."""
+    """Requests for one job's page: they keep `known` close to its state."""
 
     source: JobSource
     id: str

@@ -43,7 +43,8 @@ OVER: Final = ("DONE", "FAILED", "CANCELLED")
 
 @dataclass(frozen=True, slots=True)
 class JobListing:
-    """Parameters of one listing of jobs by the head; the head lists the newest first."""
+    """Parameters of one request for a listing of jobs; the head lists the newest first.
+    `everything`: include ended jobs."""
 
     states: tuple[str, ...]
     everything: bool = False
@@ -60,7 +61,8 @@ WHICH: Final[Mapping[str, tuple[JobListing, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopJobRow:
-    """A job, the utilization of its GPUs, and the reference time for its durations."""
+    """One row of the table: a job, the utilization of its GPUs, and the time `now` up
+    to which its durations are counted."""
 
     job: "api.JobView"
     busy: float | None
@@ -78,7 +80,7 @@ class TopJobRow:
 
     @property
     def done(self) -> float | None:
-        """The fraction of the steps that the job has completed; None if it is unknown."""
+        """Return the fraction of its steps that the job has completed; None if unknown."""
         progress = self.job.progress
         return progress.step / progress.until if progress and progress.until else None
 

@@ -64,7 +64,7 @@ JOB: Final = (
 
 
 def footer(keys: tuple[Key, ...], message: str) -> Line:
-    """Return the selection, then the keys."""
+    """Return the message, then each key with its text."""
     text_parts = [TextPart(f"{message}  ", "dim")] if message else []
     for key in sorted(keys, key=lambda key: key.shown not in ("?", "q")):
         if key.brief:

@@ -68,7 +68,8 @@ class TopNodeRow:
 
     @property
     def busy(self) -> float | None:
-        """Return how busy the allocated GPUs of the node are."""
+        """Return the mean utilization of the allocated GPUs of the node; None if
+        unknown."""
         if self.gpus is None:
             return None
         pairs = zip(self.gpus.utilisation, self.gpus.holders, strict=True)

@@ -18,8 +18,8 @@ class Order(Generic[R]):
 
 
 def ordered(rows: Sequence[R], order: Order[R], *, turned: bool) -> list[R]:
-    """Return the rows in this order. Rows with equal values keep their order. `turned`:
-    reverse the order."""
+    """Return the rows, sorted by `order`. Rows with equal values keep their order.
+    `turned`: reverse the order."""
     keyed = [(order.key(row), row) for row in rows]
     known_pairs = [pair for pair in keyed if pair[0] is not None]
     known_pairs.sort(key=lambda pair: pair[0], reverse=order.down != turned)

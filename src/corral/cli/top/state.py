@@ -57,7 +57,7 @@ class TopState:
 
     @cached_property
     def watts(self) -> float | None:
-        """Return the power of all GPUs in watts; None if no GPU reports it."""
+        """Return the total power of all GPUs in watts; None if no GPU reports it."""
         watt_readings = [
             watts
             for node in (self.gpus.nodes if self.gpus is not None else ())
@@ -68,7 +68,7 @@ class TopState:
 
     @cached_property
     def held_busy(self) -> float | None:
-        """Return how busy allocated GPUs are on average."""
+        """Return the mean utilization of all allocated GPUs; None if unknown."""
         busy_readings = [
             busy
             for node in (self.gpus.nodes if self.gpus is not None else ())

@@ -24,9 +24,9 @@ Cell = Sequence[TextPart]
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column of a table. `width` is its least width, unless it is the only column
-    left. If there is no room, the column with the highest `goes` is removed first; 0 is
-    removed last. A column that `grows` takes the width that is left, up to `most`."""
+    """A column of a table. `width`: its least width, unless it is the only column left.
+    `goes`: if there is no room, the column with the highest number is removed first; 0
+    is removed last. `grows`: the column takes the width that is left, up to `most`."""
 
     title: str
     width: int
@@ -39,8 +39,8 @@ class TextColumn:
 def fitted(
     columns: Sequence[TextColumn], width: int, needs: Sequence[int] = ()
 ) -> list[tuple[int, int]]:
-    """Return (index, width) of the columns that fit, in their order. With the gaps
-    between them, they are no wider than `width`.
+    """Return (index, width) of each column that fits, in order. With the gaps between
+    them, the columns are no wider than `width`.
 
     Args:
         needs: the width that the cells of each column need. The last column that grows

@@ -52,7 +52,8 @@ class RowTable(Generic[R]):
         self.by = self.by or next(iter(self.orders))
 
     def take(self, given: Sequence[R]) -> None:
-        """Replace the rows. The selected row is found again by its key."""
+        """Replace the rows of the table by `given`. The row with the selected key stays
+        selected."""
         self.given = given
         self._update_rows()
 
@@ -61,7 +62,7 @@ class RowTable(Generic[R]):
         self._update_rows()
 
     def sort_by_next(self) -> str:
-        """Sort by the next order, and return its name."""
+        """Sort by the next of the table's sort orders, and return its name."""
         names = list(self.orders)
         self.by, self.turned = names[(names.index(self.by) + 1) % len(names)], False
         self._update_rows()
@@ -127,7 +128,8 @@ class RowTable(Generic[R]):
         return line_list
 
     def at(self, y: int) -> int | None:
-        """The row that is drawn on this line, if there is one."""
+        """Return the index of the row that is drawn on line `y`; None if there is no
+        row."""
         row_index = self.first + y - 1
         return row_index if y > 0 and row_index < len(self.rows) else None
 

@@ -11,9 +11,9 @@ MISSED_LOOKS: Final = 2  # a ticket that was not there this often is not there
 
 @dataclass(slots=True, kw_only=True)
 class BatchAttemptState:
-    """State of an attempt in the batch system. `ticket` is its newest report. `missed`
-    is the number of polls since then in which it was missing. `refusal` is why the
-    batch system will not accept the attempt."""
+    """State of an attempt in the batch system. `ticket` is the batch system's newest
+    report on it. `missed` is the number of polls since then that did not list the
+    attempt. `refusal` is why the batch system will never accept the attempt."""
 
     key: AttemptKey
     submitted: bool = False

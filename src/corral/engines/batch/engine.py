@@ -1,5 +1,5 @@
-"""An engine on top of a batch system. It acts in place of the agents of the batch
-system's nodes."""
+"""Engine whose nodes come from a batch system. In the head, it does for these nodes
+what an agent does for other nodes."""
 
 import asyncio
 import logging
@@ -129,8 +129,8 @@ class LendingEngine:
         self._task = asyncio.create_task(self._run_loop())
 
     def look_after(self) -> None:
-        """Pass on the reports of the nodes, even while a call to the batch system takes
-        long.
+        """Send the reports of the nodes to the head, even while a call to the batch
+        system takes long.
 
         Raises: the exception that ended the engine's own task.
         """
@@ -196,7 +196,8 @@ class LendingEngine:
         )
 
     def look_soon(self) -> None:
-        """Poll the batch system soon, because it has something new to report."""
+        """Poll the batch system earlier than planned, because its state has probably
+        changed."""
         self._next_look = min(self._next_look, self._looked_at + NEWS_SECONDS)
         self._stir.set()
 
@@ -230,8 +231,8 @@ class LendingEngine:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run_loop(self) -> None:
-        """Run the engine: act at once on news, even while a poll takes long, and poll
-        and pass on reports every `look_seconds`."""
+        """Run the engine's loop: carry out due actions at once when there is news, even
+        during a long poll. Poll and send reports every `look_seconds`."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._stir.clear()
@@ -276,7 +277,8 @@ class LendingEngine:
             self._stir.set()
 
     def _note_troubles(self, look: BatchSnapshot) -> None:
-        """Store in `trouble` what cannot be used now. Log it if it is new."""
+        """Store in `trouble` the poll's problems and attempts without contact. Log them
+        if they are new."""
         unheard = self.desk.unheard()
         unheard_texts = (
             [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")]
@@ -292,15 +294,15 @@ class LendingEngine:
         self.trouble = trouble
 
     def _say_late(self) -> None:
-        """Report that the batch system has not answered a poll for long, unless another
-        error is already known."""
+        """Store in `trouble` that the batch system has not answered a poll for long,
+        unless another problem is stored there."""
         self.trouble = (
             self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
         )
 
     def _process_snapshot(self, look: BatchSnapshot) -> None:
-        """Process a poll. If the batch system places jobs itself, waiting jobs have no
-        attempt yet."""
+        """Process a poll. If the batch system places jobs itself, `asking` handles
+        those that wait there, as they have no attempt yet."""
         if self.placing_driver is not None:
             begun = self.desk.attempts.keys()
             self.asking.look(look, begun)
@@ -336,7 +338,8 @@ class LendingEngine:
             await self._act_on_line(self.placing_driver)
 
     async def _act_on_line(self, driver: PlacingDriver) -> None:
-        """Carry out the actions that are due for jobs in the batch system's own queue."""
+        """Submit, cancel and forget jobs in the batch system's own queue, as far as
+        that is due."""
         due = self.asking.due(_loop_time())
         await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
         for key in due.cancel:
@@ -408,8 +411,8 @@ class LendingEngine:
     async def _try_action(
         self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
     ) -> bool:
-        """Try the action and return whether it was done now. After each failure, the
-        pause before the next try doubles."""
+        """Try the action `what` and return whether it succeeded now. False without a
+        try during the pause after a failure. Each failure doubles the pause."""
         pause = self._pauses.get((what, key), Pause())
         if _loop_time() < pause.until:
             return False

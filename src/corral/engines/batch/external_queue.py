@@ -20,8 +20,8 @@ MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher
 
 @dataclass(slots=True, kw_only=True)
 class QueuedAttempt(BatchAttemptState):
-    """One attempt that the batch system was asked to place. `excluded`: the nodes that
-    the submission excluded."""
+    """One attempt that was submitted to the batch system for placement. `excluded`: the
+    nodes that the submission excluded. `is_withdrawn`: it must be cancelled there."""
 
     excluded: tuple[NodeId, ...] = ()
     is_withdrawn: bool = False
@@ -48,8 +48,9 @@ class QueuedAttempt(BatchAttemptState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueAsking:
-    """Actions that are due on attempts in the batch system's queue. `ask`: groups to
-    submit; each group is one array or one job."""
+    """Actions that are due in the batch system's own queue: `ask`, groups to submit,
+    each as one array or one job; `cancel` and `forget`, attempts to cancel or to delete
+    there."""
 
     ask: tuple[tuple[ExternalCandidate, ...], ...] = ()
     cancel: tuple[AttemptKey, ...] = ()
@@ -58,11 +59,11 @@ class DueAsking:
 
 @dataclass(slots=True)
 class Asking:
-    """The attempts that the batch system is asked to place. `asked`: all attempts that
-    were submitted, or are to be, and have not begun.
+    """Bookkeeping of the attempts that wait for a placement by the batch system.
+    `asked`: all attempts that were submitted, or are to be, and have not begun.
 
-    An attempt that the head no longer offers is withdrawn. An attempt that has begun
-    belongs to the Desk. Times are by a monotonic clock.
+    An attempt that the head no longer offers is withdrawn. An attempt that has begun is
+    kept by the Desk instead. Times are by a monotonic clock.
     """
 
     asked: dict[AttemptKey, QueuedAttempt] = field(default_factory=dict)
@@ -74,8 +75,8 @@ class Asking:
     # -- what comes in ---------------------------------------------------------------------------
 
     def offer(self, waiting: Sequence[ExternalCandidate]) -> None:
-        """Take all waiting jobs from the head, the first in line first. None of them is
-        wanted on a node yet."""
+        """Store the head's complete list of waiting jobs, in queue order. Attempts that
+        are no longer in it are withdrawn. None of the jobs is wanted on a node yet."""
         self._offered = {
             external_candidate.key: external_candidate for external_candidate in waiting
         }
@@ -86,7 +87,8 @@ class Asking:
             queued_attempt.is_withdrawn |= key not in self._offered
 
     def look(self, look: BatchSnapshot, begun: Iterable[AttemptKey]) -> None:
-        """Take the batch system's report about the attempts that are not in `begun`."""
+        """Process `look`, the result of a poll, for the waiting attempts. Those in
+        `begun` belong to the Desk."""
         self._has_looked = True
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in {*tickets, *look.kept} - set(begun):
@@ -118,14 +120,15 @@ class Asking:
             queued_attempt.refusal = why
 
     def begins(self, key: AttemptKey) -> Ticket | None:
-        """Remove an attempt from the waiting ones, since it is now wanted on nodes.
-        Return its ticket; None if it was not waiting or has no ticket."""
+        """Remove an attempt from the waiting ones, because it begins on its nodes.
+        Return its newest report from the batch system; None if it was not waiting or
+        has no report."""
         queued_attempt = self.asked.pop(key, None)
         return None if queued_attempt is None else queued_attempt.ticket
 
     def forgotten(self, key: AttemptKey, at: float) -> None:
-        """Remove an attempt whose folder has been deleted. An attempt that the head has
-        not withdrawn is submitted again later."""
+        """Remove an attempt whose folder has been deleted. If the head still wants it,
+        it is submitted again after a pause."""
         queued_attempt = self.asked.pop(key, None)
         if (
             queued_attempt is not None
@@ -137,7 +140,8 @@ class Asking:
     # -- what follows ----------------------------------------------------------------------------
 
     def due(self, at: float) -> DueAsking:
-        """Return the actions that are due. Nothing before both sides have reported."""
+        """Return the actions that are due; none until the head has offered jobs and a
+        poll has arrived."""
         if self._offered is None or not self._has_looked:
             return DueAsking()
         all_asked = self.asked.items()
@@ -163,7 +167,8 @@ class Asking:
         )
 
     def chosen(self) -> Mapping[AttemptKey, tuple[NodeId, ...]]:
-        """Return the nodes that were given to attempts, which may begin there."""
+        """Return the nodes that the batch system has given to attempts that are not
+        withdrawn. They may begin there."""
         nodes_by_attempt = {
             key: queued_attempt.chosen
             for key, queued_attempt in self.asked.items()
@@ -196,7 +201,8 @@ class Asking:
         return bool(excluded & set(one.chosen))
 
     def _groups(self, at: float) -> Iterable[tuple[ExternalCandidate, ...]]:
-        """Yield the groups to submit now. Equal indices of one array form one group."""
+        """Yield the groups of attempts to submit now. Jobs of one array that can be
+        submitted alike form one group."""
         room = MOST_WAITING - sum(
             not queued_attempt.chosen for queued_attempt in self.asked.values()
         )
@@ -223,9 +229,9 @@ class Asking:
         )
 
     def _allowed(self, group: Sequence[ExternalCandidate]) -> int:
-        """Return how many of the group may be submitted. The limit of an array holds
-        over all its groups, so the indices that run or are submitted already are
-        subtracted."""
+        """Return how many attempts of the group may be submitted now. An array's limit
+        on running jobs counts all its groups, so jobs that run or are already submitted
+        are subtracted."""
         first_candidate = group[0]
         limit = first_candidate.spec.array_limit
         if limit is None or first_candidate.array is None:
@@ -255,8 +261,8 @@ def _group_key(one: ExternalCandidate) -> object:
 
 
 def _why_over(one: QueuedAttempt) -> str:
-    """Return why the batch system no longer has a job that has not begun; "" if the
-    batch system never had the job."""
+    """Return why an attempt will not begin from its present submission: it was refused,
+    or its batch job ended too early. "" if the batch system never had a job for it."""
     if one.refusal:
         return one.refusal
     if one.ticket is None:

@@ -16,7 +16,7 @@ from corral.wire.node import NodeSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Resources that programs outside Corral hold on a node."""
+    """Resources of a node that programs outside Corral hold."""
 
     gpus: int = 0
     cpu_millis: int = 0
@@ -55,15 +55,15 @@ class TicketState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
     """Report of the batch system about one attempt. `handle`: the batch system's own
-    name for it.
+    name for the attempt's job.
 
-    `reason`: why the attempt waits, as the batch system puts it. `blame`: why the
+    `reason`: why the attempt waits, in the words of the batch system. `blame`: why the
     attempt ended if it did not end by itself: it was preempted, ran out of time, lost a
     node, or was cancelled by a user. `blame_is_infra` is False if the job itself caused
-    the end, for example by using more memory than it asked for. `blame_on`: what caused
-    the end if it was not a node ("Slurm"). `no_room`: what the nodes lack for the
-    attempt, according to the batch system, if the attempt waits only for that; "" if it
-    waits for something else.
+    the end, for example by using more memory than it asked for. `blame_on`: the system
+    that caused the end, for example "Slurm"; "" if a node or the job itself caused it.
+    `no_room`: what the nodes lack for the attempt, according to the batch system, if
+    the attempt waits only for that; "" if it waits for something else.
     """
 
     key: AttemptKey
@@ -79,10 +79,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSnapshot:
-    """State of the batch system at one moment. `kept`: attempts of which a folder or a
-    Secret exists: they were submitted, or were about to be. `unsent`: attempts of which
-    one exists and which were certainly never submitted. `troubles`: sentences about the
-    parts of the batch system that cannot be used now while the rest can."""
+    """State of the batch system at one moment. `kept`: attempts that have a folder or a
+    Secret, so they were submitted, or were about to be. `unsent`: attempts that have a
+    folder or a Secret and were certainly never submitted. `troubles`: sentences about
+    the parts of the batch system that cannot be used now, while the rest can be used.
+    """
 
     nodes: tuple[LentNode, ...]
     tickets: tuple[Ticket, ...]
@@ -93,12 +94,12 @@ class BatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFiles:
-    """Files in the folder of one part: node.json and the part's token, readable only by
-    their owner.
+    """Files in the folder of one part, which is the attempt on one node: node.json and
+    the part's token, readable only by their owner.
 
-    `early`: the launch with which the part's ranks begin before its agent is there; the
-    head's archive `workdir` then belongs next to it. If `early` is b"", the ranks wait
-    for the agent, as they do where an early launch is not possible.
+    `early`: the launch with which the part's ranks start before the part's agent is
+    there. The folder then also needs the head's archive `workdir`. If `early` is b"",
+    the ranks wait for the agent, as they do where an early launch is not possible.
     """
 
     settings: bytes
@@ -134,8 +135,8 @@ class BatchSystem(Protocol):
         ...
 
     async def cancel(self, key: AttemptKey) -> None:
-        """End the attempt now, whatever its state; this does nothing when it is over.
-        Raises: Trouble."""
+        """End the attempt now, whatever its state; do nothing if it is over. Raises:
+        Trouble."""
         ...
 
     async def forget(self, key: AttemptKey) -> None:
@@ -144,13 +145,14 @@ class BatchSystem(Protocol):
         ...
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """Return the launch as its part sees it: with GPUs numbered as the batch system
-        grants them, and with the addresses by which ranks reach each other. None while
-        these are not known yet."""
+        """Return the launch as the agent of the attempt sees it on its node: with GPUs
+        numbered as the batch system grants them, and with the addresses by which ranks
+        reach each other. Return None while the numbers or addresses are not known yet.
+        """
         ...
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
-        """Return the content of node.json for the part."""
+        """Return the content of node.json for the launch on the node `part`."""
         ...
 
     async def close(self) -> None: ...
@@ -160,9 +162,10 @@ class PlacingDriver(BatchSystem, Protocol):
     """Interface to a batch system that places jobs itself."""
 
     async def ask(self, group: Sequence[ExternalCandidate]) -> None:
-        """Let the batch system place the group: one job, or equal indices of one array,
-        which are submitted as an array. An existing job of the same name stays as it
-        is. No attempt begins before `equip` has been called for it.
+        """Let the batch system choose the nodes for the group and submit it. The group
+        is one job, or equal indices of one array; indices are submitted as an array. An
+        existing job of the same name stays as it is. No attempt begins before `equip`
+        has been called for it.
 
         Raises: Refusal when the batch system does not accept the group as it is;
         Trouble when the call should be tried again.
@@ -173,7 +176,7 @@ class PlacingDriver(BatchSystem, Protocol):
         self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]
     ) -> None:
         """Write what the attempt's agents need to the nodes that the batch system gave
-        the attempt; then the attempt begins. Idempotent.
+        the attempt. The attempt begins after that. The call is idempotent.
 
         Raises: Trouble.
         """

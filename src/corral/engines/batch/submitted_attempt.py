@@ -16,9 +16,9 @@ ROOM_SECONDS: Final = 15.0
 
 @dataclass(slots=True, kw_only=True)
 class Handed(BatchAttemptState):
-    """State of one attempt that was submitted. `parts` holds the newest report of each
-    of its parts, and `signals` what each part has noticed and the head may not have
-    recorded.
+    """State of one attempt that was submitted. `parts` holds the newest report from
+    each node of the attempt. `signals` holds, for each node, the signals that the head
+    may not have recorded yet.
 
     `is_equipped`: the files that the attempt's agents need are in place. The flag is
     used only for an attempt that the batch system has placed; any other attempt has the
@@ -43,7 +43,7 @@ class Handed(BatchAttemptState):
 
     @property
     def where(self) -> set[NodeId]:
-        """Every node that the attempt concerns."""
+        """Nodes of the attempt, by orders, reports and the ticket."""
         return (
             self.wanted_on
             | self.parts.keys()
@@ -66,15 +66,15 @@ def is_done(handed: Handed) -> bool:
 
 
 def may_begin_yet(handed: Handed) -> bool:
-    """Return whether the attempt is to stop, but its ranks, which start without waiting
-    for the head, may still begin."""
+    """Return whether ranks of the attempt may still begin although the attempt is to
+    stop. This is possible because its ranks start without waiting for the head."""
     stops = handed.stop_since is not None and handed.submitted
     return stops and not handed.withheld and not handed.is_gone
 
 
 def count_room(handed: Handed, at: float) -> None:
-    """Mark an attempt as displaced if it has waited too long for room on its nodes that
-    other jobs have taken."""
+    """Mark the attempt as displaced if other jobs have taken the room on its nodes for
+    more than ROOM_SECONDS. `at`: the current time."""
     ticket = handed.ticket
     if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
         handed.no_room_since = None
@@ -85,7 +85,8 @@ def count_room(handed: Handed, at: float) -> None:
 
 
 def count_running(handed: Handed, at: float) -> None:
-    """Record since when the batch system has been running the attempt."""
+    """Record the time since which the batch system has been running the attempt. `at`:
+    the current time."""
     runs = handed.ticket is not None and handed.ticket.state == TicketState.RUNNING
     if not runs:
         handed.running_since = None
@@ -94,8 +95,8 @@ def count_running(handed: Handed, at: float) -> None:
 
 
 def displaced(handed: Handed, node: NodeId) -> Seen:
-    """Return the report of an attempt that was given back; the cause is recorded only
-    for a node without room."""
+    """Return the report of the node on an attempt that was displaced and has ended. The
+    report names the cause only for a node that has no room for the attempt."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
     trouble_text = (
         "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
@@ -108,8 +109,9 @@ def refused(key: AttemptKey, why: str, infra: bool) -> Seen:
 
 
 def ended(handed: Handed, part: Seen | None) -> Seen:
-    """Return the report of an attempt of which the batch system has nothing left, and
-    whose part has not reported its end."""
+    """Return the end report of an attempt which the batch system no longer has. `part`:
+    the newest report from its node, which does not contain the end; None without one.
+    """
     ticket = handed.ticket
     blame = ticket.blame if ticket is not None else ""
     return replace(

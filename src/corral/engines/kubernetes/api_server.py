@@ -123,8 +123,8 @@ class Access:
     async def put(
         self, object: Any, is_same: Callable[[Any], bool], *, namespace: str
     ) -> None:
-        """Create the object, or replace an existing one that differs from it by
-        `is_same`. Raises: NotTaken, Trouble."""
+        """Create the object. If it exists and `is_same` is False for the existing one,
+        replace it. Raises: NotTaken, Trouble."""
         current = await self.find(
             type(object), object.metadata.name, namespace=namespace
         )

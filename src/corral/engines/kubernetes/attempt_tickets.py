@@ -71,7 +71,7 @@ def addresses_of(pods: Iterable[Pod]) -> dict[NodeId, str]:
 
 
 def lacks_pods(job: Job | None, pods: Sequence[Pod]) -> bool:
-    """Return whether pods of the Job are still to be created."""
+    """Return whether the unfinished Job has fewer pods than it must have."""
     if job is None or job.spec is None or _is_finished(job):
         return False
     return len(pods) < (job.spec.parallelism or 0)

@@ -51,7 +51,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class PendingSubmission:
-    """An attempt that Kubernetes does not accept now, and the reason."""
+    """An attempt that Kubernetes does not accept now, and why. It is submitted again
+    later."""
 
     gang: tuple[Launch, ...]
     parts: Mapping[NodeId, PartFiles]
@@ -176,8 +177,8 @@ class KubernetesDriver:
             raise Trouble(missing)
 
     async def _all_synced(self) -> None:
-        """Check that the watches that every namespace needs have data. Raises: Trouble
-        when one of them has not."""
+        """Check that the watches that all namespaces need have received data. Raises:
+        Trouble when one of them has not."""
         for task in self._tasks:
             if task.done():  # a bug of ours: nothing is watched any more
                 task.result()
@@ -191,7 +192,8 @@ class KubernetesDriver:
             raise Trouble(f"the API server of Kubernetes: {mirror_trouble}")
 
     async def _answered(self, mirrors: Iterable[Mirror[Any]]) -> bool:
-        """Wait until each has listed or failed; False when that takes too long."""
+        """Wait until each watch has listed its objects or has failed. Return False if
+        that takes too long."""
         waits = [mirror.answered.wait() for mirror in mirrors]
         try:
             async with asyncio.timeout(self.access.call_seconds):
@@ -216,9 +218,9 @@ class KubernetesDriver:
         )
 
     async def _find_claims(self) -> None:
-        """Look for the PersistentVolumeClaims that pods mount. A missing claim stops
-        the cluster's own namespace; if there is no other namespace, it stops
-        everything.
+        """Look for the PersistentVolumeClaims that pods mount. If a claim is missing,
+        no attempt can begin in the cluster's own namespace. If there is no other
+        namespace, Trouble is raised.
 
         Raises: Trouble.
         """
@@ -242,8 +244,8 @@ class KubernetesDriver:
         ]
 
     async def _tell_pods(self, lent: Sequence[LentNode]) -> list[LentNode]:
-        """Keep the ConfigMaps up to date. Returns: nodes that Corral used and that no
-        longer exist.
+        """Keep the ConfigMaps with the head's address up to date. Returns: the nodes
+        that Corral used and that no longer exist.
 
         Raises: Trouble.
         """
@@ -343,8 +345,8 @@ class KubernetesDriver:
         self.held.pop(key, None)
 
     async def _try_held(self) -> None:
-        """Submit again the attempts that were refused earlier, for example because a
-        quota was full."""
+        """Submit again the attempts that Kubernetes has not accepted, for example
+        because a quota was full. Each is tried again after RETRY_SECONDS."""
         for key, pending_submission in list(self.held.items()):
             if time.monotonic() - pending_submission.tried_at > RETRY_SECONDS:
                 try:
@@ -373,9 +375,9 @@ class KubernetesDriver:
         self.spaces.placed_in.pop(key, None)
 
     def fitted(self, launch: Launch) -> Launch | None:
-        """Return the launch as its pod sees it: GPUs are numbered from 0, the image is
+        """Return the launch as its pod sees it. GPUs are numbered from 0, the image is
         dropped because the pod already runs in it, and ranks are reached at their pods'
-        addresses. None until the addresses of the whole gang are known."""
+        addresses. Return None until the addresses of the whole gang are known."""
         seat = replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus))), slices=())
         launch = replace(launch, seat=seat, image=None)
         if self.settings.host_network:
@@ -388,8 +390,8 @@ class KubernetesDriver:
         return replace(launch, nodes=own_addresses, master_address=own_addresses[0])
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
-        """Return the addresses of the pods by node rank, once all pods have one. The
-        addresses never change after that."""
+        """Return the addresses of the attempt's pods, in the order of node ranks; None
+        until all pods have an address. The addresses never change after that."""
         job = self.spaces.job(key)
         annotations = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(annotations.get(names.NODES, "[]"))]
@@ -401,8 +403,8 @@ class KubernetesDriver:
         )
 
     def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
-        """Return the settings for the agent of the part. The agent detects nothing in
-        its pod: its GPUs are listed in the settings."""
+        """Return the settings for the agent of the attempt on this node. The agent does
+        not detect GPUs in its pod: they are listed in the settings."""
         certificate = f"{manifests.HEAD}/{manifests.CERTIFICATE}"
         node = self.nodes.objects.get(("", launch.seat.node))
         types = nodes.gpu_types(node) if node is not None else []
@@ -434,8 +436,8 @@ class KubernetesDriver:
 def head_files(
     head_json: Path, certificate: str | None, url: str | None
 ) -> Mapping[str, str]:
-    """Return the files by which pods find and verify the head. Raises: Trouble if it is
-    not known yet."""
+    """Return the files by which pods find and verify the head. Raises: Trouble while
+    the head's address is not known yet."""
     try:
         head_url = url or str(json.loads(head_json.read_text())["url"])
         files = {manifests.HEAD_JSON: json.dumps({"url": head_url})}

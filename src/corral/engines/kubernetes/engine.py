@@ -18,7 +18,7 @@ SHOWN_BY: Final = "kubectl describe nodes"
 
 
 def _head_address_hint(head: Callable[[], Mapping[str, str]]) -> str:
-    """Return by which address pods look for the head."""
+    """Return a hint with the URL where pods look for the head; "" if unknown."""
     try:
         url = json.loads(head()[HEAD_JSON])["url"]
     except (Trouble, ValueError, KeyError):

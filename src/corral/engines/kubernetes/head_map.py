@@ -21,13 +21,14 @@ USED_NAMESPACES: Final = "namespaces.json"
 
 @dataclass(slots=True, kw_only=True)
 class HeadMap:
-    """ConfigMap of the state that the head keeps in Kubernetes so that it survives the
-    head.
+    """State that the head keeps in a ConfigMap in Kubernetes, so that it is not lost
+    when the head ends.
 
     Attributes:
         boots: node -> boot id, of the nodes that Corral used.
-        used: namespace -> queues whose attempts may be there, without the cluster's own
-            namespace. A queue is added before its first attempt is made there.
+        used: namespace -> queues whose attempts may be there; the cluster's own
+            namespace is left out. A queue is added before its first attempt is created
+            there.
     """
 
     access: Access
@@ -41,8 +42,8 @@ class HeadMap:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def read(self) -> None:
-        """Read the ConfigMap. The used namespaces are taken from the first reading
-        only. Raises: Trouble."""
+        """Read the ConfigMap into `boots` and `used`. Only the first call sets `used`;
+        later calls keep it. Raises: Trouble."""
         async with self._lock:
             name = names.head_name(self.cluster)
             config_map = await self.access.find(
@@ -55,8 +56,8 @@ class HeadMap:
                 self.is_read = True
 
     async def write(self, address: Mapping[str, str], boots: Mapping[str, str]) -> None:
-        """Write the ConfigMap where it has changed. `address`: the files by which pods
-        find the head.
+        """Write the ConfigMap if its content has changed. `address`: the files by which
+        pods find the head. `boots`: node -> boot id.
 
         Raises: Trouble, NotTaken.
         """
@@ -91,7 +92,7 @@ class HeadMap:
 
 
 def used_namespaces(text: str | None) -> dict[str, frozenset[QueueName]]:
-    """Read what `HeadMap` wrote. {} for what does not read."""
+    """Parse the namespaces that `HeadMap` wrote; return {} if that is impossible."""
     try:
         namespaces = json.loads(text or "{}")
     except ValueError:

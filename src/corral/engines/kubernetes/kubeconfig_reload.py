@@ -76,10 +76,10 @@ def _transport_of(config: SingleConfig) -> httpx2.AsyncHTTPTransport:
 
 
 def _token_of(config: SingleConfig) -> str:
-    """Return the token that is written in the kubeconfig itself.
+    """Return the token that the kubeconfig itself contains.
 
-    The client itself already reads token files again, and runs programs that make
-    tokens again.
+    Token files and programs that make tokens are not covered: the client itself reads
+    those files and runs those programs again.
     """
     user = config.user
     return "" if user is None or user.token_file or user.exec else user.token or ""

@@ -66,8 +66,9 @@ class Namespace:
     def unwatched(
         cls, name: str, cluster: str, access: Access, changed: Callable[[], None]
     ) -> "Namespace":
-        """Return an empty cache that watches nothing yet. `cluster`: the cluster's name
-        as in labels. `changed` is called after each change."""
+        """Return an empty cache, which watches nothing before `watch` is called.
+        `cluster`: the cluster's name as in labels. `changed` is called after each
+        change."""
 
         def mirror(kind: Any) -> Any:
             return Mirror(
@@ -88,7 +89,7 @@ class Namespace:
         )
 
     def watch(self) -> None:
-        """Start the watches. To be called within the head's loop."""
+        """Start the watches. Must be called within the head's event loop."""
         self._tasks = [asyncio.create_task(mirror.run()) for mirror in self.mirrors]
 
     @property
@@ -143,10 +144,10 @@ class Namespace:
         return self._check
 
     async def check(self, files: Mapping[str, str], claims: Sequence[str]) -> None:
-        """Keep the head's address in the namespace up to date, and look for the claims
-        that pods mount.
+        """Write the head's address (`files`) to the namespace if it has changed there,
+        and look for the claims that pods mount.
 
-        The result is stored in `refusal`.
+        If something fails or is missing, the reason is stored in `refusal`.
         """
         config_map = manifests.head_map_of(self.cluster, files)
         try:

@@ -66,8 +66,8 @@ def unhealthy_gpus(node: Node) -> int:
 
 
 def _gpu_counts(node: Node) -> dict[str, int]:
-    """Return the number of GPUs of each resource, including those that are not offered
-    now."""
+    """Return resource name -> number of GPUs, including GPUs that the node does not
+    offer now."""
     offered, capacity = (
         _allocatable(node),
         (node.status.capacity if node.status else None) or {},
@@ -89,8 +89,8 @@ def lent_node(
     settings: KubernetesSettings,
     claims: Mapping[str, str],
 ) -> LentNode:
-    """Return the node as Corral uses it. `claims`: PersistentVolumeClaim -> its uid,
-    which proves that the claim's files are the same."""
+    """Return the node as Corral uses it. `claims`: PersistentVolumeClaim -> its uid. An
+    equal uid proves that two nodes see the same files in the claim."""
     name = NodeId(_node_name(node))
     allocatable, labels = _allocatable(node), _label_map(node)
     gpus = tuple(
@@ -133,7 +133,8 @@ def lent_node(
 
 
 def _account_text(settings: KubernetesSettings) -> str:
-    """Return a text that names the account under which the ranks of all users run."""
+    """Return the account under which the ranks of all users run, as words for a
+    message."""
     if settings.security == PRIVILEGED:
         return "root"
     if settings.security == BASELINE:
@@ -207,8 +208,8 @@ def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
 
 
 def asked_by(pod: Pod) -> dict[str, str]:
-    """Return the resources that the scheduler counts for a pod: the sum of its
-    containers, or the largest init container.
+    """Return the resources that the scheduler counts for a pod: the sum over its
+    containers, or the largest init container if that needs more.
 
     Source:
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
@@ -255,8 +256,8 @@ def _resource_requests(resources: object) -> dict[str, str]:
 
 
 def _type_of(resource: str, labels: Mapping[str, str]) -> str:
-    """Return the GPU type, for example h100; for a MIG device the type and its profile:
-    h100-1g.10gb."""
+    """Return the type of the GPUs that the resource counts, for example h100; for a MIG
+    device the type and its profile: h100-1g.10gb."""
     mig = MIG.fullmatch(resource)
     names: Sequence[str] = WHOLE["nvidia.com/gpu"] if mig else WHOLE[resource]
     product = next((labels[name] for name in names if labels.get(name)), "")
@@ -280,8 +281,8 @@ def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
 def _translate_labels(
     labels: Mapping[str, str], settings: KubernetesSettings
 ) -> tuple[tuple[str, str], ...]:
-    """Return the node's labels; topology labels are added under Corral's own names for
-    the levels."""
+    """Return the node's labels for placement. Topology labels are added under Corral's
+    names of the topology levels: rack, pod and nvlink."""
     label_values = {
         name: value
         for name, value in labels.items()
@@ -296,8 +297,8 @@ def _translate_labels(
 
 
 def _out_of_service_text(node: Node) -> str:
-    """Return a text if the node has the taint by which an operator confirms that the
-    machine is off; else "".
+    """Return a text about the node's out-of-service taint, by which an operator
+    confirms that the machine is off; "" without this taint.
 
     Source:
     https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown

@@ -33,8 +33,8 @@ def quantity(text: str | None) -> Decimal:
 
 
 def millis(held: Mapping[str, str], name: str) -> int:
-    """Return the amount of a resource in thousandths; a fraction of a thousandth is
-    dropped."""
+    """Return the amount of the resource `name` in `held`, in thousandths; 0 if it is
+    missing. A fraction of a thousandth is dropped."""
     return int(quantity(held.get(name)) * 1000)
 
 

@@ -22,16 +22,18 @@ T = TypeVar("T", bound=Any)
 
 @dataclass(slots=True, kw_only=True)
 class QueueNamespaces:
-    """The cluster's own namespace, those of queues, and those in which attempts may be
-    left.
+    """Namespaces of a cluster: its own, those of queues, and those in which earlier
+    attempts may be left.
 
     Attributes:
-        own_name: the cluster's own namespace. Nothing begins anywhere without it.
+        own_name: the cluster's own namespace. Nothing begins in any namespace while
+            this one cannot be used.
         by_queue: the namespace of each queue that has one.
         queues: returns a job's queue and those above it, the nearest first.
         changed: called when Kubernetes has reported something new.
         placed_in: the namespace that was chosen for an attempt, which never changes. It
-            is empty when the head starts; an attempt is then where its objects are.
+            is empty when the head starts; the objects of an earlier attempt show its
+            namespace.
         by_name: all namespaces that are watched, the cluster's own first.
     """
 
@@ -66,13 +68,13 @@ class QueueNamespaces:
 
     def watch_others(self) -> list[Namespace]:
         """Watch the namespaces of queues, and those in which earlier attempts may still
-        be. Return them."""
+        be. Return these namespaces."""
         space_names = {*self.by_queue.values(), *self.head_map.used}
         return [self.watch(name) for name in sorted(space_names - {self.own_name})]
 
     async def drop_unused(self) -> None:
-        """Forget which queues have used a namespace that is now empty. Stop watching it
-        if the settings give it to no queue."""
+        """Forget which queues have used the namespaces that are now empty. Stop
+        watching those of them that the settings give to no queue."""
         configured_names = {*self.by_queue.values(), self.own_name}
         chosen = set(self.placed_in.values())
         for space in self:
@@ -96,11 +98,10 @@ class QueueNamespaces:
                 yield f"{_unusable_text(space.name, reason)}; jobs{of} wait for it"
 
     async def choose(self, key: AttemptKey) -> Namespace:
-        """Choose the namespace of an attempt that was not seen yet. The choice is
-        final.
+        """Choose the namespace for an attempt that has none yet. The choice is final.
 
-        Raises: Trouble while the namespace cannot be used, and while the attempt may be
-        in another one that cannot be read.
+        Raises: Trouble while the namespace cannot be used, or while the attempt may
+        already be in another namespace that cannot be read.
         """
         if (chosen := self.placed_in.get(key)) is not None:
             self._check_usable(self.by_name[chosen])
@@ -131,9 +132,9 @@ class QueueNamespaces:
             )
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
-        """Return whether the head can have created the attempt in the namespace. Teams
-        may be able to create objects in their namespaces, so labels there prove nothing
-        about attempts of other queues."""
+        """Return whether the head can have created the attempt in the namespace. A
+        label is no proof: teams may be able to create objects with any labels in their
+        namespaces, also for attempts of other queues."""
         if (chosen := self.placed_in.get(key)) is not None:
             return space.name == chosen
         if space is self.own:
@@ -143,12 +144,13 @@ class QueueNamespaces:
         return bool(used_queues) and (not path or path[0] in used_queues)
 
     def _may_hold(self, space: Namespace, key: AttemptKey) -> bool:
-        """Return whether the attempt may be in the namespace unseen, because the
-        namespace cannot be read."""
+        """Return whether the attempt may be in the namespace although no object of it
+        is known, because the namespace cannot be read."""
         return not space.is_listed and self._may_be_in(space, key)
 
     def counted(self, space: Namespace, mirror: Mirror[T]) -> list[T]:
-        """Return the namespace's objects of attempts that may be there."""
+        """Return those objects in `mirror` whose attempts the head can have created in
+        the namespace."""
         return [
             mirrored
             for mirrored in mirror.objects.values()
@@ -156,8 +158,8 @@ class QueueNamespaces:
         ]
 
     def where(self, key: AttemptKey) -> list[Namespace]:
-        """Return the namespace of the attempt; if the attempt was not seen, all
-        namespaces in which it may be."""
+        """Return the namespace that holds the attempt. If no object of it is known,
+        return all namespaces in which it may be."""
         spaces = [namespace for namespace in self if self._may_be_in(namespace, key)]
         namespaces = [
             space

@@ -47,7 +47,7 @@ _OVER_ITS_LIMIT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEnd:
-    """Reason for the end of a pod, and whether the infrastructure caused it."""
+    """Why a pod ended, and whether the infrastructure caused this end."""
 
     text: str
     infra: bool = True
@@ -103,8 +103,8 @@ def _why_pod_waits(pod: Pod) -> str:
 
 
 def lacks_room(pods: Iterable[Pod]) -> str:
-    """Return the scheduler's message if a pod's node has no room for the pod; ""
-    otherwise."""
+    """Return the scheduler's message if the node of a pod has no room for this pod; ""
+    if there is room."""
     for pod in pods:
         for condition in (pod.status or PodStatus()).conditions or []:
             condition_text = condition.message or ""
@@ -117,7 +117,8 @@ def lacks_room(pods: Iterable[Pod]) -> str:
 
 
 def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
-    """Return the cause of the pod that was ended first from outside; else None."""
+    """Return the cause of the first pod that was ended from outside; None if no pod
+    was."""
     for pod in sorted(pods, key=_ended_at):
         if (blame := _why_pod_ended(pod)) is not None:
             return blame

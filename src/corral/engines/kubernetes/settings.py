@@ -199,8 +199,8 @@ class KubernetesSettings:
 
     @property
     def topology(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Topology levels of Corral, each with the node labels that may give its value,
-        the preferred label first."""
+        """Corral's topology levels, each with the node labels that may hold its value.
+        The first label that a node has counts."""
         return (
             ("rack", (self.rack_label,) if self.rack_label else RACK_LABELS),
             ("pod", (self.pod_label,) if self.pod_label else POD_LABELS),
@@ -214,8 +214,8 @@ class KubernetesSettings:
 
 
 def _parse_pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
-    """Parse pairs joined by commas, which `mark` divides: NAME:/PATH,NAME:/PATH, or
-    NAME=VALUE,NAME=VALUE."""
+    """Parse pairs joined by commas. `mark` separates the two texts of a pair: ":" in
+    NAME:/PATH,NAME:/PATH, or "=" in NAME=VALUE,NAME=VALUE."""
     split_pairs = (
         pair_text.strip().partition(mark)
         for pair_text in text.split(",")

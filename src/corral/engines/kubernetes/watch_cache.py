@@ -35,12 +35,12 @@ Place = tuple[str, str]  # namespace, name
 
 @dataclass(slots=True, kw_only=True)
 class Mirror(Generic[T]):
-    """Cache of one kind of object. `objects` holds what the server has, as of the
-    newest reported change.
+    """Cache of all objects of one kind. `objects` holds what the server had at the
+    newest change that it reported.
 
-    `changed` is called after each change. `trouble` is the reason while the server
-    cannot be asked, else "". `answered` is set once the first list or the first failure
-    is known.
+    `changed` is called after each change. `trouble`: why the server cannot be asked
+    now; "" if it can. `answered` is set once the first list or the first failure is
+    known.
     """
 
     client: AsyncClient
@@ -86,7 +86,8 @@ class Mirror(Generic[T]):
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
 
     async def _list_objects(self) -> str:
-        """List all objects into the cache. Returns: the version that was listed."""
+        """List all objects into the cache. Returns: the resource version of the list,
+        from which a watch can start."""
         list_async_iterable = self.client.list(
             self.kind, chunk_size=PAGE, **self._selector_args()
         )

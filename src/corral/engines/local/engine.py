@@ -82,7 +82,8 @@ class LocalEngine:
             self._later = asyncio.create_task(self._begin_later(node_settings))
 
     async def _start_nodes(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
-        """Prepare and start these nodes. Return those whose folders cannot be written."""
+        """Prepare and start the nodes with these settings. Return the settings of those
+        whose folders cannot be written."""
         prepared, left_over = [], []
         for settings in some:
             node = self.nodes[settings.node]
@@ -120,7 +121,7 @@ class LocalEngine:
         self.push(wanted)
 
     def says(self, key: AttemptKey) -> str:
-        """Return "": the agents themselves report what they wait for."""
+        """Return "", since the agents themselves report what an attempt waits for."""
         return ""
 
     def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
@@ -144,8 +145,8 @@ class LocalEngine:
         await self._node(id).kill()
 
     async def down(self, *, kill: bool) -> None:
-        """End the agents; with `kill`, end all other processes of the nodes too.
-        Without `kill`, attempts run on and are adopted later."""
+        """End the agents; with `kill`, also end all other processes of the nodes.
+        Without `kill`, the attempts run on and are adopted by the next head."""
         self._prepare_no_more()
         for node in self.nodes.values():
             node.stop_agent()

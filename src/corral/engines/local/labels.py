@@ -39,8 +39,8 @@ def labels_of_nodes(
 
 
 def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
-    """Return the labels without those for a single node that does not exist in a
-    cluster of n1 to n`nodes`."""
+    """Return the labels in `texts`, except those for a single node that a cluster of n1
+    to n`nodes` does not have."""
     matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
     return tuple(
         text

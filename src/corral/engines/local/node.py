@@ -87,9 +87,10 @@ class LocalNode:
         return now - token.stat().st_mtime < NODE_TOKEN_SECONDS
 
     def begin(self) -> None:
-        """Adopt the living agent, or start one. A node whose processes all died
-        unnoticed gets a new boot id, unless it holds ends of attempts that are not
-        recorded yet: then its next agent reports these, and what was lost."""
+        """Adopt the living agent, or start one. If all processes of the node died
+        unnoticed, the node gets a new boot id. It keeps the old one while it holds ends
+        of attempts that are not recorded yet; its next agent then reports these ends,
+        and what was lost."""
         self.kept_down = False
         self._agent = LocalProcess.recorded(self.dir / "agent.pid")
         if self._agent is None:
@@ -141,8 +142,9 @@ class LocalNode:
         return [process for file in records if (process := LocalProcess.recorded(file))]
 
     def _keeps_ends(self) -> bool:
-        """Return whether the node holds the end of an attempt. A shim that is done
-        leaves its journal without its process id; a killed shim leaves both."""
+        """Return whether the node holds the end of an attempt, which is a shim's
+        journal without the shim's process id. A shim that was killed leaves both files.
+        """
         journals = self.dir.glob("attempts/*/journal.jsonl")
         return any(not file.with_name("shim.pid").exists() for file in journals)
 
@@ -180,8 +182,8 @@ class LocalNode:
 
     def _take_note(self, now: float) -> None:
         """Record that the agent has died, and when it may be started again. Whether the
-        whole node has died is decided later, when its other processes have had time to
-        end."""
+        whole node is dead is decided later, when the node's other processes have had
+        time to end."""
         assert self._agent is not None
         reap(self._agent.pid)
         log.warning(

@@ -19,8 +19,8 @@ class LocalProcess:
 
     @classmethod
     def find(cls, pid: int) -> "LocalProcess | None":
-        """The living process with this id; one that has ended and is not yet reaped is
-        not returned."""
+        """Return the living process with this id; None without one, or if it has ended
+        and is not yet reaped."""
         stat = stat_of(pid)
         return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
 

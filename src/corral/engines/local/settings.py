@@ -55,8 +55,8 @@ class LocalSettings:
     def of_nodes(
         self, cluster_dir: Path, machine_memory_bytes: int
     ) -> Iterator[NodeSettings]:
-        """Yield the settings of each node's agent: nodes n1, n2, ... with the prefix
-        before their names."""
+        """Yield the agent settings of each node. The nodes are named n1, n2, ..., with
+        the prefix before the name."""
         several = self.nodes > 1
         isolation: Isolation = "disk" if several and self.own_disks else "hide"
         memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)

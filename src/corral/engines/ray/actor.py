@@ -67,13 +67,13 @@ class AgentActor:
         return self.seen()
 
     def _is_kept(self, name: str) -> bool:
-        """Return whether the file must stay as it is: no head may replace the policy of
-        the machine's administrator."""
+        """Return whether the file must not be overwritten: no head may replace the
+        policy that the machine's administrator wrote."""
         return name == POLICY_FILE and (self._dir / name).exists()
 
     async def resume(self) -> bool:
-        """Continue with the node that an earlier actor left; return False if it left
-        nothing."""
+        """Supervise the agent again if an earlier actor has set up the node's folder.
+        Return whether an agent is supervised now."""
         if self._local is None and (self._dir / "node.json").exists():
             self._start_agent()
         return self._local is not None
@@ -85,15 +85,15 @@ class AgentActor:
 
     async def lives(self, folder: str) -> bool:
         """Return whether any process of the node with this folder lives on this
-        machine; it may be this node or another one."""
+        machine. The folder may be this node's or another node's."""
         local_node = LocalNode(
             id=self._node, dir=Path(folder), reboot_seconds=0.0, on_death=lambda: None
         )
         return local_node.is_there()
 
     async def end(self, kill: bool) -> None:
-        """End the agent; with `kill`, or if no attempt runs, end all other processes of
-        the node too."""
+        """End the agent. With `kill`, or if no attempt runs, also end all other
+        processes of the node."""
         if not await self.resume():
             return
         assert self._local is not None

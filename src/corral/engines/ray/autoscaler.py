@@ -19,9 +19,10 @@ def bundles(
     waiting: Sequence[Shape],
     types: Mapping[str, str] | None = None,
 ) -> list[dict[str, float]]:
-    """Return the bundles that the Ray cluster must hold at once: each busy node with
-    all its GPUs, and every waiting gang, since Ray does not add what is already in use.
-    `types`: Ray's resource names of the GPU types that its autoscaler could add."""
+    """Return the bundles that the Ray cluster must hold at the same time: all GPUs of
+    each busy node, and every waiting gang. Busy nodes are included, since Ray adds
+    nothing for what is already in use. `types`: Ray's resource names of the GPU types
+    that its autoscaler could add."""
     bundle_list = [{"GPU": float(node.gpus)} for node in busy if node.gpus]
     for shape in waiting:
         bundle_list += [bundle(shape, types or {})] * min(shape.nodes, MOST_BUNDLES)
@@ -46,9 +47,9 @@ def bundle(shape: Shape, types: Mapping[str, str]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Sleepers:
-    """Nodes on which Corral keeps nothing, so that Ray sees them as idle. Ray's
-    autoscaler removes them after its own timeout; a gang that waits before then makes
-    Corral use them again."""
+    """Idle nodes from which Corral has withdrawn, so that Ray too sees them as idle.
+    Ray's autoscaler removes them after its own timeout. If a gang waits before that,
+    Corral uses them again."""
 
     idle_seconds: float
     _asleep: dict[NodeId, str] = field(default_factory=dict)  # as which node of Ray
@@ -62,9 +63,10 @@ class Sleepers:
         waits: bool,
         now: float,
     ) -> list[NodeId]:
-        """Return the nodes that Corral leaves to the autoscaler now. While a job waits
-        there are none, and all sleeping nodes are used again. The node of Ray's own
-        head never sleeps, since no autoscaler removes it."""
+        """Return the nodes that have been idle for long enough and are left to the
+        autoscaler from now on. `waits`: a job waits for nodes; the result is then
+        empty, and all sleeping nodes are used again. The node of Ray's own head never
+        sleeps, since no autoscaler removes it."""
         if waits:
             self._asleep.clear()
             self._idle_since.clear()
@@ -88,5 +90,5 @@ class Sleepers:
         return sleep_candidates
 
     def sleeps(self, row: RayNode) -> bool:
-        """Return whether the node sleeps, or slept when it ended."""
+        """Return whether the node is left to the autoscaler, or was when it ended."""
         return self._asleep.get(row.id) == row.ray_node

@@ -55,9 +55,9 @@ def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
 def left_of(
     kinds: Iterable[NodeKind], nodes: Iterable[RayNode]
 ) -> tuple[NodeKind, ...]:
-    """Return how many nodes of each kind could still be added. Nodes that do not report
-    their kind are matched by their GPUs, so that the count is too low rather than too
-    high."""
+    """Return the kinds with the number of nodes that could still be added; full kinds
+    are dropped. Nodes that do not report their kind are matched by their GPUs, so that
+    the number is too low rather than too high."""
     ray_nodes = [node for node in nodes if node.alive and not node.is_head]
     less = [
         replace(

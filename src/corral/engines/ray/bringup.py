@@ -238,9 +238,9 @@ def folder_of(process: LocalProcess) -> str:
 
 
 async def clear(folder: Path) -> None:
-    """Remove the folder of an ended Ray once no process uses it any more: another node
-    of the same Ray, or a program of it, would lose its sockets. A folder that stays in
-    use for CLEAR_SECONDS is kept."""
+    """Remove the folder of an ended Ray once no process uses it any more. Before that,
+    another node of the same Ray, or one of its programs, would lose its sockets. The
+    folder is kept if it stays in use for CLEAR_SECONDS."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + CLEAR_SECONDS
     while folder.exists() and await asyncio.to_thread(is_used, folder):
@@ -277,8 +277,8 @@ def _read_link(link: Path) -> str:
 
 
 def make_token(file: Path) -> None:
-    """Create Ray's own token, unless it exists. Every node and every program of the Ray
-    cluster must present it."""
+    """Create the token file of Ray, unless it exists. Every node and every program of
+    the Ray cluster must present this token."""
     if not file.exists():
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(file, flags, 0o600), "w") as opened:

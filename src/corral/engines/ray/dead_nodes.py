@@ -28,16 +28,16 @@ class Deaths:
     taken: set[NodeId] = field(default_factory=set)
 
     def lives(self, node: NodeId) -> None:
-        """Record that Ray has the node again."""
+        """Drop the proof of death: Ray has the node again."""
         self.proofs.pop(node, None)
         self.taken.discard(node)
 
     async def judge(self, row: RayNode, look: RaySnapshot, *, sleeps: bool) -> None:
-        """Decide whether a node that Ray reports as dead is certainly dead. Ray's
-        report means only that the node does not answer Ray, and its ranks may live. The
-        proof is either that no process of the node is left on its machine, or that its
-        machine was handed back (`sleeps`: the node was left to the autoscaler). Raises:
-        Trouble."""
+        """Record the death of a node that Ray reports as dead, if there is proof. Ray's
+        report means only that the node does not answer Ray; its ranks may live. One
+        proof is that no process of the node is left on its machine. The other is that
+        its machine was handed back (`sleeps`: the node was left to the autoscaler).
+        `look`: the current state of Ray. Raises: Trouble."""
         if row.id in self.proofs:
             return
         if was_handed_back(row, scales=self.scales) or sleeps:

@@ -103,8 +103,8 @@ class RayDriver:
         await self._call_helper("end", name=self._agent_actor_name(ray_node), kill=kill)
 
     async def hold(self, ray_node: str, number: int) -> int:
-        """Reserve one more GPU of the node in Ray's accounting. Return the GPU's index
-        on the machine."""
+        """Reserve one more GPU of the node in Ray's accounting, as reservation
+        `number`. Return the GPU's index on the machine."""
         name = start_options.hold_name(self.cluster, ray_node, number)
         indices = await self._call_helper("hold", name=name, ray_node=ray_node)
         return int(indices[0])

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RayNodeState:
-    """A node of Ray that has an agent of this cluster, or is getting one."""
+    """A node of Ray that has an agent of this cluster, or is being given one."""
 
     row: RayNode
     fitting: asyncio.Task[None] | None = None
@@ -119,7 +119,8 @@ class RayEngine:
         self._looking = asyncio.create_task(self._look_again_and_again())
 
     def invite(self, node: NodeId) -> RayInvitation:
-        """Return what a machine must know to become this node. Raises: RayTrouble."""
+        """Return the Ray address, the token and the folder with which a machine becomes
+        this node. Raises: RayTrouble."""
         if self._driver is None:
             raise RayTrouble(
                 "Ray has not started yet", hint="try again in some seconds"
@@ -139,9 +140,9 @@ class RayEngine:
         return {} if self._deaths is None else dict(self._deaths.proofs)
 
     def gone(self) -> Set[NodeId]:
-        """Return the nodes that the autoscaler removed, except those that still report.
-        Without an autoscaler file the set is empty, since then only the earlier nodes
-        show what the autoscaler could add."""
+        """Return the nodes that the autoscaler removed, except those whose agents still
+        report. The set is empty without an autoscaler file. Removed nodes are then
+        kept, since only they show what the autoscaler could add."""
         removed_nodes = (
             self._deaths.taken
             if self._deaths is not None and self._kinds
@@ -159,7 +160,8 @@ class RayEngine:
         self.links.push(wanted)
 
     def amend(self, word: NodeFacts) -> NodeFacts:
-        """Return the node's report, with its GPUs marked as Ray reserves them."""
+        """Return the node's report (`word`), in which GPUs that Ray has not reserved
+        for Corral are marked as taken."""
         (self._busy.add if word.seen else self._busy.discard)(word.node)
         return word if self._holds is None else self._holds.amend(word)
 
@@ -236,7 +238,7 @@ class RayEngine:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _say_late(self) -> None:
-        """Report that Ray is slow to answer, unless its error is known already; the
+        """Log that Ray has not answered for a while, or its error if one is known. The
         first start of Ray takes long."""
         which = "that is started here" if self._here else f"at {self.settings.address}"
         self._say(
@@ -276,8 +278,8 @@ class RayEngine:
         return self._sleepers is not None and self._sleepers.sleeps(row)
 
     def _is_known(self, row: RayNode) -> bool:
-        """Return whether the head has a report of the node, or the node sleeps; until
-        then the node counts as one that could still be added."""
+        """Return whether the head has a report from the node's agent, or the node
+        sleeps. Any other node still counts as one that the autoscaler could add."""
         return self._is_asleep(row) or self.links.hears(row.id)
 
     async def _scale_cluster(self, rows: Mapping[NodeId, RayNode]) -> None:
@@ -433,8 +435,9 @@ class RayEngine:
 
 
 def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str, str]]:
-    """Return the kinds of nodes that the autoscaler could add by its file, and Ray's
-    names for the types of GPUs; both are empty without a readable file."""
+    """Return the kinds of nodes that the autoscaler could add, and GPU type -> Ray's
+    resource name, both from the autoscaler's file. Both are empty if no file can be
+    read."""
     if not settings.autoscaling_config:
         return (), {}
     try:

@@ -44,8 +44,8 @@ class Holds:
         self._users[wanted.node].want(wanted)
 
     def amend(self, word: NodeFacts) -> NodeFacts:
-        """Return the node's report, in which GPUs that Corral has not reserved are
-        marked as taken."""
+        """Return the node's report (`word`), in which GPUs that Corral has not reserved
+        are marked as taken."""
         users = self._users[word.node]
         users.see(word)
         held_gpus = self._nodes[word.node].held
@@ -56,9 +56,9 @@ class Holds:
         )
 
     def settle(self, row: RayNode, waiting: Sequence[int]) -> None:
-        """Start to reserve the node's free GPUs, or to release GPUs for which another
-        program waits, unless an earlier change still runs. `waiting`: how many GPUs
-        each waiting program of Ray wants."""
+        """Start a change of the node's reservations, unless an earlier change still
+        runs: reserve its free GPUs, or release GPUs for which another program waits.
+        `waiting`: how many GPUs each waiting program of Ray wants."""
         node = self._nodes[row.id]
         if node.settling is None or node.settling.done():
             node.settling = asyncio.create_task(
@@ -125,8 +125,8 @@ class Holds:
 
 
 def marked(inventory: Inventory, ours: frozenset[int] | set[int]) -> Inventory:
-    """Return the inventory in which the GPUs that are not `ours` are marked as taken;
-    the same object if nothing changes."""
+    """Return the inventory with exactly those GPUs marked as taken whose index is not
+    in `ours`; return the same object if nothing changes."""
     gpus = tuple(
         gpu
         if gpu.taken == (gpu.index not in ours)

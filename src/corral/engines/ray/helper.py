@@ -92,8 +92,9 @@ class RayCalls:
         }
 
     def _pending_gpu_count(self, living: set[str]) -> int:
-        """Return how many GPUs are about to be reserved. Pending reservations on a dead
-        node would wait forever, so they are released."""
+        """Return how many GPU reservations of Corral are pending in Ray. Those on a
+        dead node would wait forever, so they are released. `living`: the ids of the
+        living nodes."""
         names = [
             group["name"]
             for group in _placement_groups()
@@ -244,8 +245,8 @@ def main() -> None:
 
 
 def _enqueue_lines(lines: "SimpleQueue[bytes]") -> None:
-    """Pass on the request lines of the input. The end of the input means that the
-    caller has ended, so the process then exits."""
+    """Put the request lines from the input into the queue `lines`. The end of the input
+    means that the caller has ended, so the process then exits."""
     for line in sys.stdin.buffer:
         lines.put(line)
     os._exit(0)  # a call that hangs in Ray would keep an ordinary exit waiting

@@ -101,11 +101,11 @@ def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> RaySnapsh
 def newest_of_each(
     rows: Sequence[Mapping[str, Any]], names: Mapping[str, NodeId]
 ) -> dict[NodeId, Mapping[str, Any]]:
-    """Return the rows by node name. Of rows with the same name the living one counts,
-    else the last one.
+    """Return the newest row for each node name. Of several rows with one name, the
+    living one counts, else the last one.
 
-    Several living nodes at one address that have no name of their own are distinguished
-    by their ports. A node that already has the plain name keeps it; among new nodes
+    Several living nodes at one address that have no name of their own get their port as
+    a suffix. A node that already has the name without a port keeps it; among new nodes
     Ray's own head gets it first.
     """
     newest_by_name: dict[NodeId, Mapping[str, Any]] = {}
@@ -128,7 +128,8 @@ def _naming_order(
 
 
 def _name_of(row: Mapping[str, Any]) -> NodeId:
-    """Return the label of the node, else Ray's name for it, by default its address."""
+    """Return the node's name in Corral: its label, else Ray's name for it, by default
+    its address."""
     name = (
         row.get("Labels", {}).get(NODE_LABEL)
         or row["NodeName"]
@@ -161,15 +162,15 @@ def _node_from_row(
 
 
 def was_handed_back(row: RayNode, *, scales: bool) -> bool:
-    """Return whether Ray's autoscaler has removed the node's machine. Without an
-    autoscaler (`scales`), a drained node is one whose Ray was asked to end, and
-    processes may still live on it."""
+    """Return whether Ray's autoscaler has removed the node's machine. `scales`: the Ray
+    cluster has an autoscaler. Without one, a drained node is one whose Ray was asked to
+    end, and processes may still live on it."""
     return scales and row.drained
 
 
 def _whole_gpu_count(resources: Mapping[str, float]) -> int:
-    """Return the number of GPUs, rounded up: nothing can be given of a GPU that is used
-    in part."""
+    """Return the number of GPUs, rounded up: a GPU that is used in part cannot be given
+    to other work."""
     return -int(-float(resources.get("GPU", 0)) // 1)
 
 

@@ -40,7 +40,8 @@ def why_not_begun(
 
 
 def in_our_words(trouble: str) -> str:
-    """Translate an error of Ray, `NAME: TEXT`; Ray's own name is appended in brackets."""
+    """Return a sentence about an error of Ray, given as `NAME: TEXT`; Ray's own name of
+    the error is appended in brackets."""
     name, _, text = trouble.partition(":")
     known_text = _TROUBLES.get(name)
     return (

@@ -29,8 +29,9 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanges:
-    """Changes to the reserved GPUs. `take`: how many more to reserve. `let_go`: the
-    indices to release. `held`: the reservations afterwards, without the new ones."""
+    """Changes to the reserved GPUs. `take`: how many more GPUs to reserve. `let_go`:
+    the indices of the GPUs to release. `held`: the existing reservations with their new
+    state, without the GPUs still to be reserved."""
 
     held: Mapping[int, HeldGpu]
     take: int = 0
@@ -39,7 +40,7 @@ class HoldChanges:
 
 @dataclass(slots=True)
 class GpuUsers:
-    """GPUs of a node that attempts use, as far as the head and the node know."""
+    """GPUs of a node that are in use by attempts, as far as the head and the node know."""
 
     _seats: dict[AttemptKey, tuple[int, ...]] = field(default_factory=dict)
     _wanted: frozenset[AttemptKey] = frozenset()
@@ -60,8 +61,8 @@ class GpuUsers:
         self._drop_stale_seats()
 
     def busy(self, held: AbstractSet[int]) -> set[int]:
-        """Return those of the reserved GPUs that are in use; all, if there is an
-        attempt whose GPUs are unknown."""
+        """Return the indices of the GPUs in use by attempts; all of `held` if there is
+        an attempt whose GPUs are unknown."""
         attempt_keys = self._wanted | self._seen
         if any(key not in self._seats for key in attempt_keys):
             return set(held)
@@ -82,8 +83,9 @@ def moves(
     waiting: Sequence[int],
     now: float,
 ) -> HoldChanges:
-    """Return the changes on a node where Corral has reserved `held`, by index, and Ray
-    has `free` GPUs.
+    """Return the changes to the reservations on one node. Corral has reserved the GPUs
+    `held` there, by index, `busy` are the indices in use, and `free` is the number of
+    GPUs that Ray still has.
 
     `waiting`: how many GPUs each waiting program of Ray wants. A GPU that is about to
     be released is released after LEAVE_SECONDS if it is still idle; it stays reserved
@@ -137,7 +139,8 @@ def _release_start(one: HeldGpu, now: float) -> float:
 
 
 def _served_requests(waiting: Sequence[int], room: int) -> list[int]:
-    """Return which waiting requests these GPUs would serve, the first first."""
+    """Return the waiting requests that `room` GPUs can serve, in their order; too large
+    requests are skipped."""
     served = []
     for gpus in waiting:
         if gpus <= room:

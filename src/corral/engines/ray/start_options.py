@@ -66,8 +66,8 @@ def environment(token_file: str) -> dict[str, str]:
 
 
 def keeping(redis: str, cluster: str) -> dict[str, str]:
-    """Return additional environment for Ray's head: where it stores its state, so that
-    its next start continues with it; {} without Redis."""
+    """Return additional environment for Ray's head. It names the Redis that stores
+    Ray's state, so that Ray's next start continues with it; {} without Redis."""
     return {"RAY_REDIS_ADDRESS": redis, _SESSIONS: namespace(cluster)} if redis else {}
 
 

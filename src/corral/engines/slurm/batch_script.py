@@ -26,9 +26,10 @@ AROUND_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptPaths:
-    """Paths of an attempt's files, the command of its agents, and capacities of its
-    nodes. `gpu_types`: the types of each node's GPUs by index; "" where Slurm names no
-    type. `memory_bytes`: the whole memory of each node."""
+    """What a batch script needs: the folder of the attempt's files, the Python of its
+    agents, and capacities of its nodes. `gpu_types`: the types of each node's GPUs by
+    index; "" where Slurm names no type. `memory_bytes`: the whole memory of each node.
+    """
 
     folder: str
     python: str
@@ -68,8 +69,8 @@ def text_of(options: Iterable[str], body: Iterable[str]) -> str:
 
 
 def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[str]:
-    """Return the options of every batch job. `log`: the folder of the job's output,
-    escaped for sbatch."""
+    """Return the sbatch options that every batch job has. `about`: the job's comment.
+    `log`: the folder of the job's output, escaped for sbatch."""
     chosen = ("partition", "account", "qos", "reservation")
     option_values = [(option, getattr(settings, option)) for option in chosen]
     return [
@@ -84,17 +85,17 @@ def common(name: str, *, about: str, log: str, settings: SlurmSettings) -> list[
 
 
 def time_of(limit_seconds: float | None, grace_seconds: float) -> list[str]:
-    """Return the time limit for Slurm's backfill, in whole minutes as Slurm counts. It
-    is never shorter than the time that Corral gives the attempt, so Corral ends the
-    attempt first."""
+    """Return the option with the time limit for Slurm's backfill, in whole minutes as
+    Slurm counts; [] without a limit. The time is never shorter than the time that
+    Corral gives the attempt, so Corral ends the attempt first."""
     if limit_seconds is None:
         return []
     return [f"--time={ceil((limit_seconds + grace_seconds + AROUND_SECONDS) / 60)}"]
 
 
 def _resource_options(gang: Sequence[Launch], place: AttemptPaths) -> list[str]:
-    """Return the options for the nodes and the resources on each. All seats of a gang
-    are equal."""
+    """Return the sbatch options for the gang's nodes and the resources on each. All
+    nodes of a gang get equal resources."""
     seat = gang[0].seat
     shape = [f"--nodelist={','.join(launch.seat.node for launch in gang)}"]
     max_memory_bytes = min(
@@ -138,8 +139,8 @@ def shape_of(
 
 
 def _format_gres(gang: Sequence[Launch], place: AttemptPaths) -> str:
-    """Return the value of the gres option. GPUs that are all of one type are requested
-    by it; otherwise only their number is given."""
+    """Return the value of the gres option. The type of the GPUs is named only if all
+    GPUs of the gang are of one type."""
     types = {
         place.gpu_types[launch.seat.node][index]
         for launch in gang

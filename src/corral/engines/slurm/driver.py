@@ -238,8 +238,9 @@ class SlurmDriver:
     async def _past(
         self, kept: Mapping[AttemptKey, str], queued: Iterable[SlurmJob]
     ) -> tuple[SlurmJob, ...]:
-        """Return the batch jobs in Slurm's accounting of attempts that are no longer in
-        the queue. `kept`: the name of each attempt's batch job."""
+        """Return the batch jobs from Slurm's accounting that belong to attempts which
+        are no longer in Slurm's queue. `kept`: the batch job's name of each attempt.
+        `queued`: the jobs in the queue."""
         queued_keys = {job.key(self.short) for job in queued}
         names = dict.fromkeys(
             name for key, name in kept.items() if key not in queued_keys

@@ -58,8 +58,9 @@ class SlurmPlacingDriver(SlurmDriver):
     async def _not_there(
         self, group: Sequence[ExternalCandidate]
     ) -> list[ExternalCandidate]:
-        """Return the candidates that are not in the queue. A folder without a batch job
-        is from an earlier submission to which Slurm did not respond."""
+        """Return the candidates of the group that are not in Slurm's queue. Their
+        folders are removed, because such a folder is from a submission to which Slurm
+        did not respond."""
         missing = []
         for external_candidate in group:
             is_known = self.folders.of(external_candidate.key).exists()

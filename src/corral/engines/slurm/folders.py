@@ -100,9 +100,10 @@ class Folders:
         return self._names[key]
 
     def take_begin(self, key: AttemptKey) -> None:
-        """Mark the attempt as begun, unless it has begun already, so that its batch
-        script starts nothing. An attempt without a folder needs no mark, since its
-        script starts nothing either. Raises: OSError."""
+        """Mark the attempt as begun, so that its batch script, which checks the mark,
+        starts nothing. Do nothing if the attempt has begun already. An attempt without
+        a folder needs no mark, since its script starts nothing either. Raises: OSError.
+        """
         with suppress(FileExistsError, FileNotFoundError):
             (self.of(key) / BEGUN).mkdir()
 
@@ -116,7 +117,8 @@ class Folders:
         shutil.rmtree(removed_dir, ignore_errors=True)
 
     def tell_head(self) -> None:
-        """Copy the head's address for the nodes when it has changed. Raises: OSError."""
+        """Copy the head's head.json to the folder that the nodes read, if it has
+        changed. Raises: OSError."""
         with suppress(FileNotFoundError):
             text = self.head_file.read_bytes()
             if text != self._copied or not self.head_json.exists():
@@ -136,10 +138,10 @@ def _make_part(place: Path, files: PartFiles) -> None:
 
 
 def _has_workdir(place: Path, archive: Path | None) -> bool:
-    """Link the head's archive of the working directory into the part's folder. Return
-    whether it is there, or there is no archive. False if the two folders are on
-    different disks: the part's agent then fetches the archive, since a copy for each
-    part could take long."""
+    """Link the head's archive of the working directory into the folder `place` of the
+    part. Return True if the archive is there or none is needed. Return False if the two
+    folders are on different disks: the part's agent then fetches the archive, since a
+    copy for each part could take long."""
     if archive is not None:
         try:
             os.link(archive, place / WORKDIR_FILE)

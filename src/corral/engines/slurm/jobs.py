@@ -46,8 +46,8 @@ _GPUS: Final = re.compile(r"gpu(?:[:=][A-Za-z][\w.-]*)?[:=](\d+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One batch job, or one task of an array: then `task` is its index, and `id` the
-    array's id. `is_preempted`: Slurm ends the job in favour of another job, or has
+    """One batch job, or one task of an array; for a task, `task` is its index and `id`
+    the array's id. `is_preempted`: Slurm ends the job in favour of another job, or has
     ended it.
 
     `*_each`: what the job holds on each of its nodes.
@@ -68,7 +68,7 @@ class SlurmJob:
 
     @property
     def handle(self) -> str:
-        """Return the id for scancel."""
+        """Return the job's id for scancel."""
         return str(self.id) if self.task is None else f"{self.id}_{self.task}"
 
     def key(self, cluster: str) -> AttemptKey | None:
@@ -177,9 +177,10 @@ def memory_bytes_of(text: str) -> int:
 def tickets_of(
     jobs: Iterable[SlurmJob], cluster: str, *, slurm_places: bool = False
 ) -> tuple[Ticket, ...]:
-    """Return Slurm's report about each attempt of this cluster. If several batch jobs
-    have one name, which only a lost answer to a submission can cause, the most advanced
-    one counts."""
+    """Return one ticket for each attempt of this cluster, from Slurm's batch jobs.
+    `slurm_places`: Slurm, and not Corral, chooses the nodes. If several batch jobs have
+    one name, which only a lost answer to a submission can cause, the most advanced job
+    counts."""
     jobs_by_key: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
@@ -190,8 +191,8 @@ def tickets_of(
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
-    """Return the handles of waiting batch jobs that duplicate another one of the same
-    name. The most advanced one, which is reported, is not among them."""
+    """Return the handles of the batch jobs that must be cancelled because another batch
+    job of the same name is more advanced. That job is the one that is reported."""
     by_key: defaultdict[AttemptKey, list[SlurmJob]] = defaultdict(list)
     for job in sorted(jobs, key=_progress_sort_key):
         if (key := job.key(cluster)) is not None:
@@ -237,7 +238,8 @@ def _ticket_from_job(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Tick
 
 
 def foreign_of(node: SlurmNode, jobs: Iterable[SlurmJob], cluster: str) -> Foreign:
-    """Return what other programs hold on the node.
+    """Return what other programs hold on the node: its usage without the jobs of this
+    cluster.
 
     The nodes are queried before the jobs, so a job that began in between counts as
     Corral's.
@@ -269,10 +271,10 @@ def without_strays(
     jobs: Sequence[SlurmJob], cluster: str, names: Mapping[AttemptKey, str]
 ) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
     """Return the jobs that count, and the handles of those that must be cancelled.
-    `names`: the batch job's name of each attempt that has a folder.
+    `names`: the name of the batch job of each attempt that has a folder.
 
     If an attempt was submitted again, its older batch job must be cancelled. A job that
-    is over and has no folder any more has been recorded, and no longer counts.
+    is over and has no folder was recorded earlier, and does not count any more.
     """
     counts: list[SlurmJob] = []
     strays: list[str] = []

@@ -75,7 +75,8 @@ class SlurmNode:
 
     @property
     def proof(self) -> str:
-        """Return why nothing can run on the node any more; "" while something may."""
+        """Return the proof that nothing can run on the node any more; "" while
+        something may."""
         return self._said if self.is_down else ""
 
     @property

@@ -31,7 +31,8 @@ WAIT_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """Folders of attempts, the command of their agents, and the nodes of the cluster.
+    """What the batch script needs: the folder of all attempts (`root`), the Python of
+    their agents, and the cluster's nodes.
 
     `nodes`: all nodes from which Slurm may choose. `gpu_types`: the types as Slurm
     writes them.
@@ -45,8 +46,8 @@ class Grounds:
 
 
 def batch_name(group: Sequence[ExternalCandidate], cluster: str, tag: str) -> str:
-    """Return the name of the group's batch job; for an array it contains the array's
-    own id."""
+    """Return the name of the group's batch job, from the id of its job or its whole
+    array. `tag`: distinguishes repeated submissions."""
     return job_name(cluster, _key_of(group), tag)
 
 
@@ -57,8 +58,8 @@ def asking_script_of(
     settings: SlurmSettings,
     grounds: Grounds,
 ) -> str:
-    """Return the script for sbatch. The group is one job, or equal indices of one
-    array."""
+    """Return the batch script with which Slurm is asked to place the group: one job, or
+    equal indices of one array."""
     first_candidate = group[0]
     log = f"{grounds.root}/{_key_of(group)[0]}".replace("%", "%%")
     log += f"{'_%a' if _is_array(group) else ''}.{first_candidate.key[1]}"

@@ -95,13 +95,14 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
 
 def whose_doing(state: str, *, restarted: bool) -> str:
     """Return SLURM if Slurm, or a user through Slurm, has ended the job; "" if a node
-    or the job itself caused the end."""
+    or the job itself caused the end. `restarted`: Slurm has requeued the job."""
     return SLURM if restarted or state in _ITS_OWN else ""
 
 
 def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
-    """Return the cause that Slurm gives, and whether the cluster is at fault; ("",
-    True) for a job that ended by itself."""
+    """Return the cause that Slurm gives for the end, and whether the cluster is at
+    fault; ("", True) for a job that ended by itself. `restarted`: Slurm has requeued
+    the job."""
     if restarted:
         return (
             "Slurm has requeued it: an attempt is begun once, the next is another",

@@ -113,7 +113,7 @@ class SlurmSettings:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines for every batch script, each an option of sbatch."""
+        """Additional lines for every batch script, each an option of sbatch."""
         return tuple(line.strip() for line in self.options.split(";") if line.strip())
 
     def ports_of(self, place: int) -> tuple[int, ...]:

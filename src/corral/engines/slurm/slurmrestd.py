@@ -189,8 +189,9 @@ class Rest:
         raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
 
     def _no_word(self) -> SlurmTrouble:
-        """Return the error for a slurmrestd that cannot reach slurmctld. slurmrestd
-        answers the same if the controller is down and if it rejects the token."""
+        """Return the error for the case that slurmrestd cannot reach slurmctld. The
+        text names both possible causes, since slurmrestd answers the same if the
+        controller is down and if it rejects the token."""
         away = "slurmrestd gets no word from slurmctld"
         if self.token_file is None:
             return SlurmTrouble(away, hint=PING)
@@ -211,8 +212,8 @@ def _slurm_error_code(error: Mapping[str, Any]) -> object:
 
 
 def until_of(token: str) -> str:
-    """Return a text with the time until which the JWT is valid, according to the JWT
-    itself."""
+    """Return words about the time until which the JWT is valid, as the JWT itself says;
+    they are appended to a message."""
     try:
         payload = token.split(".")[1]
         expires_at = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[

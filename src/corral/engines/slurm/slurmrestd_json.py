@@ -110,8 +110,8 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
 
 
 def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
-    """Yield the job of a row, if Corral may have created it; for a waiting array, yield
-    each task.
+    """Yield the job in a row of slurmrestd's reply, if Corral may have created it. For
+    a waiting array, yield one job for each task.
 
     Raises: ValueError.
     """

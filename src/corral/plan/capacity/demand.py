@@ -13,8 +13,8 @@ GOLDEN: Final = (5**0.5 - 1) / 2
 
 
 def loads(work: Workload, step_seconds: float) -> list[float]:
-    """Return the GPUs in demand, as the average of each whole step from second 0 to the
-    last submission.
+    """Return the demand in GPUs as one average per step of `step_seconds`. The steps
+    begin at second 0; only whole steps before the last submission count.
 
     Each job counts from its submission, for as long as it ran: its wait on the original
     cluster is not demand. Time after the last submission is left out, as later jobs are
@@ -48,9 +48,10 @@ def loads(work: Workload, step_seconds: float) -> list[float]:
 
 
 def grown(work: Workload, factor: float) -> Workload:
-    """Return the log with `factor` times the jobs. Added jobs are copies, each shifted
-    by some whole weeks against its original (by days if the log is short), and wrapped
-    around at the end of the log. So the pattern of days and nights stays.
+    """Return the log with `factor` times as many jobs. An added job is a copy, shifted
+    by some whole weeks against its original (by days if the log is short). A copy that
+    would lie past the end of the log is wrapped around to its start. So the pattern of
+    days and nights stays.
 
     Raises: ValueError if the factor is not above 0.
     """
@@ -84,6 +85,6 @@ def grown(work: Workload, factor: float) -> Workload:
 def _select_rows(
     values: Sequence[Any], rows: Sequence[tuple[float, int]]
 ) -> Sequence[Any]:
-    """Return the column's values for these rows; a column that the log does not have
-    stays empty."""
+    """Return the column's values for these rows, in their order; an empty column, which
+    the log does not have, stays empty."""
     return [values[row] for _, row in rows] if values else values

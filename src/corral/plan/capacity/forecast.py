@@ -31,13 +31,13 @@ Forecaster = Callable[[Sequence[float], int, int], list[float]]  # past, horizon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodBacktest:
-    """Test of a method on the past: it forecasts from `origins` moments, each time only
-    with data known at that moment.
+    """Test of a forecast method on the past. It forecasts from `origins` moments, each
+    time only with data known at that moment.
 
     `mase`: mean absolute error relative to the past's own change from season to season.
-    `pinball`: mean over the low end, the middle and the high end. `held`: the share of
-    intervals that contained the actual value (of those with enough earlier errors to be
-    made); None if there were none.
+    `pinball`: mean pinball loss of the low end, the middle and the high end. `held`:
+    the share of intervals that contained the actual value; None if there were no
+    intervals. Only forecasts with enough earlier errors have an interval.
     """
 
     method: str
@@ -50,7 +50,8 @@ class MethodBacktest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastErrors:
-    """A forecast value with its interval, for one step ahead or for all steps together."""
+    """A forecast value, with the low and high end of its interval. It is for one step,
+    or for the sum of all steps."""
 
     value: float
     low: float
@@ -59,8 +60,9 @@ class ForecastErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandForecast:
-    """A forecast: `steps` of `step_hours` each, in GPUs, and `total` over all of them,
-    in GPU-hours. `tried` has the test of each method, that of the used method first."""
+    """A demand forecast. `steps`: one value per step of `step_hours`, in GPUs. `total`:
+    the sum over all steps, in GPU-hours. `tried`: the test of each method; the first is
+    that of the method used."""
 
     history: tuple[float, ...]
     step_hours: float
@@ -75,7 +77,7 @@ class DemandForecast:
 
 
 def seasonal_naive(past: Sequence[float], horizon: int, season: int) -> list[float]:
-    """Return the values of the season before."""
+    """Return a forecast that repeats the previous season."""
     return [past[len(past) - season + ahead % season] for ahead in range(horizon)]
 
 
@@ -108,8 +110,8 @@ def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[flo
 
 
 def _seasonal_profile(recent: Sequence[float], season: int) -> list[float]:
-    """Return how far each step of a season is from the mean, beginning with the next
-    step."""
+    """Return the mean deviation for each step of a season, beginning with the next
+    step. Random deviations are reduced."""
     season_count = len(recent) // season
     if season_count < 2:
         return [0.0] * season
@@ -168,8 +170,7 @@ def forecast(
 
 
 def least_steps(season: int, horizon: int) -> int:
-    """Return how many steps of history are needed for a forecast that can be tested on
-    the past."""
+    """Return the fewest steps of history for a forecast that can be tested on the past."""
     return max((LEAST_PERIODS + 1) * season + 1, 2 * season + 2 * horizon)
 
 
@@ -181,7 +182,8 @@ def _seasonal_change(history: Sequence[float], season: int) -> float:
 
 
 class _Played:
-    """The forecasts of one method from moments of the past, and their errors."""
+    """Forecasts of one method from past moments and from now, and the errors of those
+    from the past."""
 
     def __init__(
         self, method: Forecaster, history: Sequence[float], season: int, horizon: int
@@ -245,8 +247,8 @@ class _Played:
         )
 
     def _errors_by_step(self, ahead: int) -> dict[int, ForecastErrors]:
-        """Return the forecast at each moment that had enough known errors, and the
-        current one.
+        """Return a forecast with its interval, `ahead` steps ahead, for each moment
+        with enough known errors and for now. The key is the moment.
 
         The target share of misses is adapted to the misses so far (Gibbs and Candes
         2021): if intervals contained too few actual values, later ones are wider.
@@ -310,8 +312,8 @@ class _Played:
 def _conformal_interval(
     value: float, ranked: Sequence[float], miss: float = MISS
 ) -> ForecastErrors:
-    """Return the interval from sorted earlier errors: the next value lies outside it
-    with probability `miss`, half of it on either side.
+    """Return the value with an interval from sorted earlier errors. The next actual
+    value lies outside with probability `miss`, half of it on either side.
 
     Source: split conformal prediction, each side separately (Romano, Patterson and
     Candes 2019).

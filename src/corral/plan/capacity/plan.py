@@ -1,5 +1,5 @@
-"""Capacity plan: from numbers in the request, from a forecast of the demand, and for
-short waits."""
+"""Capacity plan in three parts: GPU-hours from numbers in the request, a forecast of
+the demand, and the nodes needed for short waits."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -46,9 +46,11 @@ class SimpleNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleCapacity:
-    """GPU-hours a month, without and with the two buffers.
+    """GPU-hours a month: `gpu_hours` without a buffer, and the low and high value with
+    the two buffers.
 
-    `low_gpus` and `high_gpus` are the GPUs, in whole nodes, that provide those hours.
+    `low_gpus` and `high_gpus` are the GPUs, in whole nodes, that provide the low and
+    the high value.
     """
 
     need: SimpleNeed
@@ -62,9 +64,9 @@ class SimpleCapacity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRequest:
     """Request for a capacity plan. `work`: the log of jobs. `play`: a function that
-    replays jobs on nodes; without it, or without a target, nothing is replayed.
-    `growth`: factor for the number of jobs in the replay. `gpus_now`: number of
-    existing GPUs."""
+    replays jobs on a number of nodes. If `play` or the target wait is missing, nothing
+    is replayed. `growth`: factor for the number of jobs in the replay. `gpus_now`:
+    number of existing GPUs."""
 
     work: Workload
     node_gpus: Annotated[int, NODE_GPUS] = 8
@@ -113,7 +115,8 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
 def capacity(request: CapacityRequest) -> Capacity:
     """Return the capacity plan for a log of jobs.
 
-    Raises: SpecInvalid without jobs; Conflict if no number of nodes meets the target.
+    Raises: SpecInvalid if the log has no jobs; Conflict if no number of nodes meets the
+    target wait.
     """
     check(request)
     work = request.work
@@ -151,8 +154,8 @@ def capacity(request: CapacityRequest) -> Capacity:
 def _forecast_demand(
     request: CapacityRequest, remarks: list[str]
 ) -> tuple[DemandForecast | None, str]:
-    """Forecast in steps of days if the log is weeks long, else in steps of hours.
-    Return the forecast, or None with the reason."""
+    """Forecast the demand, in steps of days if the log is weeks long, else in steps of
+    hours. Return the forecast and "", or None and the reason for that."""
     horizon_days = request.horizon_days
     for hours, season in STEPS:
         series = loads(request.work, hours * HOUR)

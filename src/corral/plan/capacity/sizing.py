@@ -35,9 +35,9 @@ class WaitTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeTried:
-    """A replay on a number of nodes. `wait_seconds`: the wait that the target's share
-    of the jobs does not exceed. `used`: the share of GPU time that was allocated, from
-    the first submission to the last."""
+    """Result of a replay on a number of nodes. `wait_seconds`: the wait that the
+    target's share of the jobs does not exceed. `used`: the share of GPU time that was
+    allocated, from the first submission to the last."""
 
     nodes: int
     gpus: int
@@ -58,7 +58,7 @@ class Sized:
 
     @property
     def is_steady(self) -> bool:
-        """Whether no number of nodes made the wait longer than fewer did."""
+        """Return whether more nodes never made the wait longer in the replays."""
         pairs = pairwise(self.tried)
         return all(
             larger_size.wait_seconds <= fewer.wait_seconds

@@ -18,12 +18,12 @@ FULL: Final = 0.75
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
     """A network of switches. `tiers` is 0 if there is nothing to connect. `down` and
-    `up`: ports of a full leaf in that direction.
+    `up`: ports of a full leaf switch to nodes and to the tier above.
 
-    `pods`: groups of leaves and spines below the cores; 0 without cores. `planes`:
-    separate trees that no switch connects, one for each rail; the counts include all
-    planes. `node_links`, `leaf_links` and `spine_links` go from a node, leaf or spine
-    to the tier above.
+    `pods`: groups of leaf and spine switches below the core switches; 0 without cores.
+    `planes`: separate trees that no switch connects, one for each rail; the counts
+    include all planes. `node_links`, `leaf_links` and `spine_links`: numbers of links
+    from a node, leaf or spine to the tier above.
     """
 
     tiers: int
@@ -49,8 +49,8 @@ class Fabric:
 
     @property
     def switch_ports(self) -> int:
-        """Return the switch ports that cables use: a node's cable uses one, any other
-        cable two."""
+        """Return the number of switch ports in use: a cable to a node uses one, any
+        other cable two."""
         return self.node_links + 2 * (self.leaf_links + self.spine_links)
 
     @property
@@ -129,7 +129,8 @@ def _multiply_fabric(one: Fabric, planes: int) -> Fabric:
 
 
 def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
-    """Return a fabric of two tiers; None if a spine does not have a port for each leaf."""
+    """Return a fabric of two tiers; None if the spine switches have too few ports to
+    connect all leaves."""
     leaves = _leaf_count(nodes, rails, down)
     if up < 1 or leaves > radix:
         return None
@@ -158,8 +159,8 @@ def _build_rail_fabric(nodes: int, rails: int, radix: int) -> Fabric:
 
 
 def _leaf_count(nodes: int, rails: int, down: int) -> int:
-    """Return the number of leaves: one for each rail and each group of `down` nodes.
-    Rails of few nodes share a leaf."""
+    """Return the number of leaf switches: one for each rail and each group of `down`
+    nodes. If there are few nodes, several rails share a leaf."""
     if nodes >= down:
         return -(-nodes // down) * rails
     return -(-rails // (down // nodes))

@@ -11,8 +11,8 @@ from corral.plan.cluster.storage import Storage
 
 
 class FabricRequest(Protocol):
-    """Fields of a request about networks and racks; the names are those of
-    `ClusterRequest`."""
+    """Fields of a cluster request about networks and racks. `ClusterRequest` has fields
+    of the same names."""
 
     @property
     def oversubscription(self) -> float: ...
@@ -37,8 +37,8 @@ class MaterialLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Net:
-    """One network of a cluster: the network of the GPUs, of storage, in band or out of
-    band."""
+    """One network of a cluster: that of the GPUs, of storage, or for management (in
+    band, out of band)."""
 
     name: str
     switch: Switch
@@ -64,7 +64,8 @@ class Racks:
 
 
 def usual(said: float | None, value: float, remarks: list[str], words: str) -> float:
-    """Return the given value, or the usual one with a note in `words`."""
+    """Return the given value. If it is None, return the usual `value` and add a remark
+    with `words`."""
     if said is not None:
         return said
     remarks.append(words.format(value))
@@ -72,8 +73,9 @@ def usual(said: float | None, value: float, remarks: list[str], words: str) -> f
 
 
 def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
-    """Return the network with its switch modules and power. A module holds a fixed
-    number of links at a port's own rate, and so more of slower links."""
+    """Return the network of these switches, with the number of optical modules in the
+    switches and its power in W. A module holds a fixed number of links at a port's own
+    rate, and more of slower links."""
     module_links = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
     modules = ceil(fabric.switch_ports / module_links)
     watts = fabric.switches * kind.watts + modules * kind.module_watts
@@ -123,8 +125,9 @@ def nets_of(
 
 
 def _files_on(compute: Fabric, ends: int) -> Fabric:
-    """Return the storage network. In a small cluster it uses the free ports of the
-    GPUs' only switch, as in NVIDIA's enterprise reference architectures."""
+    """Return the storage network for `ends` connected machines. In a small cluster it
+    uses the free ports of the GPUs' only switch, as in NVIDIA's enterprise reference
+    architectures."""
     ports = round(rule("node-ports", "storage"))
     if compute.leaves == 1 and compute.node_links + ends * ports <= compute.radix:
         return Fabric(tiers=1, radix=compute.radix, node_links=ends * ports)
@@ -194,7 +197,7 @@ def _material_line(what: str, count: int, watts: float, note: str) -> MaterialLi
 
 
 def _shared_lines(nodes: int, storage: Storage) -> list[MaterialLine]:
-    """Return what the nodes of a cluster share: storage, heads and log-in nodes."""
+    """Return the lines for what all nodes share: storage, head nodes and login nodes."""
     heads = heads_of(nodes)
 
     def line(what: str, kind: str, count: int, note: str) -> MaterialLine:

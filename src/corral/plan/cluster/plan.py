@@ -112,10 +112,10 @@ class ClusterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """Plan of a cluster. `gpus` is the number in whole servers. Powers are in W: those
-    of the GPUs alone, the maximum of all machines, and their average; names with `site`
-    include the PUE. `liquid_watts`: heat that is carried away by water. `kwh`: price of
-    one kWh, in USD."""
+    """Plan of a cluster. `gpus` is the requested number, rounded up to whole servers.
+    The powers in W are those of the GPUs alone, the maximum of all machines, and their
+    average; names with `site` include the PUE. `liquid_watts`: heat that is carried
+    away by water. `kwh`: price of one kWh, in USD."""
 
     request: ClusterRequest
     gpu: Device
@@ -243,8 +243,8 @@ def _pue_remark() -> str:
 
 
 def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
-    """Return the price of a kWh: the requested one, else the region's, else the usual
-    one."""
+    """Return the price of a kWh: that of the request, else that of the region, else the
+    usual one, which is noted in `remarks`."""
     if request.kwh is not None:
         return assume({"kwh": request.kwh})["kwh"]
     if request.region and region(request.region).electricity_usd_per_kwh is not None:

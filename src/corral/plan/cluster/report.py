@@ -124,8 +124,7 @@ def _storage_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 
 
 def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
-    """Return figures about power, and about the energy, carbon and cost of a year of
-    it."""
+    """Return figures about power, and about a year's energy, carbon and cost."""
     request = plan.request
     cooled = _default_assumptions(pue=request.pue)
     drawn = _default_assumptions(pue=request.pue, busy_draw=request.load)
@@ -153,15 +152,16 @@ def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
 
 
 def _default_assumptions(**said: float | None) -> list[Assumption]:
-    """Return the assumptions of the catalog that the request did not replace."""
+    """Return the catalog's assumptions for those names whose value in the request is
+    None."""
     return [assumptions()[name] for name, value in said.items() if value is None]
 
 
 def _figure_with_range(
     name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
 ) -> ReportFigure:
-    """Return a product as a figure, with its range from all its assumptions at their
-    low to all at their high."""
+    """Return a value as a figure. It is a product of the assumptions in `of`: its range
+    is from all of them at their low value to all at their high."""
     if all(assumption.is_known for assumption in of):
         return ReportFigure(name=name, value=value, unit=unit, note=note)
     low_value, high_value = (
@@ -231,8 +231,8 @@ def _network_table(plan: ClusterPlan) -> ReportTable:
 
 
 def _alternative_tables(plan: ClusterPlan) -> tuple[ReportTable, ...]:
-    """Return a table of the GPUs' network at other oversubscriptions, and with rails
-    only if that fits."""
+    """Return a table of the GPUs' network at other oversubscriptions, and as separate
+    rails if that is possible."""
     if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
         return ()
     radix = plan.compute.fabric.radix
@@ -308,8 +308,9 @@ def _storage_table(plan: ClusterPlan) -> ReportTable:
 
 
 def _site_table(plan: ClusterPlan) -> ReportTable:
-    """Return a table of the site. Heat equals the power of the machines; the heat
-    capacities of air and water determine the flows that carry it away."""
+    """Return a table of what the site must provide. Heat equals the power of the
+    machines; the heat capacities of air and water determine the flows that carry it
+    away."""
     water_watts = plan.liquid_watts
     air_watts = plan.most_watts - water_watts
     air = air_watts / 1e3 / rule("air", "heat") / rule("air", "warmer") * 3_600

@@ -13,7 +13,8 @@ TRAINED_BYTES = 18.0
 
 
 class StorageRequest(Protocol):
-    """Fields of a request about storage; the names are those of `ClusterRequest`."""
+    """Fields of a cluster request about storage. `ClusterRequest` has fields of the
+    same names."""
 
     @property
     def parameters(self) -> float | None: ...
@@ -33,10 +34,10 @@ class StorageRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Storage of a cluster, with rates in GB/s. `need_*`: the rates at which GPUs wait
-    no longer than requested. `read` and `write`: the actual rates. `built_*`: the rates
-    of the appliances that provide them. `data_idle`, `save_idle`: shares of the time
-    that GPUs wait for data and for checkpoints."""
+    """Storage of a cluster, with rates in GB/s. `need_*`: the rates that keep the GPUs'
+    waiting time within the request. `read` and `write`: the actual rates. `built_*`:
+    the rates of the appliances that provide them. `data_idle`, `save_idle`: shares of
+    the time that GPUs wait for data and for checkpoints."""
 
     checkpoint_bytes: float
     interval_seconds: float
@@ -91,8 +92,8 @@ def save_idle(seconds: float, interval_seconds: float, *, async_saves: bool) -> 
 def plan_storage(
     asked: StorageRequest, gpu: Device, gpus: int, nodes: int, remarks: list[str]
 ) -> Storage:
-    """Return the given storage, or storage for which GPUs wait at most as long as
-    requested."""
+    """Return the storage with the requested rates. A rate that is not given is chosen
+    so that GPUs wait at most as long as requested."""
     parameters = asked.parameters
     if parameters is None:
         parameters = min(USUAL_PARAMETERS, gpus * gpu.memory_bytes / TRAINED_BYTES)

@@ -24,9 +24,10 @@ SPOT: Final = "spot"
 
 
 def advice(found: Costs) -> str:
-    """Return the advice. If given, it first says what a budget and a demand amount to.
-    Then it names the cheapest way that a cloud cannot withdraw, its saving against the
-    alternative, its break-even and its certainty. Spot comes last."""
+    """Return the advice as text. If given, it first says what a budget and a demand
+    amount to. Then it names the cheapest option that a cloud cannot withdraw, its
+    saving against the alternative, its break-even and its certainty. Spot comes last.
+    """
     is_sold = not rented_only(device(found.request.gpu))
     able = (found.way(name) for name in VERBS if is_sold or name != OWN)
     sorted_options = sorted(able, key=lambda way: way.bill.usd)
@@ -91,8 +92,8 @@ def _from_which_bill(found: Costs) -> str:
 
 
 def _own_win_share(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
-    """Return how often owning costs less than the other of the two options; None if
-    neither is owning."""
+    """Return the share of random draws in which owning costs less than the other of the
+    two options; None if neither of them is owning."""
     if OWN not in (best.name, next_best.name):
         return None
     return best.own_wins if next_best.name == OWN else next_best.own_wins
@@ -104,8 +105,8 @@ def _is_sure(best: OwnOrRent, next_best: OwnOrRent) -> bool:
 
 
 def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
-    """Return a sentence on what would decide if owning and renting cost about the same;
-    "" otherwise."""
+    """Return a sentence on the assumptions that decide, if it is uncertain whether
+    owning or renting costs less; "" otherwise."""
     wins = _own_win_share(best, next_best)
     if wins is None or _is_sure(best, next_best):
         return ""

@@ -71,7 +71,7 @@ class CostRequest:
 
 
 def check_demand(demand: Sequence[tuple[float, float]]) -> None:
-    """Check a demand.
+    """Check the demand curve of a request.
 
     Raises: SpecInvalid for impossible numbers of GPUs or hours of a year.
     """
@@ -118,8 +118,8 @@ class Bill:
 
 @dataclass(frozen=True)
 class PriceAssumptions:
-    """Bills for any number of GPUs under one set of assumptions; `of` has their values
-    by name."""
+    """Prices under one set of assumptions, with methods that compute bills for any
+    number of GPUs. `of` has the assumptions by name."""
 
     of: Mapping[str, float]
     months: int
@@ -130,13 +130,13 @@ class PriceAssumptions:
 
     @cached_property
     def worth(self) -> float:
-        """Return the present value of one USD at the end of each month."""
+        """Return the present value of one USD that is paid at the end of each month."""
         return sum(self.discount(month) for month in range(1, self.months + 1))
 
     @cached_property
     def falling(self) -> float:
-        """Return the present value of a rent that is one USD in the first month and
-        falls afterwards."""
+        """Return the present value of a monthly rent that is one USD in the first month
+        and then falls with the market price."""
         price_share = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
         return sum(
@@ -149,7 +149,8 @@ class PriceAssumptions:
         return float((1 + self.of["capital"]) ** (-month / 12))
 
     def own(self, gpus: float, used: float) -> Bill:
-        """Return the bill of owned GPUs, each used for that share of the hours."""
+        """Return the bill of owned GPUs; `used` is the share of the hours in which they
+        are used."""
         if gpus <= 0:
             return Bill(lines=())
         of = self.of
@@ -182,8 +183,8 @@ class PriceAssumptions:
         return Bill(lines=(*lines, residual_line))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
-        """Return the bill of rented GPUs that are used for that share of the hours.
-        Reserved GPUs are paid for all hours."""
+        """Return the bill of rented GPUs; `used` is the share of the hours in which
+        they are used. Reserved GPUs are paid for all hours."""
         of, hours = self.of, gpus * MONTH_HOURS
         price = of["on_demand"]
         if kind == "reserved":
@@ -212,9 +213,9 @@ class PriceAssumptions:
     def mix(
         self, owned: float, demand: Sequence[tuple[float, float]], kind: str
     ) -> Bill:
-        """Return the bill of owned GPUs for a demand of (GPUs, share of the hours),
-        with rented GPUs for the rest. Storage, egress and staff are divided by how much
-        of the work owned and rented GPUs do."""
+        """Return the bill of `owned` GPUs for a demand of (GPUs, share of the hours),
+        with rented GPUs for the rest. Costs of storage, egress and staff count for
+        owned and rented GPUs in proportion to their work."""
         of = self.of
         work = sum(gpus * share for gpus, share in demand)
         own_work = sum(min(gpus, owned) * share for gpus, share in demand)
@@ -253,14 +254,14 @@ class PriceAssumptions:
         return BillLine(name=name, monthly=usd, usd=usd * self.worth)
 
     def hours(self, gpus: float, used: float) -> float:
-        """Return the used GPU-hours, discounted by their time, so that a price a
-        GPU-hour times this number pays the bill."""
+        """Return the used GPU-hours over the years, discounted to the present. A price
+        per GPU-hour times this number equals the bill."""
         return gpus * used * MONTH_HOURS * self.worth
 
     def even_use(self, gpus: float, kind: str) -> float | None:
-        """Return the share of the hours from which on owning costs no more than
-        renting; None if it costs more even at all hours. Both costs are linear in the
-        share."""
+        """Return the lowest use, as a share of the hours, at which owning costs no more
+        than renting; None if it costs more even at all hours. Both costs are linear in
+        the share."""
         idle, full_use_usd = (
             self.own(gpus, use_share).usd - self.rent(gpus, use_share, kind).usd
             for use_share in (0.0, 1.0)
@@ -271,7 +272,7 @@ class PriceAssumptions:
 
     def even_month(self, gpus: float, used: float, kind: str) -> int | None:
         """Return the first month by whose end the rent has cost as much as the owned
-        GPUs, which are then still available; None if that is not within the years."""
+        GPUs, which the owner still has then; None if that is not within the years."""
         bill = self.own(gpus, used)
         paid_own, paid_rent = bill.once, 0.0
         running = sum(line.monthly for line in bill.lines)

@@ -13,17 +13,18 @@ from corral.plan.cost.terms import rented_months
 class AffordableGpus:
     """GPUs that a budget buys or rents.
 
-    `by_capital` is the number of GPUs, in whole nodes, whose purchase the budget pays.
-    `by_whole_cost` is the number whose whole cost over the years it pays. `months` is
-    how long the budget can run the GPUs of `by_capital`, up to the requested years.
-    `node_once` and `node_usd` are the initial cost and the total cost of one node of
+    `by_capital`: the GPUs, in whole nodes, whose purchase the budget pays.
+    `by_whole_cost`: the GPUs whose total cost over the years it pays. `months`: how
+    long the budget can run the GPUs of `by_capital`, up to the requested years.
+    `node_once` and `node_usd`: the initial and the total cost of one node of
     `node_gpus`.
 
-    `rented_hours` are GPU-hours on demand, counting rent alone. `rented_gpus` is the
-    same as a number of GPUs around the clock. `rented_months` is how long the budget
-    rents the requested GPUs. `people_usd` is the cost of people over the years of a
-    rent, independent of the number of GPUs. `kept_gpus` and `kept_on_spot` are the GPUs
-    that can be rented for all years at the requested use, with storage and people.
+    `rented_hours`: GPU-hours on demand, counting rent alone. `rented_gpus`: those hours
+    as a number of GPUs around the clock. `rented_months`: how long the budget rents the
+    requested GPUs. `people_usd`: the cost of people over the years of a rent,
+    independent of the number of GPUs. `kept_gpus` and `kept_on_spot`: the GPUs on
+    demand and on spot that can be rented for all years at the requested use, with
+    storage and people.
     """
 
     by_capital: int
@@ -43,8 +44,9 @@ class AffordableGpus:
 def bought(
     prices: PriceAssumptions, budget_usd: float, used: float, gpus: float
 ) -> AffordableGpus:
-    """Return the GPUs that the budget buys, in whole nodes: with the purchase paid at
-    once, or with all costs over the years. Return also the GPUs that it rents."""
+    """Return how many GPUs the budget buys, in whole nodes, and how many it rents. The
+    purchase is counted in two ways: the initial payment alone, and all costs over the
+    years."""
     node = prices.node_gpus
 
     def most(cost: Callable[[Bill], float]) -> int:
@@ -92,7 +94,7 @@ def _affordable_months(prices: PriceAssumptions, bill: Bill, budget_usd: float) 
 
 
 def _fixed_rent_cost(prices: PriceAssumptions, used: float) -> float:
-    """Return the part of a rent's bill that no number of GPUs changes."""
+    """Return the part of a bill for rent that does not depend on the number of GPUs."""
     first_usd, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
     return 2 * first_usd - two
 

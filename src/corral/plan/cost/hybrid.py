@@ -37,16 +37,16 @@ class Hybrid:
 
 
 def duration_curve(loads: Sequence[float]) -> Demand:
-    """Return how long each load lasted, for a series of GPUs in use at equal steps; the
-    highest load comes first."""
+    """Return how long each load lasted, highest load first. `loads`: GPUs in use at
+    equal time steps."""
     return tuple(
         sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True)
     )
 
 
 def peak_and_use(demand: Demand) -> tuple[int, float]:
-    """Return the most GPUs that are in use at the same time in a year, and the share of
-    their hours that is used.
+    """Return the most GPUs in use at the same time in a year, and the share of all
+    hours of these GPUs that is used.
 
     Raises: SpecInvalid for an empty or impossible demand.
     """

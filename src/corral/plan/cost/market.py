@@ -1,5 +1,5 @@
-"""Prices of one GPU that clouds and sellers ask, which replace the catalog's usual
-ones."""
+"""Prices per GPU that clouds and sellers ask, which replace the usual prices of the
+catalog."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -28,13 +28,14 @@ CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 def of_market(
     gpu: str, market: PriceList, *, years: float, cloud: str = ""
 ) -> dict[str, Assumption]:
-    """Return the assumptions that the price list improves for this GPU, by name.
+    """Return, by name, the assumptions for this GPU that the price list gives better
+    than the catalog.
 
     The price on demand is the median of the clouds' offers, with their lowest and
-    highest. Discounts come from the clouds that list both prices. For a GPU sold alone,
-    the price is scaled by the ratio of server to GPU price of an H100. Missing prices
-    are those of an H100, scaled by memory bandwidth. `cloud` restricts the offers to
-    that cloud.
+    highest. Discounts come from the clouds that list both prices. If only the price of
+    a single GPU is known, the price of a server is scaled from it by the ratio for an
+    H100. Missing prices are those of an H100, scaled by memory bandwidth. `cloud`
+    restricts the offers to that cloud.
 
     Raises: NotFound if that cloud does not rent out the GPU.
     """
@@ -81,8 +82,8 @@ def of_market(
 
 
 def untold(about: Device, market: PriceList) -> tuple[str, ...]:
-    """Return the names of the price assumptions for which the list has no price of this
-    GPU."""
+    """Return the names of the price assumptions that the price list does not cover for
+    this GPU."""
     if about.name == PRICED:
         return ()
     sold = ("server_per_gpu",) if _per_gpu(about, market) is None else ()
@@ -148,8 +149,8 @@ def _server_assumptions(
 
 
 def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
-    """Return a server's price in USD per GPU, and its source. None if no price is
-    known."""
+    """Return a server's price in USD per GPU, and the source of the price. None if the
+    list has no price."""
     if (server_sale := market.sale(about.name, "server")) is not None:
         return server_sale.usd / about.node_gpus, server_sale.source
     sale = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
@@ -167,8 +168,8 @@ def _per_gpu(about: Device, market: PriceList) -> tuple[float, str] | None:
 def _assumption_from_prices(
     usual: Assumption, seen: list[float], source: str
 ) -> Assumption:
-    """Return the median of the seen prices as an assumption. If only a few were seen,
-    its range is at least as wide as that of the usual assumption."""
+    """Return the median of the `seen` prices as an assumption with a range. With at
+    most two prices, the range is at least as wide as that of the `usual` assumption."""
     value = median(seen)
     spread = (usual.low / usual.value, usual.high / usual.value)
     lower_bound, upper_bound = (

@@ -1,5 +1,5 @@
-"""Own or rent: the cost of each way over the years, their break-even points, and how
-certain these are."""
+"""Plan for owning or renting: the cost of each option over the years, their break-even
+points, and how certain these are."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,10 +42,11 @@ TELLS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnOrRent:
-    """Owning, or one way of renting. `per_hour`: USD for each used GPU-hour, with its
-    range (`band`) under the assumptions. `even_use` and `even_month`: the share of the
-    hours, and the month, from which on owning is not more expensive; None: not within
-    the years. `own_wins`: share of the random draws in which owning costs less."""
+    """Owning, or one way of renting, with its cost. `per_hour`: USD for each used
+    GPU-hour; `band` is its range under the assumptions. `even_use` and `even_month`:
+    the share of the hours, and the month, from which on owning is not more expensive;
+    None: not within the years. `own_wins`: share of the random draws in which owning
+    costs less."""
 
     name: str
     bill: Bill
@@ -61,11 +62,12 @@ class Costs:
     """Costs of owning and of renting.
 
     `saving` is the USD that owning saves against renting on demand, at the usual
-    values. `swings` are its changes when one assumption at a time varies; `saving_band`
-    is its range when all vary at once. `cautions` are warnings about missing data.
-    `terms` compares one year with three. `clouds` separates neo-clouds from
-    hyperscalers. `year` has the running costs of owning. `even_bill` is the cloud bill,
-    in USD a month, at which both cost the same; owning costs less than any higher bill.
+    values. `swings` are the changes of the saving when one assumption at a time varies;
+    `saving_band` is its range when all vary at once. `cautions` are warnings about
+    missing data. `terms` compares one year with three years. `clouds` separates
+    neo-clouds from hyperscalers. `year` has the running costs of owning in a year.
+    `even_bill` is the cloud bill, in USD a month, at which both cost the same; owning
+    costs less than any higher bill.
     """
 
     request: CostRequest
@@ -188,7 +190,8 @@ def _build_way(
 def _by_use(
     prices: PriceAssumptions, gpus: int
 ) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Return the bills, owning first, for each share of the hours that is used."""
+    """Return the bills in USD at each share of used hours. An entry is (share, bills),
+    owning first."""
     shares = [step / 20 for step in range(21)]
     return tuple(
         (
@@ -222,7 +225,8 @@ def _assumption_remarks(known: Mapping[str, Assumption]) -> list[str]:
 def _caution_texts(
     request: CostRequest, known: Mapping[str, Assumption], market: Market
 ) -> Iterator[str]:
-    """Yield cautions about weak parts of the answer, before all else."""
+    """Yield warnings for the top of the report: a GPU that can only be rented, prices
+    without a source."""
     about = device(request.gpu)
     if kind := rented_only(about):
         yield f"{kind} can be rented only: owning is shown as if they were sold."
@@ -239,6 +243,7 @@ def _caution_texts(
 
 
 def _extend_to_full_year(demand: Demand) -> Demand:
-    """Extend the demand to a full year: hours that it does not name have no demand."""
+    """Return the demand for a full year. Hours that `demand` does not name get no
+    demand."""
     rest = YEAR_HOURS - sum(hours for _, hours in demand)
     return (*demand, (0.0, rest)) if rest > 0 else demand

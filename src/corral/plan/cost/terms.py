@@ -45,8 +45,8 @@ class CostTerm:
 
     @property
     def cheapest(self) -> str:
-        """Return the cheapest way, without spot, which a cloud may withdraw at any
-        moment."""
+        """Return the name of the cheapest option. Spot is left out, because a cloud may
+        withdraw it at any moment."""
         return min(
             (option_name for option_name in self.bills if option_name != "spot"),
             key=lambda way: self.bills[way].usd,
@@ -55,9 +55,8 @@ class CostTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudKind:
-    """Offers of one kind of cloud, at their median. `left_out`: number of older offers
-    that newer ones replace. `usd`: the bill of renting on demand. `even_use`: as in
-    CostTerm."""
+    """Median offer of one kind of cloud. `left_out`: number of older offers that newer
+    offers replace. `usd`: the bill of renting on demand. `even_use`: as in CostTerm."""
 
     name: str
     offers: tuple[Rent, ...]
@@ -102,7 +101,8 @@ def _build_term(request: CostRequest, market: Market, own: str) -> CostTerm:
 def cloud_kinds(
     request: CostRequest, prices: PriceAssumptions, market: Market
 ) -> tuple[CloudKind, ...]:
-    """Return neo-clouds and hyperscalers separately, as far as they rent out this GPU."""
+    """Return the offers of neo-clouds and of hyperscalers separately. A kind that does
+    not rent out this GPU is left out."""
     name = device(request.gpu).name
     current, all_rents = market.current(name), market.rent(name)
     kinds = []
@@ -136,8 +136,8 @@ def _cloud_kind(
 
 
 def even_bill(prices: PriceAssumptions, gpus: float, used: float) -> float:
-    """Return the cost of owning as a monthly amount: a higher cloud bill for the same
-    work is more expensive."""
+    """Return the monthly amount in USD that owning costs. A cloud bill above it, for
+    the same work, is more expensive."""
     return prices.own(gpus, used).usd / prices.worth
 
 
@@ -162,7 +162,7 @@ def rented_months(
 def year_lines(
     request: CostRequest, known: Mapping[str, Assumption], values: Mapping[str, float]
 ) -> Iterator[YearLine]:
-    """Yield the lines of a year of owning."""
+    """Yield the running costs of a year of owning, by line."""
     gpus, utilisation = request.gpus, request.utilisation
 
     def yearly(name: str, of: Mapping[str, float]) -> float:

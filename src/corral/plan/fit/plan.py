@@ -1,4 +1,4 @@
-"""Whether a model fits, for which use, and in how many GPUs."""
+"""Plan for whether a model fits in GPU memory, for each use, and on how many GPUs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,12 +42,12 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitUse:
-    """Use of a model, for serving or training.
+    """How a model is to be served or trained.
 
-    Serving runs `batch` sequences of `context` tokens at once. Training runs on
-    sequences of `context` tokens, one in a pass. `precision` is that of served or
-    frozen weights, `trained` that of the products in training. `gpus` is the maximum
-    number of GPUs. `rank` is that of LoRA's matrices.
+    Serving runs `batch` sequences of `context` tokens at once. Training runs one
+    sequence of `context` tokens in each pass. `precision`: that of served or frozen
+    weights. `trained`: that of the matrix products in training. `gpus`: the maximum
+    number of GPUs. `rank`: that of LoRA's matrices.
     """
 
     model: Model
@@ -74,7 +74,8 @@ class FitUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitCandidate:
-    """The best layout on `gpus` GPUs, and the memory of its fullest GPU by part."""
+    """The best layout on `gpus` GPUs. `parts`: the memory of its fullest GPU by use.
+    `usable`: memory that may be filled."""
 
     gpus: int
     layout: str
@@ -92,8 +93,9 @@ class FitCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Attempts to fit a model for a purpose, with increasing numbers of GPUs; the last
-    one fits, or none does. `nearest`: changes with which it would fit."""
+    """Attempts to fit a model for a purpose, with increasing numbers of GPUs. The last
+    attempt fits; if it does not, no number of GPUs fits. `nearest`: changes with which
+    it would fit."""
 
     purpose: Purpose
     tried: tuple[FitCandidate, ...]
@@ -110,8 +112,8 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """The fits of a model for all purposes. `longest`: tokens of each sequence that the
-    serving layout could hold. `most`: sequences that it could hold."""
+    """Results for a model and all purposes. `longest`: the longest context that the
+    serving layout could hold, in tokens. `most`: the most sequences it could hold."""
 
     ask: FitUse
     fits: tuple[Fit, ...]
@@ -123,8 +125,8 @@ class Fitting:
 
 
 def fitting(ask: FitUse) -> Fitting:
-    """Return on how many GPUs a model fits for each purpose, with the nearest
-    alternatives if it does not fit."""
+    """Return the numbers of GPUs on which a model fits for each purpose. If it does not
+    fit, include changes with which it would."""
     fits = tuple(_find_fit(ask, purpose) for purpose in Purpose)
     best_candidate = fits[0].best
     return Fitting(
@@ -136,8 +138,8 @@ def fitting(ask: FitUse) -> Fitting:
 
 
 def longest_context(ask: FitUse, gpus: int) -> int:
-    """Return the tokens of each sequence that `gpus` GPUs can serve; 0 if they cannot
-    serve any."""
+    """Return the largest number of tokens per sequence with which `gpus` GPUs can serve
+    the batch; 0 if they cannot serve it."""
     return _largest_that_holds(
         lambda size: _fits_on_gpus(replace(ask, context=size), Purpose.INFERENCE, gpus),
         LONGEST,
@@ -197,10 +199,10 @@ def _find_fit(ask: FitUse, purpose: Purpose) -> Fit:
 def _intermediate_candidate(
     ask: FitUse, purpose: Purpose, fewer: int, more: int
 ) -> Iterator[FitCandidate]:
-    """Yield the first candidate that fits, in whole nodes, between a number of GPUs
-    that is too small (`fewer`) and one that fits (`more`).
+    """Yield the first candidate that fits, in whole nodes, between `fewer` GPUs, which
+    are too few, and `more` GPUs, which suffice.
 
-    For serving none is yielded, because replicas are divided over powers of 2 only.
+    For serving nothing is yielded, because replicas are divided over powers of 2 only.
     """
     node = ask.device.node_gpus
     if purpose is Purpose.INFERENCE or fewer < node:
@@ -225,9 +227,9 @@ def _gpu_counts(ask: FitUse) -> list[int]:
 def _suggest_changes(
     ask: FitUse, purpose: Purpose, last: FitCandidate
 ) -> Iterator[str]:
-    """Yield changes with which the model would fit: more GPUs, fewer bytes a weight, a
-    shorter context, a smaller batch. If none of them suffices, yield all of them on the
-    highest number of GPUs that is tried."""
+    """Yield changes with which the model would fit: more GPUs, fewer bytes per weight,
+    a shorter context, a smaller batch. If none of them suffices, yield the changes that
+    suffice on the highest number of GPUs that is tried."""
     wider = _find_fit(replace(ask, gpus=None), purpose) if ask.gpus else None
     if wider and wider.gpus:
         yield f"{_format_gpu_count(wider.gpus)} ({wider.best.layout})"
@@ -265,11 +267,8 @@ def _format_gpu_count(count: int) -> str:
 def on_gpus(
     ask: FitUse, gpus: int, purpose: Purpose = Purpose.INFERENCE
 ) -> FitCandidate | None:
-    """Return the first layout on `gpus` GPUs that fits, or else the one that needs
-    least memory.
-
-    None if there is no layout for that number of GPUs.
-    """
+    """Return the first layout on `gpus` GPUs that fits. If none fits, return the one
+    that needs least memory; None if that number of GPUs allows no layout."""
     smallest_candidate: FitCandidate | None = None
     for layout, memory_parts in _OPTIONS[purpose](ask, gpus):
         fit_candidate = FitCandidate(
@@ -289,8 +288,8 @@ Option = tuple[str, Mapping[str, float]]
 
 
 def _tensor_parallel_sizes(ask: FitUse, gpus: int) -> Iterator[int]:
-    """Yield over how many GPUs a layer can be divided, the most first: the number must
-    divide the layer's heads and be within a node."""
+    """Yield the tensor-parallel sizes, largest first: numbers of GPUs that divide the
+    layer's heads and are within a node."""
     node = max(ask.device.node_gpus, min(ask.device.domain_gpus, WIDEST))
     for width in range(min(gpus, node, WIDEST), 0, -1):
         if gpus % width == 0 and ask.model.heads % width == 0:
@@ -315,8 +314,8 @@ def _serving_options(ask: FitUse, gpus: int) -> Iterator[Option]:
 
 
 def _sharded_layouts(gpus: int) -> Iterator[TrainLayout]:
-    """Yield layouts in which all states are sharded over all GPUs, and a long sequence
-    is divided over a few of them."""
+    """Yield layouts with all states sharded over all GPUs and full recomputation. A
+    long sequence may also be divided over 2 to 16 of the GPUs."""
     for context in (1, 2, 4, 8, 16):
         if gpus % context == 0:
             yield TrainLayout(
@@ -328,8 +327,8 @@ def _sharded_layouts(gpus: int) -> Iterator[TrainLayout]:
 
 
 def _lora_options(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """Yield layouts for LoRA: all states sharded; if a single layer is too large for
-    that, divided as in pre-training."""
+    """Yield each layout for LoRA with its memory. The first ones shard all states; the
+    others divide layers as in pre-training, if a single layer is too large."""
     state = BytesPerParameter(weight=ask.precision.bytes)
     for layout in (*_sharded_layouts(gpus), *_partitioned_layouts(ask, gpus)):
         step = _build_train_step(ask, layout, state)
@@ -340,23 +339,23 @@ def _lora_options(ask: FitUse, gpus: int) -> Iterator[Option]:
 
 
 def _fine_tuning_options(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """Yield layouts for fine-tuning: all states sharded; if a single layer is too large
-    for that, as in pre-training."""
+    """Yield each layout for fine-tuning with its memory. The first ones shard all
+    states; the others are those of pre-training, if a single layer is too large."""
     for layout in _sharded_layouts(gpus):
         yield in_short(layout), _training_memory_parts(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
 
 
 def _pretraining(ask: FitUse, gpus: int) -> Iterator[Option]:
-    """Yield Megatron-LM's layouts, and then, in case none of them fits, layouts with
-    all states sharded (FSDP)."""
+    """Yield each layout for pre-training with its memory: first Megatron-LM's layouts,
+    then those with all states sharded (FSDP)."""
     for layout in (*_partitioned_layouts(ask, gpus), *_sharded_layouts(gpus)):
         yield in_short(layout), _training_memory_parts(ask, layout, BytesPerParameter())
 
 
 def _partitioned_layouts(ask: FitUse, gpus: int) -> Iterator[TrainLayout]:
-    """Yield layouts, those without recomputation first, and each time those with the
-    fewest divisions first."""
+    """Yield the parallel layouts, first without and then with recomputation. Each time,
+    the layouts with the fewest divisions come first."""
     for recompute in (Recompute.NONE, Recompute.FULL):
         for layout in sorted(_parallel_grids(ask, gpus), key=_partition_sort_key):
             yield replace(layout, recompute=recompute)
@@ -413,9 +412,9 @@ def _build_train_step(
 
 
 def _device_parts(memory: TrainMemory, gpus: int) -> dict[str, float]:
-    """Return the memory by part, including the parts outside the allocator's peak.
+    """Return the memory by use, including memory outside the allocator.
 
-    A single GPU has no collectives.
+    A single GPU has no memory for collectives.
     """
     return {
         **memory.parts,

@@ -1,4 +1,4 @@
-"""Networks between nodes as people write them: ib-ndr, spectrum-x, "280 Gb/s
+"""Reads the network between nodes from user text: ib-ndr, spectrum-x, "280 Gb/s
 infiniband"."""
 
 import re
@@ -31,10 +31,11 @@ _MOST: Final = 1e13
 
 
 def fabric_said(text: str, used: Device | None = None) -> LinkKind:
-    """Return the network between nodes, by its name in the catalog or by its rate for
-    one GPU.
+    """Return the network between nodes that the text gives, by its name in the catalog
+    or by its rate for one GPU.
 
-    `used` is the GPU; a rate without a network's name applies to its usual network.
+    `used` is the GPU; a rate without a network's name applies to that GPU's usual
+    network.
     Raises: NotFound with the nearest name; SpecInvalid for a link that connects GPUs
     inside a node, or for a rate that no network has.
     """

@@ -1,5 +1,5 @@
-"""Links in usual notation: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per
-node"."""
+"""Reads links in usual notation: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE
+per node"."""
 
 import re
 from dataclasses import replace
@@ -43,8 +43,8 @@ ACROSS: Final = (
 
 def said_inside(text: str) -> LinkKind | None:
     """Return the link between the GPUs of a node, at the rate in the text; None if the
-    text names no link. A rate of about twice the link's own rate counts as that of both
-    directions."""
+    text names no link. If the rate is about twice the usual rate of the link, it counts
+    as the sum of both directions."""
     link_kind = _match_link(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
     if link_kind is None or rate is None:
@@ -60,11 +60,11 @@ def said_inside(text: str) -> LinkKind | None:
 
 
 def said_across(text: str, *, node_gpus: int) -> LinkKind | None:
-    """Return the link between nodes, at its rate for one GPU; None if the text names
-    none.
+    """Return the link between nodes, at its rate for one GPU; None if the text names no
+    link.
 
-    A rate is that of one adapter for each GPU, unless the text also has a number of
-    adapters or a rate per node.
+    A rate is that of one adapter, with one adapter per GPU, unless the text also has a
+    number of adapters or a rate per node.
     """
     link_kind = _match_link(text.lower(), ACROSS)
     rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)

@@ -25,9 +25,9 @@ _FOUR_BITS: Final = re.compile(r"4[- ]?bit|int4|awq|gptq|w4a16|q4f16|nf4|bnb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPrecision:
-    """Precisions of a server. `precision` is that of the matrix products.
-    `weight_bytes` and `kv_bytes` are the bytes of one stored number. `remarks` lists
-    the assumptions."""
+    """Precisions that a server uses. `precision`: that of the matrix products.
+    `weight_bytes` and `kv_bytes`: bytes of one stored weight, and of one number in the
+    cache. `remarks`: the assumptions."""
 
     precision: Precision
     weight_bytes: float

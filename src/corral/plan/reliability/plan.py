@@ -1,5 +1,5 @@
-"""Failure rate of a long run, its checkpoint interval, and the useful share of its
-time."""
+"""Reliability plan of a long run: failure rate, checkpoint interval, and share of
+useful time."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,7 +32,8 @@ MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalOutcome:
-    """Outcome of one checkpoint interval. `goodput`: the useful share of the time."""
+    """Result of one checkpoint interval for the run. `goodput`: the useful share of the
+    time."""
 
     name: str
     interval_seconds: float
@@ -42,8 +43,8 @@ class IntervalOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faster:
-    """Outcome with a faster restart or a faster checkpoint. The shares are the new
-    times as shares of the old ones; `kept`: the outcome."""
+    """Result with a faster restart or checkpoint. `restart_share`, `stall_share`: the
+    new times as shares of the old. `kept`: the result."""
 
     restart_share: float
     stall_share: float
@@ -52,8 +53,8 @@ class Faster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """Number of spare nodes. `enough`: the share of the time in which enough nodes
-    work, with `spares` spares."""
+    """A number of spare nodes. `enough`: share of the time in which enough nodes work
+    with them."""
 
     spares: int
     enough: float
@@ -64,11 +65,12 @@ class Reliability:
     """Reliability of a run.
 
     `rate`, `rate_low` and `rate_high` are failures per 1,000 node-days of these nodes.
-    `saving` is for the usual rate. `best`, `worst` and `finest` are for the usual, the
-    high and the low rate, each at its own best interval. `spares`, `spares_few` and
-    `spares_many` are for the usual, low and high rate. Each is None if even as many
-    spares as the run has nodes do not suffice. `remarks` lists the assumptions for
-    values not given. `by_part` has the expected failures of the run by failing part.
+    `saving` has the checkpoint costs at the usual rate. `best`, `worst` and `finest`
+    are the results for the usual, the high and the low rate, each at its own best
+    interval. `spares`, `spares_few` and `spares_many` are the spare nodes for the
+    usual, low and high rate; None if even as many spares as the run has nodes do not
+    suffice. `remarks` lists the assumptions for values not given. `by_part` has the
+    expected failures of the run by failing part.
     """
 
     run: ReliabilityRequest
@@ -102,9 +104,10 @@ class Reliability:
 
 
 def reliability(run: ReliabilityRequest) -> Reliability:
-    """Return the reliability of a run. Raises: Conflict if the run would rarely get
-    from one save to the next.
+    """Return the reliability of a run.
 
+    Raises: Conflict if failures come so fast that the run would make almost no
+    progress.
     Source: exponential failures (perf/failures.py) at rates measured on clusters
     (catalog/data/failures.csv); times from catalog/data/recovery.csv.
     """
@@ -156,8 +159,8 @@ def reliability(run: ReliabilityRequest) -> Reliability:
 def _resolve_parameters(
     run: ReliabilityRequest, remarks: list[str]
 ) -> ReliabilityRequest:
-    """Return the request with the model's number of parameters if it is needed for the
-    size of a save.
+    """Return the request with its `parameters` filled in from the model, if they are
+    needed for the size of a save.
 
     Raises: NotFound, ModelRefused.
     """
@@ -184,8 +187,8 @@ def part_shares(node_gpus: int) -> list[tuple[str, float]]:
 
 
 def size_factor(node_gpus: int) -> float:
-    """Return the failure rate of a node with `node_gpus` GPUs against one with 8: parts
-    that come with each GPU scale, the others do not."""
+    """Return the failure rate of a node with `node_gpus` GPUs relative to a node with
+    8. Failures of parts that each GPU has scale with the GPUs; others do not."""
     return sum(
         failing_part.share
         * (node_gpus / USUAL_GPUS if failing_part.per == "gpu" else 1.0)
@@ -227,8 +230,8 @@ def _failure_rates(
 def _checkpoint_costs(
     run: ReliabilityRequest, rate: float, unsaved_seconds: float, remarks: list[str]
 ) -> Saving:
-    """Return the checkpoint costs. Steps after a checkpoint that was not fully written
-    are lost too, and repeated."""
+    """Return the costs of checkpoints and restarts. A failure also loses the steps made
+    during an unfinished background save: `unsaved_seconds`."""
     stall = run.stall_seconds
     if stall is None:
         stall = _write_seconds(run, remarks)
@@ -268,8 +271,8 @@ def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
 
 
 def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
-    """Return how long a background save takes until it is complete. No other save
-    begins before that."""
+    """Return the seconds until a background save is complete; 0 if unknown. No other
+    save begins before that."""
     if run.parameters is None:
         remarks.append(
             "how long a save in the background takes is not known: counted as nothing"
@@ -394,8 +397,8 @@ def _spare_options(
 
 
 def _no_progress_error(run: ReliabilityRequest, saving: Saving) -> Conflict:
-    """Return the error of a run without progress. It names the largest run with the
-    same saves that keeps half of its time."""
+    """Return the error for a run that makes no progress. It names the most nodes with
+    which half of the time would be useful, with the same saves."""
     lower_bound, upper_bound = 0, run.nodes
     while upper_bound - lower_bound > 1:
         middle = (lower_bound + upper_bound) // 2

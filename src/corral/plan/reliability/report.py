@@ -86,7 +86,7 @@ def _half_time_options(found: Reliability) -> dict[str, Faster]:
 
 
 def _saved_gpu_hours(found: Reliability, one: Faster) -> float:
-    """Return the GPU-hours that the change saves."""
+    """Return the GPU-hours that a faster restart or checkpoint saves."""
     return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
 
 
@@ -135,8 +135,8 @@ def _failure_figures(found: Reliability) -> Iterator[ReportFigure]:
 
 
 def _goodput_figures(found: Reliability) -> Iterator[ReportFigure]:
-    """Yield the interval between saves, and the share of time that is left for work
-    with it."""
+    """Yield the best interval between saves, the useful share of the time with it, and
+    the duration."""
     best_outcome, worst, finest = found.best, found.worst, found.finest
     yield ReportFigure(
         name="interval between saves",

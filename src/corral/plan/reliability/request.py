@@ -23,7 +23,8 @@ ENOUGH: Final = NumberBound(
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityRequest:
-    """A long run. Values that are not given get usual ones, which the report lists.
+    """Request about a long run. Values that are not given get usual ones, which the
+    report lists.
 
     Attributes:
         model: Model whose training state is saved, as in plan model; for the size of a
@@ -34,7 +35,7 @@ class ReliabilityRequest:
         parameters: Number of parameters, instead of a model: 70B.
         node_gpus: GPUs of a node, which fails as a unit.
         rate: Failures that end the run, per 1,000 node-days of these nodes.
-        counted: Number of failures seen, for the band of that rate.
+        counted: Number of failures from which `rate` was measured, for its error band.
         stall_seconds: Seconds that the run stops for one save.
         async_saves: Saves are written in the background.
         write_gb_per_s: GB/s that storage accepts from all nodes together.
@@ -42,7 +43,7 @@ class ReliabilityRequest:
         interval_minutes: Minutes between saves, to be compared with the best interval.
         repair_hours: Hours until a broken node is back.
         crews: Nodes that are repaired at once.
-        availability: Share of the time with enough nodes, spares included.
+        availability: Share of the time in which enough nodes work, spares included.
         usd_per_gpu_hour: Price of a GPU-hour, for the cost of failures.
     """
 
@@ -81,7 +82,7 @@ class ReliabilityRequest:
 
     @property
     def held_gpus(self) -> int:
-        """Return the GPUs on all nodes of the run."""
+        """Return the GPUs on all nodes of the run, used or unused."""
         return self.nodes * self.each
 
     @property

@@ -1,1 +1,1 @@
-"""Prediction of one row of a measured table, by kind of table."""
+"""Predictions for single rows of measured tables, by kind of table."""

@@ -28,8 +28,8 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLayout:
-    """A server with its layout and limits. `rate`: the requests per second of one
-    replica that is always full."""
+    """A server with its layout and batch limits. `rate`: the requests per second of one
+    replica when it is always full."""
 
     server: BenchmarkServer
     limits: BatchLimits
@@ -49,9 +49,9 @@ _DATA: Final = {
 
 
 def said_benchmark(row: Row) -> Benchmark | None:
-    """Return the benchmark that a row names; None if it names none.
+    """Return the MLPerf benchmark that a row names; None if its scenario is not MLPerf.
 
-    Raises: RowRefused if the model is not one of the benchmark's.
+    Raises: RowRefused if the model is not one of MLPerf Inference that is known here.
     """
     scenario_words = row["scenario"].lower().split()
     if not scenario_words or scenario_words[0] != "mlperf":
@@ -69,8 +69,8 @@ def said_benchmark(row: Row) -> Benchmark | None:
 
 
 def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
-    """Return the layout with the number of GPUs per replica that gives the most
-    throughput; None if no layout fits."""
+    """Return the layout with the highest throughput, over different numbers of GPUs per
+    replica; None if no layout fits."""
     best_layout: ServerLayout | None = None
     tensor = 1
     while tensor <= server.gpus and tensor <= server.replica.model.kv_heads:
@@ -93,8 +93,8 @@ def best_replica(server: BenchmarkServer, load: Load) -> ServerLayout | None:
 def most_within(
     layout: ServerLayout, load: Load, benchmark: Benchmark
 ) -> Served | None:
-    """Return the load of one replica at the highest rate at which 99 % of the requests
-    keep the limits; None if no rate does."""
+    """Return the performance of one replica at the highest request rate at which 99 %
+    of the requests keep the latency limits; None if no rate does."""
     lower_rate, upper_rate, best_load = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
         rate = (lower_rate + upper_rate) / 2

@@ -38,7 +38,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTopology:
-    """Placement of the GPUs of a row. `remarks` lists the assumptions for empty
+    """Group and links of the GPUs of a row. `remarks` lists the assumptions for empty
     cells."""
 
     group: GpuGroup
@@ -47,11 +47,11 @@ class RowTopology:
 
 
 def predict(row: Row) -> Predicted:
-    """Return the microseconds of the collective, out of place, with all GPUs starting
-    at once.
+    """Return the predicted microseconds of the collective. It is out of place, and all
+    GPUs start at once.
 
-    Raises: RowRefused where the collective, its size, or both the GPU and the links are
-    unknown.
+    Raises: RowRefused where the collective or its size is unknown, or both the GPU and
+    the links are.
     """
     collective = _collective(row.get("collective", ""))
     remarks: list[str] = []
@@ -122,8 +122,11 @@ def _collective_bytes(row: Row, remarks: list[str]) -> float:
 
 
 def place_of(row: Row) -> RowTopology:
-    """Return the placement of the row's GPUs. Raises: RowRefused if neither the GPU nor
-    its links are known, or the numbers do not fit together."""
+    """Return how the row's GPUs are distributed and linked.
+
+    Raises: RowRefused if neither the GPU nor its links are known, or the numbers do not
+    fit together.
+    """
     remarks: list[str] = []
     known_device = _find_device(row.get("gpu", ""))
     gpus = _parse_number(row, "n_gpus")
@@ -178,7 +181,8 @@ def is_in_rack(row: Row, known: Device) -> bool:
 
 
 def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
-    """Return the most GPUs a domain that come out even, in whole nodes of `each`."""
+    """Return the most GPUs per domain that divide `gpus` evenly and are whole nodes of
+    `each` GPUs."""
     return next(
         share
         for share in range(min(gpus, max(domain_gpus, each)), 0, -1)
@@ -194,8 +198,8 @@ def _measured_between(
     remarks: list[str],
 ) -> Wires:
     """Return the links for a rate that was measured between two nodes. A rate near the
-    usual adapter's rate for such a GPU counts as that of each GPU; a rate far below it
-    counts as shared by the node."""
+    usual adapter's rate for such a GPU counts as that of each GPU. A rate far below it
+    counts as that of the node, and is divided by its GPUs."""
     usual = _default_link(known, "fabric")
     is_own = bytes_per_s > usual.bytes_per_s / 2
     remarks.append(
@@ -270,8 +274,8 @@ def _find_device(text: str) -> Device | None:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    """Yield spellings of a name: as it is, without its part in brackets, the part in
-    brackets, and the parts between slashes."""
+    """Yield spellings of a GPU's name to look up: the name itself, the name without its
+    part in brackets, the part in brackets, and the parts between slashes."""
     yield text
     bare = re.sub(r"\(.*?\)", "", text).strip()
     for spelling in (bare, *re.findall(r"\((.*?)\)", text)):
@@ -289,7 +293,8 @@ def _collective(text: str) -> Collective:
 
 
 def _requested_algorithm(algorithm: str) -> Algorithm | None:
-    """Return the algorithm that the row prescribes; None if the library chose it."""
+    """Return the algorithm that the row prescribes; None if the library is free to
+    choose."""
     if "nvls" in algorithm and "off" not in algorithm:
         return None if "ring" in algorithm else Algorithm.IN_SWITCH
     if "ring" in algorithm:

@@ -171,8 +171,9 @@ def _predict_max_throughput(
 def _read_batch_limits(
     row: Row, server: BenchmarkServer, prompt: int, output: int
 ) -> BatchLimits:
-    """Return the limits that the row's notes state in the engine's own terms, or the
-    engine's defaults; never more sequences than fit into memory."""
+    """Return the batch limits that the row's notes state in the engine's own terms, or
+    the engine's defaults. The limit of sequences is at most the number that fits into
+    memory."""
     notes = row["notes"]
     batch_limits = BatchLimits()
     sequences = _match_number(r"max_num_seqs=(\d+)", notes) or batch_limits.sequences
@@ -191,7 +192,8 @@ def _match_number(pattern: str, text: str) -> float | None:
 
 
 def _request_rates(row: Row) -> list[float]:
-    """Return requests per second: that of the row, or those of the stages in its notes."""
+    """Return the requests per second: the rate of the row, or one rate for each load
+    stage in its notes."""
     if (rate := number(row, "requests_per_s")) is not None:
         if rate <= 0:
             raise RowRefused(f"{rate:g} requests a second: need more than 0")
@@ -234,7 +236,8 @@ def _predict_online(
 
 
 def _of_stages(stages: list[Served], copies: int) -> dict[str, float]:
-    """Return the means over the requests of several load stages of equal duration."""
+    """Return the predicted columns: means over several load stages of equal duration,
+    weighted by their requests."""
     total = sum(stage.load.rate for stage in stages)
 
     def mean(values: list[float]) -> float:

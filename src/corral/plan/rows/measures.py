@@ -1,5 +1,5 @@
-"""Measured quantity of each kind of row, and the parts of each table whose error is
-published."""
+"""Measured quantities in the rows of each kind of table, and the parts of each table
+for which an error is published."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -27,8 +27,9 @@ _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A part of a table. `asked`: the upper limit for its mean absolute error; None
-    without a limit. `name` is the subject of its band in catalog/data/bands.csv."""
+    """A part of a table, whose prediction error is published. `asked`: the upper limit
+    for its mean absolute error; None without a limit. `name` is the subject of its
+    error band in catalog/data/bands.csv."""
 
     name: str
     title: str
@@ -58,8 +59,8 @@ def step_seconds(row: Row) -> float | None:
 
 
 def peak_gb(row: Row) -> float | None:
-    """Return the peak of torch's allocator, for rows that report it; None for rows with
-    another measure."""
+    """Return the measured peak of torch's allocator in GB; None for rows that report
+    another measure of memory."""
     is_of_torch = row.get("memory_kind", "").startswith("torch ")
     return number(row, "memory_gb_per_gpu") if is_of_torch else None
 
@@ -156,7 +157,8 @@ def _is_dense_narrow(row: Row) -> bool:
 
 
 def nodes_of(row: Row) -> float:
-    """Return the nodes; nodes of eight GPUs where a row does not say."""
+    """Return the number of nodes. If the row does not give it, assume nodes of eight
+    GPUs."""
     return number(row, "nodes") or ceil((number(row, "n_gpus") or 1.0) / NODE_GPUS)
 
 
@@ -174,8 +176,8 @@ def _is_static(row: Row) -> bool:
 
 
 def _is_loaded(row: Row) -> bool:
-    """Return whether the row has a stream of requests with a known rate and known
-    lengths."""
+    """Return whether the row has a known configuration and an online scenario: a stream
+    of requests with a known rate and known lengths."""
     return is_good(row) and row.get("scenario", "").startswith("online")
 
 

@@ -1,5 +1,5 @@
-"""Memory and step time of one row of the memory_ci table: a functional test of
-Megatron-LM with its flags."""
+"""Memory and step time of one row of the memory_ci table. A row is a functional test of
+Megatron-LM with its command line flags."""
 
 import re
 from collections import defaultdict
@@ -235,8 +235,8 @@ def is_local(row: Row) -> bool:
 
 
 def batch_of(row: Row) -> int:
-    """Return the last of a row's global batches. A growing batch is written 0:384
-    200B:768."""
+    """Return the last global batch of a row. A batch that grows during the run is
+    written 0:384 200B:768."""
     batch_words = row["global_batch"].replace(":", " ").split()
     batches = [int(batch_text) for batch_text in batch_words if batch_text.isdigit()]
     if not batches:
@@ -294,8 +294,8 @@ def _unsaid_gpus(row: Row) -> int:
 
 
 def _named_pieces(row: Row) -> int:
-    """Return the number of pieces per stage of a test whose name states it instead of
-    its flags."""
+    """Return the number of pipeline pieces per stage that a test's name states (vp2:
+    2), for tests whose flags do not; else 1."""
     match = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
     return int(match[1]) if match else 1
 
@@ -303,9 +303,10 @@ def _named_pieces(row: Row) -> int:
 def _parse_pipeline_split(
     flags: Mapping[str, str], pipeline: int
 ) -> tuple[int, int, int]:
-    """Return the layers of the first and of the last stage, 0 where they equal the
-    others, and the number of pieces per stage. A pipeline's layout is written
-    Et*2|(tt|)*5t|tmL: t is a layer, and | ends a piece."""
+    """Return three numbers from the flags: layers of the first stage, layers of the
+    last stage, and pieces per stage. A number of layers is 0 where the stage has as
+    many as the others. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer,
+    and | ends a piece."""
     written = flags.get("pipeline-model-parallel-layout", "")
     if not written:
         first_layers = flag_number(flags, "decoder-first-pipeline-num-layers")
@@ -318,8 +319,8 @@ def _parse_pipeline_split(
 
 
 def _parse_sharding(row: Row) -> Shard:
-    """Return what is sharded. Muon's states are whole on each GPU, unless the test lays
-    out its parameters for sharding."""
+    """Return which training states are sharded. Muon's optimizer states are whole on
+    each GPU, unless the test lays out its parameters for sharding."""
     if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:
         return Shard.NONE
     if row["fsdp"]:

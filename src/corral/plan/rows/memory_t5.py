@@ -30,9 +30,9 @@ def t5_memory(
     *,
     architecture: str,
 ) -> TrainMemory:
-    """Return the bytes on one GPU. `model`: the layers of encoder and decoder; `step`:
-    its `sequence` is the decoder's sequence length. Raises: ValueError if the layout
-    has pipeline stages or is impossible."""
+    """Return the memory of one GPU for T5. `model`: has the layers of encoder and
+    decoder together. `step`: its `sequence` is the decoder's sequence length. Raises:
+    ValueError if the layout has pipeline stages or is impossible."""
     if layout.pipeline > 1:
         raise ValueError("an encoder and a decoder in pipeline stages")
     base = training_memory(
@@ -61,8 +61,8 @@ def t5_memory(
 def t5_steps(
     encoder_layers: int, decoder_layers: int, step: TrainStep
 ) -> tuple[TrainStep, TrainStep]:
-    """Return the work of an encoder and of a decoder. Cross-attention counts as half a
-    layer more in each decoder layer."""
+    """Return the training step of the encoder and that of the decoder. Cross-attention
+    counts as half a layer more in each decoder layer."""
     model = step.model
     crossing = decoder_layers + -(-decoder_layers // 2)
     return (

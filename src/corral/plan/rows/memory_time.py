@@ -23,16 +23,16 @@ LONE: Final = "megatron-tests-lone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRun:
-    """A test with its layout. `steps`: the parts of one step, which are computed one
-    after another; the last is the decoder's."""
+    """A test run with its layout. `steps`: the parts of one training step, computed one
+    after another (encoder, decoder). The last is the decoder's."""
 
     steps: tuple[TrainStep, ...]
     layout: TrainLayout
 
     def rates(self, row: Row, remarks: list[str]) -> dict[str, float]:
-        """Return the seconds of a step, and the tokens per second of its last part;
-        nothing if the catalog does not know the GPU, or the batch does not divide
-        evenly."""
+        """Return the predicted seconds of a step, and the tokens per second and GPU of
+        its last part. The result is empty if the catalog does not know the GPU, or the
+        batch does not divide evenly."""
         batch = first_batch(row, self.steps[-1].global_batch)
         try:
             gpu_device = device(row["gpu"])
@@ -69,8 +69,9 @@ class TimedRun:
 
 
 def library_of(row: Row) -> Software:
-    """Return the software of the test. Release tests and explicitly nondeterministic
-    tests need not reproduce each bit, so they may use any attention kernel."""
+    """Return the performance constants of the test's software. Release tests and
+    explicitly nondeterministic tests need not reproduce each bit, so they may use any
+    attention kernel."""
     train_software = software(TESTS)
     if "nondeterministic" in row["test"] or "release" in row["test"]:
         plain = software()
@@ -85,7 +86,7 @@ def library_of(row: Row) -> Software:
 
 
 def first_batch(row: Row, last: int) -> int:
-    """Return the first of growing batches, as in 0:384 200B:768, because the tests end
-    long before the second."""
+    """Return the first batch of a batch that grows, as in 0:384 200B:768: the tests end
+    long before the second. `last` is returned for a constant batch."""
     batch_text = row["global_batch"].split(" ")[0].removeprefix("0:")
     return int(batch_text) if batch_text.isdigit() and int(batch_text) else last

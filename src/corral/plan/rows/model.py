@@ -28,9 +28,9 @@ def whole(row: Row, column: str) -> int | None:
 
 
 def model_of_row(row: Row, remarks: list[str]) -> Model:
-    """Return the model of the row. A model with experts or latent attention, which no
-    column describes, or without dimensions comes from the catalog, with the row's
-    number of layers.
+    """Return the model of the row. It comes from the catalog if the row has no
+    dimensions, or if the model has experts or latent attention, which no column
+    describes. It then gets the row's number of layers.
 
     Raises: RowRefused if the row has no dimensions and the catalog does not have the
     name.
@@ -97,8 +97,8 @@ def sequence_of(row: Row, remarks: list[str]) -> int:
 
 
 def _by_size(row: Row, vocab: int, remarks: list[str]) -> tuple[int, int, int]:
-    """Return layers, width and heads of a plain model with the row's number of
-    parameters.
+    """Return the number of layers, the width and the number of heads of a plain model
+    with the row's number of parameters.
 
     Each layer has 12 times the square of the width as parameters. The width is 128
     times the number of layers, as in GPT-3, and each head is 128 wide.
@@ -136,8 +136,8 @@ def _choose_head_count(width: int, shared_by: int) -> int:
 
 
 def _size_said(name: str) -> float:
-    """Return the number of parameters that a name states: GPT 52B is 52e9. It is 0 for
-    other families, which may have experts that their names do not state."""
+    """Return the number of parameters that a GPT model's name states: GPT 52B is 52e9.
+    It is 0 for other families, which may have experts that their names do not state."""
     size = (
         re.search(r"(?<![\w.])([\d.]+) ?b\b", name, re.I)
         if _PLAIN.search(name)
@@ -171,8 +171,8 @@ def _with_layers(known: Model, layers: int) -> Model:
 def _choose_mlp_form(
     plain: Model, parameters: float | None, remarks: list[str]
 ) -> Model:
-    """Return the model with the form of MLP and output layer whose number of parameters
-    is nearest to `parameters`."""
+    """Return the model with a gated or plain MLP and a tied or own output layer,
+    whichever gives the number of parameters nearest to `parameters`."""
     forms = [
         replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES
     ]

@@ -13,8 +13,8 @@ LEAST_SWEEP = 4  # rows of one source, model and GPU that are ranked against eac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredColumn:
-    """Predicted column and its measured counterpart. `measured` returns the measurement
-    of a row in the unit of `predicted`, or None."""
+    """A predicted column and the measurement it is compared with. `measured` returns
+    the measurement of a row in the unit of `predicted`; None if the row has none."""
 
     name: str
     predicted: str
@@ -53,7 +53,8 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePredictions:
-    """All predictions of a table. `refused`: the number of refused rows, by reason."""
+    """All predictions of a table, paired with measurements. `refused`: the number of
+    refused rows, by reason."""
 
     pairs: Mapping[str, tuple[Pair, ...]]  # by the measure's name
     refused: Mapping[str, int]
@@ -63,7 +64,7 @@ class TablePredictions:
 def hold(
     rows: Sequence[Row], predict: Predict, measures: Sequence[MeasuredColumn]
 ) -> TablePredictions:
-    """Predict each row and pair the predictions with the measurements."""
+    """Predict each row, and return the predictions paired with the measurements."""
     pairs: dict[str, list[Pair]] = {measure.name: [] for measure in measures}
     refused: dict[str, int] = defaultdict(int)
     for row in rows:

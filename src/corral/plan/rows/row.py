@@ -10,7 +10,7 @@ Row = Mapping[str, str]  # an empty cell is ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Prediction of a row by column. `remarks` lists the assumptions for empty
+    """Predicted values of a row, by column. `remarks` lists the assumptions for empty
     cells."""
 
     values: Mapping[str, float]
@@ -21,7 +21,7 @@ Predict = Callable[[Row], Predicted]  # raises RowRefused
 
 
 class RowRefused(Refusal):
-    """The row gives too little, or uses something that the planner's model does not
-    cover."""
+    """Error: the row gives too little, or uses something that the planner's model does
+    not cover."""
 
     code = "row_refused"

@@ -20,7 +20,7 @@ NARROW_CACHE: Final = ("tensorrt-llm", "tensorrt-llm-0")  # fp8 cache with fp8 w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkServer:
-    """A server of `copies` replicas on `gpus` GPUs."""
+    """A server that runs `copies` replicas of a model on `gpus` GPUs in all."""
 
     replica: Replica
     copies: int
@@ -142,7 +142,8 @@ def model_of(row: Row, remarks: list[str]) -> Model:
 
 
 def wires_of(row: Row, gpu: Device, gpus: int) -> Wires:
-    """Return the device's own links, with the network that the row names."""
+    """Return the links of the server: the device's own, and the network that the row
+    names or the usual one."""
     nodes = number(row, "nodes") or 1
     across = said_across(row["interconnect"], node_gpus=gpu.node_gpus)
     return Wires(

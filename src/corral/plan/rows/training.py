@@ -152,8 +152,8 @@ def read(row: Row) -> TrainingRow:
 
 
 def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
-    """Return the row with its batch computed from the tokens of a step, for logs that
-    state no batch."""
+    """Return the row with its batch filled in for logs that state no batch, computed
+    from the tokens of a step in the notes."""
     tokens = re.search(r"tokens per step ([\d,]+)", row.get("notes", ""))
     if whole(row, "global_batch") or not tokens:
         return row
@@ -163,11 +163,11 @@ def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
 
 
 def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
-    """Return the row with its recomputation, where the row does not state it. The first
-    option that fits is used: no recomputation, with gradients of 16 bits if necessary,
-    else recomputation of each layer. If no option fits, each layer is recomputed if all
-    states are sharded, since nothing else could make the run fit; otherwise the row is
-    unchanged."""
+    """Return the row with a choice of recomputation that fits in memory, if the row
+    states none. The first option that fits is used: no recomputation; no recomputation
+    with gradients of 16 bits; then each layer recomputed, in the same way. If no option
+    fits, each layer is recomputed if all states are sharded, since nothing else could
+    make the run fit; otherwise the row is unchanged."""
     recompute_text = row.get("activation_checkpointing", "").lower()
     if recompute_text and not recompute_text.startswith(
         ("not stated", "see ", "recipe default")
@@ -206,7 +206,7 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
 
 
 def library(row: Row) -> str:
-    """Return the library that the row names, or the default library."""
+    """Return the name of the training library of the row, or of the default library."""
     cells = (
         "fsdp_zero_stage",
         "source",
@@ -282,8 +282,8 @@ def _micro_batch(row: Row, data: int, by: Software, remarks: list[str]) -> int:
 def _by_slices(
     row: Row, layout: TrainLayout, used: Device, remarks: list[str]
 ) -> TrainLayout:
-    """Return the layout of TPUs in several slices where the row does not state it: each
-    slice holds the whole model.
+    """Return the layout for TPUs in several slices, if the row does not state one: each
+    slice holds the whole model, sharded within the slice.
 
     Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism
     between them.

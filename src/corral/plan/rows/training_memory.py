@@ -1,5 +1,5 @@
-"""Memory of a row of the training table: which measure and which rank it refers to, and
-what the library keeps."""
+"""Memory of a row of the training table. A row's measurement may be of different kinds
+and of different ranks, and each library keeps other data in memory."""
 
 import re
 from dataclasses import replace
@@ -39,7 +39,8 @@ _MEGATRON_GPT: Final = re.compile(r"gpt|bloom|megatron", re.I)
 def row_memory_gb(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> float:
-    """Return the memory in decimal GB, by the row's kind of measurement.
+    """Return the predicted memory in decimal GB, in the kind of measurement that the
+    row reports.
 
     The default is the allocator's peak. Raises: ValueError if the layout is impossible.
     """
@@ -63,8 +64,8 @@ def _cumulative_notes(row: Row) -> str:
 def row_memory(
     row: Row, step: TrainStep, layout: TrainLayout, *, library: str, architecture: str
 ) -> TrainMemory:
-    """Return the memory of the last rank if the row's measurement refers to it, else of
-    the fullest rank."""
+    """Return the memory of the last rank if the row's measurement refers to it, else
+    that of the rank that needs the most."""
     notes = _cumulative_notes(row)
     step = _apply_library_defaults(notes, step, library)
     if "no sequence parallel" in notes:
@@ -86,7 +87,7 @@ def row_memory(
 
 
 def _apply_library_defaults(notes: str, step: TrainStep, library: str) -> TrainStep:
-    """Return what the library keeps, and in which precision."""
+    """Return the step with the states, precisions and kernels that this library uses."""
     model = step.model
     if library.startswith("megatron"):
         if model.is_gated or not _MEGATRON_GPT.search(model.name):

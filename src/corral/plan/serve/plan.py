@@ -91,9 +91,9 @@ class ServeRequest:
 class ReplicaSet:
     """`replicas` of a model on GPUs of one type, which share the requests evenly.
 
-    `each`: the load and latencies of one replica. `most_rate`: the highest requests per
-    second of one replica within the targets. `usd_per_hour`: the price of all replicas;
-    None without a price.
+    `each`: the load and latencies of one replica. `most_rate`: the highest request rate
+    per second that one replica serves within the targets. `usd_per_hour`: the price of
+    all replicas; None if the GPU has no price.
     """
 
     replica: Replica
@@ -114,7 +114,7 @@ class ReplicaSet:
 
     @property
     def usd_per_million(self) -> float | None:
-        """Return the cost of a million answer tokens."""
+        """Return the USD for a million output tokens; None without price."""
         if self.usd_per_hour is None:
             return None
         return self.usd_per_hour / (self.output_rate * HOUR) * MILLION
@@ -122,9 +122,9 @@ class ReplicaSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfit:
-    """A type of GPU that does not serve the model within the targets, and the reason.
-    `ttft`, `itl`: the latencies in seconds that 90 % of the requests meet when each is
-    served alone; infinite if the model does not fit."""
+    """A type of GPU that misses the targets, and the reason `why`. `ttft`, `itl`: the
+    latencies in seconds that 90 % of the requests meet when each is served alone;
+    infinite if the model does not fit."""
 
     device: Device
     why: str
@@ -134,9 +134,9 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """A serving plan. `fleets`: the cheapest fleet of each type of GPU, the cheapest
-    first; at least one. `cautions`: parts of the request that the model may not support
-    well."""
+    """A serving plan. `fleets`: for each type of GPU the cheapest set of replicas, the
+    cheapest set first; at least one. `cautions`: parts of the request that the model
+    may not support well."""
 
     request: ServeRequest
     model: Model
@@ -151,7 +151,8 @@ class ServePlan:
 
 
 def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> ServePlan:
-    """Return the cheapest fleet that meets the targets, and fleets of other GPU types.
+    """Return the plan with the cheapest set of replicas that meets the targets, and
+    with those on other GPU types. `listed`: prices, instead of the catalog's.
 
     For each type, a replica is cut over 1, 2, 4, ... GPUs of a node. A model too large
     for a node is split by stages over several nodes. Each option gets the highest rate
@@ -372,7 +373,7 @@ def _cost_sort_key(one: ReplicaSet) -> tuple[float, int]:
 def _targets_missed_error(
     request: ServeRequest, model: Model, unfit: Sequence[Unfit]
 ) -> TargetsMissed:
-    """Return the error, with the GPU that comes nearest to the targets."""
+    """Return the error. It names the type of GPU that comes nearest to the targets."""
     nearest = min(unfit, key=_latency_sum, default=None)
     if nearest is None:
         return TargetsMissed(
@@ -393,8 +394,8 @@ def _targets_missed_error(
 
 
 def _that_fits(request: ServeRequest, model: Model) -> str:
-    """Return a hint: the usual type of GPU that holds the model on the fewest GPUs, or
-    what else can be done."""
+    """Return a hint on what would fit: the usual type of GPU that holds the model on
+    the fewest GPUs, or another change."""
     replicas: list[Replica] = []
     for gpu_device in map(device, USUAL):
         with suppress(Unsuited):

@@ -16,8 +16,9 @@ WIDE: Final = 0.20  # mean errors from this value on are also reported in words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """Error bands of the step time and of memory for runs like the requested one; None
-    without measurements. `like`: a text that names the kind of runs, with their GPU."""
+    """Measured errors of the step time and of memory, for runs like the requested one;
+    None without measurements. `like`: a text that names this kind of run, and the GPU.
+    """
 
     like: str
     step: ErrorBand | None
@@ -43,7 +44,7 @@ class Bands:
                 yield error_band.sentence(quantity)
 
     def cautions(self) -> Iterator[str]:
-        """Yield a sentence for each band that is wide."""
+        """Yield a sentence if the error of the step time is large."""
         if self.step is not None and self.step.quoted >= WIDE:
             yield (
                 f"times of {self.like} are less certain than others: "

@@ -82,13 +82,14 @@ def _join_with_or(numbers: Sequence[int]) -> str:
 
 
 def _least_model_gpus(ask: TrainAsk) -> int:
-    """Return the least number of GPUs of one copy of the model with the given sizes."""
+    """Return the GPUs that one copy of the model needs with the given layout sizes."""
     return max(ask.tensor, 1) * max(ask.pipeline, 1) * max(ask.context, 1)
 
 
 def least(ask: TrainAsk) -> Fitting | None:
-    """Return a layout that fits on the fewest GPUs above the requested number, in whole
-    nodes; None if no layout fits on the largest number that is tried."""
+    """Return the layout that fits on the fewest GPUs, in whole nodes, of all numbers
+    above the requested one; None if no layout fits on the largest number that is tried.
+    """
     gpu_multiple = lcm(_least_model_gpus(ask), ask.device.node_gpus)
 
     def on(times: int) -> Fitting | None:
@@ -115,7 +116,8 @@ def least(ask: TrainAsk) -> Fitting | None:
 
 
 def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:
-    """Return why nothing fits, with the fewest GPUs on which something would."""
+    """Return the error when no layout fits. It has the reason, and the fewest GPUs on
+    which a layout fits."""
     on = f"{ask.gpus:,} x {ask.device.title}"
     reason = (
         f"{ask.model.name} does not fit in {on}: {near}"

@@ -21,7 +21,7 @@ def words(layout: TrainLayout) -> str:
 
 
 def settings(layout: TrainLayout) -> str:
-    """Return the settings of a layout other than its sizes."""
+    """Return the settings of a layout as text, such as micro batch and recomputation."""
     setting_texts = [f"micro batch {layout.micro_batch}"]
     if layout.interleave > 1:
         setting_texts.append(f"{layout.interleave} pieces a stage")
@@ -37,7 +37,8 @@ def settings(layout: TrainLayout) -> str:
 
 
 def in_short(layout: TrainLayout) -> str:
-    """Return the sizes of a layout, and those settings that change the memory of a GPU."""
+    """Return a short text of a layout: its sizes, and the settings that change the
+    memory of a GPU."""
     parts_text = [words(layout)]
     if layout.shard is Shard.PARAMETERS and layout.data * layout.context > 1:
         parts_text.append("FSDP (ZeRO-3)")

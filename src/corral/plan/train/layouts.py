@@ -1,4 +1,4 @@
-"""Layouts of a training run that are worth a prediction of their time: they divide
+"""Search for the layouts of a training run whose time is worth predicting: they divide
 evenly and fit."""
 
 from collections.abc import Iterator
@@ -43,12 +43,12 @@ UNASKED: Final = "is not of the sizes that were asked for"
 class TrainAsk:
     """Request for layouts of a training run.
 
-    `tokens` is the total, in sequences of `sequence`, with `global_batch` sequences a
-    step (0: the usual number). `frozen` selects LoRA of rank `rank`, with frozen
-    weights of `frozen_bytes` each (0: as the products). `by` is the library. `fabric`
-    joins domains; None is the GPU's usual one. `tensor`, `pipeline` and `context`
-    restrict layouts to that size; 0 leaves it to the search. `may_shard` allows ZeRO-3
-    (FSDP).
+    `tokens` is the total of the run, in sequences of `sequence` tokens. `global_batch`:
+    sequences per step (0: the usual number). `frozen` selects LoRA of rank `rank`;
+    `frozen_bytes` are the bytes of each frozen weight (0: as the products). `by` is the
+    training library. `fabric` joins domains; None is the GPU's usual one. `tensor`,
+    `pipeline` and `context` restrict layouts to that size; 0 leaves it to the search.
+    `may_shard` allows ZeRO-3 (FSDP).
     """
 
     model: Model
@@ -137,8 +137,8 @@ def divisors(number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turned:
-    """The number of layouts that were refused for one reason. `nearest`: what the
-    layout nearest to fitting lacked."""
+    """How many layouts were refused for one reason. `nearest`: what the layout that
+    came nearest to fitting lacked."""
 
     reason: str
     count: int
@@ -173,15 +173,16 @@ class RefusedLayouts:
             self._over = (over, layout)
 
     def why(self) -> str:
-        """Return what the layout closest to the memory lacks; "" if none came so
-        far."""
+        """Return by how much the layout closest to fitting exceeds the memory; "" if no
+        layout was refused for memory."""
         if self._over is None:
             return ""
         excess_bytes, layout = self._over
         return f"{words(layout)} is {_format_bytes(excess_bytes)} a GPU too large"
 
     def commonest(self) -> str:
-        """Return why most layouts were refused, except for the requested sizes."""
+        """Return the most common reason why layouts were refused, apart from sizes that
+        the request excludes."""
         own_counts = {
             reason: count for reason, count in self._counts.items() if reason != UNASKED
         }
@@ -228,8 +229,8 @@ def grids(ask: TrainAsk) -> Iterator[TrainLayout]:
 
 
 def _refusal_reason(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | None:
-    """Return why a division of the GPUs is not worth a prediction of its time; None if
-    it is."""
+    """Return why a layout is not worth a time prediction, for example because heads do
+    not divide evenly; None if it is worth one."""
     model = ask.model
     size_pairs = (
         (ask.tensor, grid.tensor),
@@ -259,7 +260,7 @@ Fitting = tuple[TrainLayout, TrainMemory]
 
 
 def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[Fitting]:
-    """Yield the layouts that fit; count the others by reason."""
+    """Yield the layouts that fit. Count the refused layouts by reason in `tally`."""
     for grid in grids(ask):
         if reason := _refusal_reason(ask, step, grid):
             tally.down(reason)
@@ -274,8 +275,8 @@ def layouts(ask: TrainAsk, step: TrainStep, tally: RefusedLayouts) -> Iterator[F
 def _micro_batch_layouts(
     ask: TrainAsk, step: TrainStep, base: TrainLayout, tally: RefusedLayouts
 ) -> Iterator[Fitting]:
-    """Yield layouts by the size of the micro batch. Layers are recomputed only if the
-    layout does not fit otherwise."""
+    """Yield the layouts that fit, for each size of the micro batch. Layers are
+    recomputed only if the layout does not fit otherwise."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
             tally.down("leaves a part of a micro batch over")
@@ -321,9 +322,9 @@ def _expert_parallel_sizes(model: Model, grid: TrainLayout) -> tuple[int, ...]:
 def _interleave_options(
     model: Model, step: TrainStep, layout: TrainLayout
 ) -> tuple[int, ...]:
-    """Return the options for pieces per stage: 1, one piece for each layer of a stage,
-    and a number between. Embedding and output matrix count as a layer each if the
-    layers do not divide evenly (perf/sharding.py)."""
+    """Return the options for pipeline pieces per stage: 1, a number between, and one
+    piece for each layer of a stage. Embedding and output matrix count as a layer each
+    if the layers do not divide evenly (perf/sharding.py)."""
     stages = layout.pipeline
     if stages == 1 or step.micro_batches(layout) % stages:
         return (1,)

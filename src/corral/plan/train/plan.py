@@ -1,5 +1,5 @@
-"""The best layouts of a training run, why others are refused, and changes that would
-make the run faster."""
+"""Plan of a training run: its best layouts, why others are refused, and changes that
+would make the run faster."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ class LayoutCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
-    """Gain of the run by a change: the factor by which tokens per second exceed those
-    of the best layout."""
+    """A change that makes the run faster. `gain`: the factor of tokens per second over
+    the best layout."""
 
     change: str
     gain: float
@@ -41,9 +41,9 @@ class Lever:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Result of the search for layouts. Of the `considered` layouts, `timed` were timed
-    and the others refused. `best` are the fastest, and `chosen` is the simplest of
-    those that are about as fast as the fastest."""
+    """Result of the search for layouts. Of the `considered` layouts, `timed` got a
+    predicted time and the others were refused. `best` are the fastest. `chosen` is the
+    simplest of those about as fast as the fastest."""
 
     ask: TrainAsk
     chosen: LayoutCandidate
@@ -94,7 +94,7 @@ def _peak_flops(used: Device, precision: Precision) -> float:
 
 
 def search(ask: TrainAsk) -> Trained:
-    """Return the timed layouts of a run, fastest first.
+    """Return the layouts of a run with their predicted times, fastest first.
 
     Raises: NoLayout if the requested sizes are impossible, or no layout fits.
     """
@@ -155,8 +155,8 @@ def _count_divisions(layout: TrainLayout) -> int:
 
 
 def _evaluate_levers(done: Trained) -> Iterator[Lever]:
-    """Yield the gain of each change by itself, for the layouts that are best without
-    it."""
+    """Yield the gain of each change by itself, such as twice the bandwidth of a link,
+    for the best layouts found."""
     ask = done.ask
     wires = ask.wires
     faster = replace(wires.fabric, bytes_per_s=2 * wires.fabric.bytes_per_s)
@@ -204,8 +204,8 @@ def _evaluate_change(
 
 
 def with_device(done: Trained, other: Device) -> Lever | None:
-    """Return the gain of the same run on the same number of another GPU, in its own
-    best layout; None if no layout fits."""
+    """Return the gain of the same run on as many GPUs of another type, in the best
+    layout there; None if no layout fits."""
     layout_candidates = _time_layouts(
         replace(done.ask, device=other, fabric=None), RefusedLayouts()
     )

@@ -30,13 +30,14 @@ class PublishedFit:
 
     @property
     def off(self) -> float:
-        """Return the relative, signed error: 0.1 means that the prediction is a tenth
-        too slow."""
+        """Return the signed relative error of the prediction: 0.1 means that the
+        prediction is a tenth too slow."""
         return self.seconds / self.run.seconds - 1
 
 
 def published(ask: TrainAsk) -> tuple[PublishedFit, ...]:
-    """Return the measurements of the same model on GPUs of the same architecture."""
+    """Return the published runs of the same model on GPUs of the same architecture,
+    with their predictions."""
     return tuple(
         held(run)
         for run in runs()
@@ -122,8 +123,8 @@ def published_table(
 
 
 def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterator[str]:
-    """Yield a caution if no published run is as fast as the plan, with the predicted
-    time of the published runs."""
+    """Yield a caution if the plan is clearly faster than each published run, with the
+    error of the prediction for the fastest of them."""
     alike = [
         published_fit
         for published_fit in others

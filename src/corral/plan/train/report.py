@@ -128,7 +128,8 @@ def _duration_text(seconds: float) -> str:
 
 
 def bottleneck(time: StepTime) -> str:
-    """Return the part that takes longest, and the largest of the rest."""
+    """Return a text with the share of time that is computation, and the largest other
+    part of the step."""
     sorted_parts = sorted(time.parts.items(), key=lambda part: -part[1])
     computing = ("matmul", "attention", "elementwise")
     share = sum(time.parts[name] for name in computing) / time.seconds

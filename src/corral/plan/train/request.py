@@ -146,7 +146,7 @@ def _gpu_hour_price(
 
 
 def _other_gpu_levers(found: Trained) -> list[Lever]:
-    """Return the levers that multiply such numbers."""
+    """Return the run's gains on other GPUs that support its precision."""
     own_device, precision = found.ask.device, found.ask.precision
     other_devices = [
         other_device

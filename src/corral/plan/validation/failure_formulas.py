@@ -1,4 +1,4 @@
-"""Formulas of failures, compared with the failures that clusters report."""
+"""Check of the failure formulas against the failures that clusters report."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MEGASCALE = "ByteDance MegaScale production run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaCheck:
-    """Measured value next to the prediction and its band.
+    """A measured value next to the prediction and its range, `low` to `high`.
 
     With `at_least`, the measured value is a lower bound, so a higher prediction agrees
     too.

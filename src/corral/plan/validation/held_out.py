@@ -35,8 +35,8 @@ _VERSION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionKind:
-    """The rows of one kind of prediction. `name` is the subject of the kind's error
-    band."""
+    """A kind of prediction, and the rows that belong to it. `name` is the subject of
+    the kind's error band."""
 
     name: str
     title: str
@@ -91,7 +91,8 @@ TRAINING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Absolute errors of some rows, with the same weight for each source."""
+    """Statistics of the absolute errors of some rows, with the same weight for each
+    source."""
 
     mean: float
     median: float
@@ -138,8 +139,8 @@ def chip_of(gpu: str) -> str | None:
 
 
 def spreads(name: str, pairs: Sequence[Pair]) -> Iterator[tuple[str, Spread]]:
-    """Yield name and errors of a kind as a whole, of each chip with enough rows, and of
-    any other chip.
+    """Yield (name, errors) of a kind of prediction: as a whole, of each chip with
+    enough rows, and of any other chip.
 
     Rows that leave out parts of their configuration count only for a chip that has no
     other rows. A chip without measurements gets the mean error of the measured chips,

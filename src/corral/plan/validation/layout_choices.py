@@ -1,5 +1,5 @@
-"""Comparison of the layouts that the planner chooses among measured layouts with the
-best measured ones."""
+"""Comparison of layouts within measured sweeps: the layout that the planner would
+choose against the best measured one."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -27,9 +27,10 @@ _KINDS: Final = ("fsdp_zero_stage", "activation_checkpointing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A choice within one sweep: measurements of the same model on the same number of
-    GPUs, in `layouts` layouts. `chosen`, `best` and `worst`: measured step seconds of
-    the layout with the fastest prediction, of the best layout, and of the worst."""
+    """The planner's choice within one sweep. A sweep has measurements of the same model
+    on the same number of GPUs, in `layouts` layouts. `chosen`, `best` and `worst`:
+    measured step seconds of the layout with the fastest prediction, of the best layout,
+    and of the worst."""
 
     source: str
     what: str
@@ -85,7 +86,8 @@ def _layout_text(row: Row) -> str:
 
 
 def asked_for(found: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return the choices of vTrain, whose sweeps are the largest published ones."""
+    """Return those choices that come from vTrain, whose sweeps are the largest
+    published ones."""
     return tuple(choice for choice in found if choice.source.startswith("vTrain"))
 
 

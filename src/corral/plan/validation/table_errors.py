@@ -69,8 +69,8 @@ def judged(kind: str, rows: Sequence[Row], *, title: str) -> PlannerReport:
 def parts(
     kind: str, outcome: TablePredictions
 ) -> list[tuple[str, str, Errors | None, float | None]]:
-    """Return name, title, errors and limit of the mean error of each published part of
-    that kind of table."""
+    """Return, for each published part of that kind of table, its name, its title, its
+    errors and the limit of its mean error. Errors and limit may be None."""
     return [
         (
             table_slice.name,
@@ -156,8 +156,8 @@ def errors_table(
 
 
 def scatter(measure: MeasuredColumn, pairs: Sequence[Pair], column: str) -> Figure:
-    """Return a figure of predicted over measured values; on the diagonal they are
-    equal."""
+    """Return a figure of predicted over measured values, coloured by `column`. On the
+    diagonal they are equal."""
     groups = by(pairs, column)
     shown_names = list(groups)[:MOST_COLOURS]
     series = [_scatter_series(name, groups[name]) for name in shown_names]

@@ -8,9 +8,9 @@ from corral.reconcile.changeset import Draft
 
 
 class AllocationsByNode:
-    """Allocations of each node, which can be taken once. They are grouped by node only
-    at the first call, because that visits every seat, which a pass over a healthy
-    cluster must avoid."""
+    """Allocations of each node; a node's allocations can be taken once. They are
+    grouped by node only at the first call, because grouping visits every seat, which a
+    pass over a healthy cluster must avoid."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

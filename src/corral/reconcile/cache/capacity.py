@@ -1,5 +1,5 @@
-"""Free capacity of each node that accepts work, kept from pass to pass. Only nodes
-whose rows, seats or other users have changed are computed again."""
+"""Free capacity of each node that accepts work, kept from pass to pass. A node is
+computed again only if its row, its seats or its use by other systems has changed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
@@ -21,8 +21,8 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
 
 def suspicion_of(node: Node, now: float) -> int:
-    """Return a suspicion count of the node: how often it recently caused the end of an
-    attempt, plus one if a fault makes other nodes preferable."""
+    """Return how suspicious the node is, as a count: how often it recently caused the
+    end of an attempt, plus one if a fault makes other nodes preferable."""
     blamed = sum(
         now - failure_time < SUSPECTED_SECONDS for failure_time in node.failed_at
     )

@@ -12,8 +12,8 @@ from corral.schedule.quota.fair_share import ResourceAmounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffers:
-    """Summary of nodes. `fleet`: all known nodes. `capacity` and `kinds`: those of the
-    nodes that are not dead."""
+    """Summary of nodes and their resources. `fleet`: types of all known nodes.
+    `capacity` and `kinds`: resources and kinds of the nodes that are not dead."""
 
     fleet: NodeTypes
     capacity: ResourceAmounts
@@ -51,8 +51,8 @@ class Offers:
 
 
 def _has_same_offer(before: Node | None, node: Node) -> bool:
-    """Return whether the node offers the same resources as before, whatever else in its
-    row has changed, and whatever other systems use of it."""
+    """Return whether the node offers the same resources as `before`. Other changes of
+    its row, and its use by other systems, do not matter."""
     return (
         before is not None
         and (

@@ -17,9 +17,10 @@ from corral.schedule.quota.balances import Standing
 
 
 class Memo:
-    """Caches of a scheduling pass. Each part updates itself at each use: a row that is
-    still the same object is not read again. After a failed commit, the caches therefore
-    revert together with the rows. Without the caches, the decisions are the same.
+    """All caches of a scheduling pass. Each cache updates itself when it is used: a row
+    that is still the same object is not read again. After a failed commit, the caches
+    therefore revert together with the rows. Without the caches, the decisions are the
+    same.
 
     `floor`: nodes that accept work, with their free resources; `fleet`: all known
     nodes, whether they accept work now or not. Both are as of the last update.
@@ -38,7 +39,7 @@ class Memo:
         self.floor, self.fleet = Floor(), NodeTypes([])
 
     def look(self, draft: Draft) -> None:
-        """Update the cache to the draft."""
+        """Update the caches to the rows of the draft."""
         try:
             self.fleet = self._offers.of(draft).fleet
             allocations, added_allocations = self._seats.see(draft)
@@ -56,7 +57,7 @@ class Memo:
 
     @property
     def held(self) -> Collection[ChargedAllocation]:
-        """Return all allocations that are held and not yet charged."""
+        """Return all allocations that are held and whose usage is not recorded yet."""
         return self._holdings.held.values()
 
     def standing_of(self, draft: Draft, over: frozenset[QueueName]) -> Standing:

@@ -84,8 +84,8 @@ class LiveJobs:
 
 
 def lent_to(draft: Draft, live: LiveJobs) -> float:
-    """Return the GPUs of jobs that were started first because of their long wait, and
-    whose protected time is not over."""
+    """Return the number of GPUs of jobs that were started out of order because of their
+    long wait, and are still protected."""
     live.see(draft)
     attempts = (draft.attempt(id) for id in live.elders)
     return (
@@ -104,8 +104,8 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
 def roster_of(
     draft: Draft, live: LiveJobs, standing: Standing, over: frozenset[QueueName]
 ) -> Roster:
-    """Return the running jobs that another job may have a right to stop, and all jobs
-    that are near their end. `over`: queues whose budget is spent."""
+    """Return the roster of running jobs: those that another job may have a right to
+    stop, and those that are already ending. `over`: queues whose budget is spent."""
     live.see(draft)
     beyond = frozenset(
         queue.name
@@ -138,7 +138,8 @@ def roster_of(
 def _look_again(
     draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
 ) -> RunningGang:
-    """Return the running gang, from the last pass if that is still valid."""
+    """Return the running gang. Its values of an earlier pass are reused if only time
+    has passed since."""
     last_look = live.looked.get(job.id)
     if last_look is not None and last_look.holds(draft, job, attempt, over):
         return gang_later(draft, job, attempt, last_look.running)
@@ -170,5 +171,5 @@ def _sort_entry(job: Job) -> Listed:
 
 
 def order_of(job: Job) -> tuple[int, int]:
-    """Return the order of submission."""
+    """Return a sort key for the order of submission."""
     return (job.submitted, job.spec.array_index or 0)

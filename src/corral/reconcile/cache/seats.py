@@ -10,9 +10,9 @@ from corral.reconcile.changeset import Draft
 
 
 class Seats:
-    """All allocations that are not released. A row that is still the same object is
-    unchanged, except for the state of its job, which may be over before its seat is
-    released."""
+    """All allocations that are not released. A row that is still the same object counts
+    as unchanged. Only the state of its job may differ, which may be over before its
+    seat is released."""
 
     def __init__(self) -> None:
         self._rows: dict[AllocationKey, Allocation] = {}
@@ -28,8 +28,8 @@ class Seats:
         return self._on.get(node, {}).values()
 
     def see(self, draft: Draft) -> tuple[list[Allocation], list[Allocation]]:
-        """Update the seats to the draft. Returns: released seats and current ones; a
-        changed seat is in both."""
+        """Update the seats to the draft. Return the seats that are gone and the seats
+        that are new; a changed seat is in both lists, with its old and its new row."""
         rows = {**draft.world.allocations, **draft.allocations}
         known_rows = self._rows
         allocations = [

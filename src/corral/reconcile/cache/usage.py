@@ -29,7 +29,8 @@ Basis = tuple[
 
 
 class UsageCache:
-    """Usage that follows the seats; callers pass the changes of each pass."""
+    """Current usage, kept in step with the seats. Callers pass the seats that changed
+    in each pass."""
 
     def __init__(self) -> None:
         self.held: dict[AllocationKey, ChargedAllocation] = {}

@@ -22,10 +22,10 @@ Make = Callable[[Job], Waiting | None]
 
 @dataclass(frozen=True, slots=True)
 class OfNodes:
-    """State of all nodes that waiting jobs depend on.
+    """The state of nodes that decides about waiting jobs.
 
     `shared`: paths that nodes declare as shared. `refused`: for each user who has no
-    account on some nodes, the constraint on the user's jobs.
+    account on some nodes, the constraint that keeps the user's jobs off these nodes.
     """
 
     shared: frozenset[str]
@@ -60,11 +60,11 @@ def _refused_owners(
 
 
 class Queued:
-    """Cache of waiting jobs. Without it a pass decides the same, except for the sizes
-    of GPU parts that it considers usual.
+    """Cache of waiting jobs. Without it a pass decides the same, except for what it has
+    learned about the usual sizes of requested GPU parts.
 
-    `shares`: learned from all jobs that were unfinished when this head began, and from
-    each later job.
+    `shares`: those sizes, learned from all jobs that were unfinished when this head
+    began, and from each later job.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class Queued:
         self._newest = -1  # submission that shares are learned from
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
-        """Return all gangs that wait now. `make` returns None for a job on which it
-        meets a bug of Corral."""
+        """Return all gangs that wait now. `make` builds a gang from its job; it returns
+        None for a job on which it meets a bug of Corral."""
         basis = (draft.tree, over, self.of_nodes(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
@@ -98,7 +98,7 @@ class Queued:
         return self._groups
 
     def of_nodes(self, draft: Draft) -> OfNodes:
-        """Return the state of all nodes that waiting jobs depend on.
+        """Return the state of nodes that decides about waiting jobs.
 
         It is rebuilt when an inventory changes.
         """
@@ -112,7 +112,7 @@ class Queued:
         return self._nodes
 
     def _learn_arrivals(self, jobs: Sequence[Job]) -> None:
-        """Learn from jobs that were submitted since the last pass, in order."""
+        """Learn the usual GPU parts from jobs submitted since the last pass, in order."""
         arrived_jobs = [job for job in jobs if job.submitted > self._newest]
         for job in sorted(
             arrived_jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)
@@ -137,6 +137,6 @@ class Queued:
 
 
 def _is_same(basis: Basis, other: Basis) -> bool:
-    """Return whether both bases are the same. The queue tree is compared by object
-    identity: a changed tree is another object."""
+    """Return whether both bases are the same, so that cached rows stay valid. The queue
+    tree is compared by object identity: a changed tree is another object."""
     return bool(other) and basis[0] is other[0] and basis[1:] == other[1:]

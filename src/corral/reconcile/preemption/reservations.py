@@ -1,5 +1,5 @@
-"""Preemption: one durable record names the jobs that stop, and the job they make room
-for.
+"""Preemption of running jobs. A durable record, the reservation, names the jobs that
+stop and the waiting job that gets their room.
 
 The record is written before any of those jobs is asked to stop. It lasts until the
 waiting job has started, or is no longer wanted.
@@ -61,7 +61,8 @@ def running_gang(
     *,
     stopping: bool,
 ) -> RunningGang:
-    """Return the job as the scheduler sees it. `over`: queues whose budget is spent."""
+    """Return the running job in the scheduler's terms. `over`: queues whose budget is
+    spent. `stopping`: the job is already ending."""
     seats = [
         allocation.seat
         for allocation in draft.seats_of(attempt)
@@ -91,9 +92,9 @@ def running_gang(
 def gang_later(
     draft: Draft, job: Job, attempt: Attempt, before: RunningGang
 ) -> RunningGang:
-    """Return the running gang at a later time. Nothing else may have changed since
-    `before`: neither the job nor its attempt, its seats, the queues, or the spent
-    budgets."""
+    """Return the running gang with the values that change with time updated. Nothing
+    else may have changed since `before`: neither the job nor its attempt, its seats,
+    the queues, or the spent budgets."""
     return before.later(**_as_time_goes(draft, job, attempt, before.gpu_millis))
 
 
@@ -148,7 +149,8 @@ def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool
 
 
 def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
-    """Yield the seats to which jobs will move that have not stopped yet."""
+    """Yield each job that is to be moved and has not stopped yet, with each of its new
+    seats."""
     for standing_reservation in standing_reservations(draft):
         for victim in standing_reservation.victims:
             job = draft.job(victim.job)
@@ -164,8 +166,8 @@ def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
 
 
 def see_reservations(draft: Draft) -> None:
-    """Record which victims have gone; end reservations that are no longer wanted or
-    possible."""
+    """Record which jobs that were to stop have gone. End reservations that are no
+    longer wanted or possible."""
     for reservation in list(draft.world.reservations.values()):
         victims = tuple(_update_victim(draft, victim) for victim in reservation.victims)
         for victim in victims:
@@ -180,7 +182,8 @@ def see_reservations(draft: Draft) -> None:
 
 
 def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
-    """Reserve the new seats of a job that has just stopped in order to be moved."""
+    """If a job was stopped in order to be moved and has just gone, reserve its new
+    seats for it."""
     has_stopped = (
         victim.gone_at == draft.now.wall
         and draft.state_of(victim.job) == JobState.QUEUED
@@ -243,7 +246,8 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
 
 
 def _tell_spared(draft: Draft, ended: Reservation) -> None:
-    """Record that jobs which have not been asked to stop continue to run."""
+    """Record, for each job of an ended reservation that was not yet asked to stop, that
+    it continues to run."""
     for victim in ended.victims:
         job = draft.job(victim.job)
         if job is not None and is_untold(draft, victim):
@@ -255,8 +259,9 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
 
 
 def take_in(draft: Draft, decision: Decision) -> None:
-    """Record reserved seats and the jobs that stop for them, end old reservations, and
-    ask due jobs to stop."""
+    """Apply the scheduler's decision: end reservations of placed and dropped jobs,
+    record the new reservations and the jobs that stop for them, and ask due jobs to
+    stop."""
     for placed in decision.placed:
         _end_placed(draft, placed)
     for job in decision.dropped:
@@ -313,8 +318,8 @@ def _build_victim(draft: Draft, one: Preempted) -> Victim:
 
 
 def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
-    """Return the jobs that already left the seats that have been reserved for the job
-    until now."""
+    """Return the jobs that were stopped for this job and have already left their seats,
+    by its current reservation."""
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = reservation.victims if reservation is not None else ()
     return [
@@ -325,8 +330,8 @@ def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
 
 
 def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
-    """Return the jobs that have left for this job, or were asked to stop: its receipt
-    names them, wherever and by whatever promise it starts. A job that was to be moved
+    """Return the jobs that have left for this job, or were asked to stop. Its receipt
+    names them, wherever it starts and by whatever promise. A job that was to be moved
     and has not left is not included, because it is no longer moved."""
     reservation = draft.reservations.get(id) or draft.world.reservations.get(id)
     victims = (
@@ -343,8 +348,8 @@ def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Return, by waiting job, the jobs that stop for it, or have just left, because of
-    seats that were reserved for it earlier."""
+    """Return, by waiting job, the jobs that stop for it or have just left for it,
+    because seats were reserved for it earlier."""
     victims_by_job: dict[JobId, list[Victim]] = {}
     preempted_jobs = {
         receipt.job for receipt in draft.receipts if receipt.kind.is_preemption
@@ -367,8 +372,9 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """Return the right by which the victim was stopped, as the reservation records it;
-    else the right that applies between two such jobs, as in schedule.victims."""
+    """Return the right by which the victim was stopped, as the reservation for the job
+    `by` records it. Without such a record, return the right that applies between two
+    such jobs, as in schedule.victims."""
     reservation = draft.reservations.get(by) or draft.world.reservations.get(by)
     for known_victim in reservation.victims if reservation is not None else ():
         if (known_victim.job, known_victim.attempt) == (victim.id, victim.attempt):
@@ -393,8 +399,8 @@ def _end_reservation(draft: Draft, id: JobId) -> None:
 
 
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
-    """Ask all victims together to stop, once none of them is within its minimum run
-    time any more."""
+    """Ask all victims of a reservation to stop at the same time, once the minimum run
+    time of each has passed."""
     reserving_job = draft.job(reservation.job)
     untold = [victim for victim in reservation.victims if is_untold(draft, victim)]
     if reserving_job is None or any(
@@ -425,7 +431,8 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
 
 
 def _end_placed(draft: Draft, placed: Placed) -> None:
-    """Add the receipt of the placed job: its seats, the stopped jobs, and the cost."""
+    """End the reservation of the placed job, and add a receipt that names its seats,
+    the stopped jobs, and the cost."""
     reservation = draft.reservations.get(placed.job) or draft.world.reservations.get(
         placed.job
     )
@@ -467,8 +474,8 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
 
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
-    """Return the reasons, in which each job with reserved seats names the jobs that it
-    waits for."""
+    """Return the reasons, changed for jobs with reserved seats: their reason names the
+    jobs that must stop first."""
     reasons_by_job = {}
     for standing_reservation in standing_reservations(draft):
         if (

@@ -1,5 +1,5 @@
-"""Receipts of preemptions: which jobs lost their place to a job, and what each of them
-has lost."""
+"""Receipts of preemptions. Each receipt of a job names the jobs that were stopped to
+make room for it, and what each of them has lost."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from corral.reconcile.preemption.texts import name_of, where_text
 
 
 def account_of(draft: Draft, victim: Victim) -> Taken:
-    """Return what is known of a job whose place was taken."""
+    """Return the receipt entry for a preempted or moved job: its GPUs and its loss."""
     job = draft.job(victim.job)
     is_moved = victim.why == PreemptWhy.ROOM
     return Taken(
@@ -24,8 +24,8 @@ def account_of(draft: Draft, victim: Victim) -> Taken:
 
 
 def settle_taking(draft: Draft, lost: Receipt) -> None:
-    """Add the loss of a stopped job to the receipt of the job that took its place
-    before the end of the stopped job was seen."""
+    """Add the loss of a stopped job to the receipt of the job that took its place. This
+    is needed if the receipt was written before the end of the stopped job was seen."""
     taker = draft.attempt(lost.others[0]) if lost.others else None
     receipt = taker.open_receipt if taker is not None else None
     if taker is None or receipt is None or lost.job not in receipt.others:

@@ -19,8 +19,9 @@ from corral.schedule.waiting import Reason
 
 
 def min_runtime_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return the remaining seconds of the job's minimum run time, which counts from
-    when it was up. Until then it may not be stopped for another job."""
+    """Return the remaining seconds of the job's minimum run time, within which it may
+    not be stopped for another job. The time counts from when the job came up; before,
+    from its placement. Negative: it is over."""
     if job.state == JobState.RUNNING:
         return draft.tree.min_runtime_seconds - ran_seconds(draft, attempt)
     return draft.tree.min_runtime_seconds - max(0.0, draft.now.wall - attempt.placed_at)
@@ -41,8 +42,9 @@ def left_seconds(draft: Draft, victim: Victim) -> float:
 
 
 def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
-    """Return a text about a victim. For example: j3 of queue b (train, borrowing), in
-    40 s, after its minimum run time."""
+    """Return a text about a job that will be stopped, with its queue, the reason and
+    the time. For example: j3 of queue b (train, borrowing), in 40 s, after its minimum
+    run time."""
     job, attempt = draft.job(id), draft.attempt(id)
     if job is None or attempt is None:
         return str(id)
@@ -90,8 +92,8 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
 
 
 def _is_owed(draft: Draft, job: Job) -> bool:
-    """Return whether the job's place belongs to its own queue, and may be taken only
-    because that queue owes GPU time."""
+    """Return whether the job's queue, or a queue above it, owes GPU time although the
+    job itself borrows nothing. Only for this reason may its place be taken."""
     attempt, owing = draft.attempt(job.id), owing_now(draft)
     borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
     return not borrows and any(
@@ -100,8 +102,8 @@ def _is_owed(draft: Draft, job: Job) -> bool:
 
 
 def _service_text(draft: Draft, by: Job, job: Job) -> str:
-    """Return a comparison of the service of both jobs. For example: has had less
-    service (3 min against 2 h)."""
+    """Return why the job `by` may preempt `job`, with the service of both. For example:
+    has had less service (3 min against 2 h)."""
     attempt = draft.attempt(job.id)
     served_seconds = job.served_seconds
     served_seconds += (
@@ -158,7 +160,8 @@ def kept_text(draft: Draft, one: Reservation) -> str:
 
 
 def to_come(draft: Draft, one: Reserved) -> Reason:
-    """Return why the job would wait for these seats, before any job is stopped."""
+    """Return why the job waits for reserved seats: the GPUs kept for it, and the
+    victims that must first leave them."""
     millis = sum(seat.gpu_millis for seat in one.seats)
     verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
     victims_text = (

@@ -22,13 +22,13 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
-    """The resources of one node. Racks are numbered within their pod, and NVLink
-    domains within their rack.
+    """The resources of one node, as input for `cluster_of`. Racks are numbered within
+    their pod, and NVLink domains within their rack.
 
     `nvlink` is None if NVLink does not extend beyond the node. `slices` is the number
     of equal parts in which each GPU can be shared (MIG: 7; time or MPS: 1000; 1: only
-    whole GPUs). `gpu_groups` gives the NUMA node or NIC that each GPU is near; () if
-    all GPUs are alike.
+    whole GPUs). `gpu_groups` gives for each GPU the NUMA node or NIC that is near to
+    it; () if all GPUs are alike.
     """
 
     gpus: int
@@ -43,12 +43,13 @@ class NodeColumns:
 
 
 class ClusterArrays(NamedTuple):
-    """Columns of node rows; flat ones say how they are indexed. `max_gpus` <= 62.
+    """State of all nodes as columns; each flat column below is given with its index.
+    `max_gpus`, the GPUs of the largest node, is at most 62.
 
     `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in
-    thousandths. `eligible`, `preferred`: class * nodes + row; `likes`: nodes preferred
-    by a class, see `prefer`. `count`: bucket * (blocks + 1) + block, the last of a
-    bucket being that of all blocks.
+    thousandths. `eligible`, `preferred`: class * nodes + row. `likes`: how many nodes a
+    class prefers, see `prefer`. `count`, the nodes in a bucket: bucket * (blocks + 1) +
+    block; the last entry of a bucket counts all blocks.
     """
 
     nodes: int
@@ -140,8 +141,9 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
 
 
 def _number_domains(rows: Sequence[NodeColumns]) -> list[int]:
-    """Return the domain numbers by level and row. Each domain lies in one domain of the
-    next level, even if domain numbers are equal in different parents."""
+    """Return the domain numbers, indexed by level and row. Domains with equal numbers
+    in different parents get different numbers, so each domain lies in exactly one
+    domain of the next level."""
     keys: list[list[tuple[object, ...]]] = [
         [
             (row.pod, row.rack, row_index if row.nvlink is None else (row.nvlink,))
@@ -170,9 +172,9 @@ def _int_column(values: Sequence[int]) -> Any:
 
 @compiled
 def bucket_of(cluster: ClusterArrays, node: int) -> int:
-    """Return the bucket of a node. 0: it has no GPUs; 1: none is free; 2 to STEPS: only
-    parts of GPUs are free, by the size of the largest; STEPS + n: n whole GPUs are
-    free."""
+    """Return the bucket of a node, which says how much GPU capacity is free on it. 0:
+    it has no GPUs; 1: none is free; 2 to STEPS: only parts of GPUs are free, by the
+    size of the largest part; STEPS + n: n whole GPUs are free."""
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
     if cluster.free_whole[node]:
@@ -194,8 +196,8 @@ def step_of(millis: int) -> int:
 
 @compiled
 def refile(cluster: ClusterArrays, node: int) -> None:
-    """Move a node into the bucket to which it now belongs. Call it after a change of
-    `usable`."""
+    """Move a node into the bucket that matches its free capacity. Call this after a
+    change of `usable`."""
     old_bucket, new_bucket = cluster.bucket[node], bucket_of(cluster, node)
     if old_bucket == new_bucket:
         return
@@ -209,8 +211,8 @@ def refile(cluster: ClusterArrays, node: int) -> None:
 
 @compiled
 def prefer(cluster: ClusterArrays, group: int, node: int, likes: bool) -> None:
-    """Set whether the class prefers this node, for example because the node has the
-    job's data."""
+    """Set whether the job class `group` prefers this node, for example because the node
+    has the data of the class."""
     preference_index = group * cluster.nodes + node
     cluster.likes[group] += likes * 1 - cluster.preferred[preference_index] * 1
     cluster.preferred[preference_index] = likes
@@ -235,8 +237,8 @@ def take(
     memory: int,
     alone: bool,
 ) -> None:
-    """Take `millis` of each GPU in `mask`. An exclusive request leaves nothing for any
-    other job."""
+    """Take `millis` thousandths of each GPU in the bit mask `mask`, CPU and memory.
+    `alone` makes the node exclusive."""
     lower(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
@@ -266,8 +268,8 @@ def lower(
     memory: int,
     alone: bool,
 ) -> None:
-    """Take resources like `take`, but without an update of the buckets. It serves to
-    try a placement, and must be undone before the next real placement."""
+    """Take resources like `take`, but without updating the buckets. This serves to try
+    a placement, and `lift` must undo it before the next real placement."""
     _change_free_gpus(cluster, node, mask, -millis)
     cluster.free_cpu[node] -= cpu
     cluster.free_memory[node] -= memory
@@ -312,8 +314,8 @@ def _change_free_gpus(
 
 @compiled
 def share_millis(asked: int, slices: int) -> int:
-    """Return what a share takes of a GPU that is cut into equal slices, in thousandths;
-    0 if the GPU allows no shares.
+    """Return how many thousandths of a GPU a share of `asked` thousandths takes if the
+    GPU is cut into equal slices; 0 if the GPU allows no shares.
 
     The share takes as many slices as it needs. A rounding error of half a thousandth in
     the request is accepted (3/7 as 429).

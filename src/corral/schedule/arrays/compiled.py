@@ -74,8 +74,8 @@ def _text_of(package: str) -> str:
 
 
 def column(length: int, kind: Kind, fill: float = 0) -> Any:
-    """Return a column with one number for each row: a numpy array (int64, float64,
-    bool) with numba, a list without."""
+    """Return a column of `length` numbers, all equal to `fill`: a numpy array (int64,
+    float64, bool) with numba, a list without."""
     if IS_COMPILED:
         import numpy
 

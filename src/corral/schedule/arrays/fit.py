@@ -21,12 +21,12 @@ ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
 class ColumnRequest(NamedTuple):
-    """Request of a gang: `nodes` seats, each with whole GPUs or one share in
-    thousandths.
+    """Request of a gang for seats on `nodes` nodes, each with whole GPUs (`gpus`) or
+    one share of a GPU in thousandths.
 
-    `group` is its class in the cluster's masks. `alone` requests exclusive nodes.
-    `topology` is PREFER for the smallest domain, REQUIRE for one domain of `level`
-    (NVLINK, RACK, POD), or SPREAD over racks.
+    `group` is the job class, by which the cluster selects eligible nodes. `alone`
+    requests exclusive nodes. `topology` is PREFER for the smallest domain, REQUIRE for
+    one domain of `level` (NVLINK, RACK, POD), or SPREAD over racks.
     """
 
     nodes: int = 1
@@ -42,8 +42,8 @@ class ColumnRequest(NamedTuple):
 
 @compiled
 def first_bucket(ask: ColumnRequest) -> int:
-    """Return the lowest bucket whose nodes can hold the request. No node in a lower
-    bucket can."""
+    """Return the lowest bucket whose nodes may hold the request. The nodes of lower
+    buckets have too little free."""
     if ask.gpus:
         return STEPS + ask.gpus
     return max(2, step_of(ask.share - ROUNDING)) if ask.share else 0
@@ -51,8 +51,8 @@ def first_bucket(ask: ColumnRequest) -> int:
 
 @compiled
 def fits(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bool:
-    """Return whether a seat fits on the node, which is in a bucket and therefore usable
-    and not held exclusively."""
+    """Return whether one seat of the request fits on the node. The node must be in a
+    bucket: usable, and not held exclusively."""
     if cluster.free_cpu[node] < ask.cpu or cluster.free_memory[node] < ask.memory:
         return False
     if ask.gpus > cluster.free_whole[node] or (ask.alone and cluster.seats[node]):
@@ -75,8 +75,8 @@ def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bo
 
 @compiled
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
-    """Return the GPU where the share wastes least; among equals the fullest, then the
-    first; -1 if no GPU can hold it."""
+    """Return the index of the GPU on the node where the share adds least waste. Among
+    equals, it is the fullest GPU, then the first; -1 if no GPU can hold it."""
     best_gpu, least_waste, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         free_millis = cluster.free_gpu[start + index]
@@ -89,8 +89,9 @@ def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) ->
 
 @compiled
 def share_waste(demand: Demand, millis: int, free: int) -> float:
-    """Return the waste, in GPUs, that is added by taking `millis` of a GPU of which
-    `free` thousandths are free."""
+    """Return how much waste, in GPUs, is added by taking `millis` thousandths of a GPU
+    of which `free` thousandths are free. Free parts that usual shares cannot use are
+    waste."""
     waste_after = demand.part_waste[(free - millis) // LEVEL]
     return float(waste_after - demand.part_waste[free // LEVEL])
 
@@ -99,8 +100,8 @@ def share_waste(demand: Demand, millis: int, free: int) -> float:
 def cost(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
 ) -> float:
-    """Return the waste, in GPUs, that the request adds on a node where it fits. The
-    node with the least waste is the best."""
+    """Return the waste, in GPUs, that the request adds on a node where it fits.
+    Placement prefers the node where this is least."""
     millis, waste = ask.gpus * WHOLE, 0.0
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
@@ -128,8 +129,8 @@ def cost(
 def mask_of(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, node: int
 ) -> int:
-    """Return the GPUs to take, as bits: the one GPU of a share, or whole GPUs from as
-    few groups as possible."""
+    """Return the GPUs to take on the node, as a bit mask: one GPU for a share, or whole
+    GPUs from as few groups (NUMA node or NIC) as possible."""
     if ask.share:
         millis = share_millis(ask.share, cluster.slices[node])
         return 1 << share_gpu(cluster, demand, millis, node)
@@ -147,8 +148,8 @@ def mask_of(
 
 @compiled
 def _group_for(cluster: ClusterArrays, node: int, mask: int, wanted: int) -> int:
-    """Return the group with the fewest free GPUs that are enough; if none has enough,
-    the group with the most."""
+    """Return the GPU group with the fewest free GPUs that are at least `wanted`. If no
+    group has enough, return the group with the most. GPUs in `mask` count as taken."""
     best_group, best_free_count, start = -1, 0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         group, free_count = cluster.gpu_group[start + index], 0

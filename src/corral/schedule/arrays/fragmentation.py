@@ -31,12 +31,13 @@ GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
 
 
 class Demand(NamedTuple):
-    """Arrivals to date, and the prices learned from them.
+    """Statistics of all jobs that have arrived, and the prices learned from them, by
+    which waste is measured.
 
     `sums`, indexed by the names above, holds the sums over jobs with GPUs (millis,
-    millis, MiB, jobs). `shares` counts arrivals by size in LEVELs. `price` is a share's
-    dual price in GPUs. `part_waste` is the waste in GPUs of a free part, by its size in
-    LEVELs. The other fields are work space.
+    millis, MiB, jobs). `shares` counts arrived shares by size, in units of LEVEL.
+    `price` is a share's dual price in GPUs. `part_waste` is the waste in GPUs of a free
+    part of a GPU, by its size in units of LEVEL. The other fields are work space.
     """
 
     sums: Any
@@ -117,8 +118,8 @@ def _refit_demand(demand: Demand) -> None:
 
 @compiled
 def _gather_sizes(demand: Demand) -> tuple[int, float]:
-    """Collect the sizes that have arrived, their part of all GPUs used by shares, and
-    initial prices. Return the number of sizes, and how many GPUs one share takes on
+    """Collect the share sizes that have arrived, with their counts and initial prices,
+    in the work space. Return the number of sizes, and how many GPUs one share takes on
     average."""
     kinds, arrived, levels = 0, 0.0, 0.0
     for level in range(1, LEVELS + 1):
@@ -139,11 +140,11 @@ def _gather_sizes(demand: Demand) -> tuple[int, float]:
 
 @compiled
 def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
-    """Do subgradient steps on the dual problem of cutting stock, from the last prices,
-    and keep the best prices.
+    """Improve the share prices by subgradient steps on the dual problem of cutting
+    stock. Start from the last prices, and keep the best prices.
 
-    The price of a size rises while the best fill of one GPU uses less of that size than
-    arrives.
+    A fill is a set of shares that fits on one GPU. The price of a size rises while the
+    best fill uses less of that size than arrives.
     """
     best_worth = -1.0
     for turn in range(ROUNDS):
@@ -172,8 +173,9 @@ def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
 
 @compiled
 def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
-    """Compute the best fill of each level. `value` is the worth of the fill, and
-    `choice` is the last size in it, or -1."""
+    """Compute, for each part of a GPU, the most valuable set of shares that fits in it.
+    `value` is the sum of their prices, and `choice` is the last size in the set, or -1.
+    """
     for level in range(LEVELS + 1):
         demand.value[level] = demand.value[level - 1] if level else 0.0
         demand.choice[level] = -1
@@ -202,8 +204,8 @@ def _count_fill(demand: Demand, kinds: int) -> None:
 
 @compiled
 def stranded(demand: Demand, millis: int, cpu: int, memory: int) -> float:
-    """Return how many of `millis` free GPU thousandths cannot be used, because there is
-    too little free CPU and memory for them."""
+    """Return how many of `millis` thousandths of free GPUs are unusable, because the
+    free `cpu` or `memory` is too small for usual jobs on them."""
     worst = 0.0
     if demand.sums[CPU_PER_GPU] > 0:
         worst = max(worst, millis - cpu * WHOLE / demand.sums[CPU_PER_GPU])

@@ -30,8 +30,8 @@ def edges() -> Iterator[float]:
 
 
 def overall_hazard(ended: float, reached: float, level: int) -> float:
-    """Return the hazard over all classes: of jobs that reached the level, the share
-    that ended in it."""
+    """Return the hazard over all classes: the share of the jobs that reached the level
+    and ended in it, blended with a guess."""
     guess = GUESS if level < LEVELS - 1 else LAST_GUESS
     return (ended + GUESS_JOBS * guess) / (reached + GUESS_JOBS)
 

@@ -12,9 +12,9 @@ from corral.schedule.waiting import Waiting
 
 
 def is_alike(one: Waiting, other: Waiting, shunned: Set[str]) -> bool:
-    """Return whether each gang could take exactly what is promised to the other, for as
-    long and at the same charge. `shunned` holds names that some job wants to be apart
-    from."""
+    """Return whether the gangs have equal requests: each could take exactly what is
+    promised to the other, for as long and at the same charge. `shunned` holds the names
+    from which some job must be kept apart."""
     return _class_of(one, shunned) == _class_of(other, shunned)
 
 
@@ -37,11 +37,11 @@ def told_before(
     latest: float,
     shunned: Set[str],
 ) -> list[tuple[Waiting, Promise]]:
-    """Return the gangs along which a new start is passed on. The gang has found a start
-    at `start`. The first gang of the result takes it, each other takes the promise of
-    the one before it, and the gang itself, which was promised a start by `latest` at
-    the time `since`, takes the promise of the last. Each of them would start later
-    without the exchange."""
+    """Return the chain of gangs with their promises along which a new start is passed
+    on. `gang` has found a start at `start`. The first gang of the result takes that
+    start, and each other gang takes the promise of the gang before it. `gang` itself,
+    which was promised a start by `latest` at the time `since`, takes the promise of the
+    last gang. Every gang in the result would start later without the exchange."""
     told_promises = []
     for other_gang, promise in sorted(promises, key=lambda one: one[1].since):
         is_first = promise.since < since and other_gang.order < gang.order

@@ -34,10 +34,10 @@ _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
 class Promising:
-    """Promises of one pass. Future capacity is computed only if a gang has a promise or
-    is due to get one.
+    """Promised starts during one scheduling pass. Future capacity is computed only if a
+    gang has a promise or is due to get one.
 
-    `ask` returns the seats that end at a known time.
+    `ask` returns the seats of running jobs whose end is known.
     """
 
     def __init__(
@@ -116,9 +116,11 @@ class Promising:
     # -- queries of the pass
 
     def turn_to(self, gang: Waiting) -> Promise | None:
-        """Show the gang the capacity that it may use without breaking other promises.
+        """Limit the visible capacity to what this gang may use without breaking the
+        promises to other gangs.
 
-        Its own promise is withdrawn and returned, if it has one.
+        The gang's own promise is withdrawn. Return that promise, or None if it has
+        none.
         """
         ahead = self._opened.ahead
         if ahead is None:
@@ -129,9 +131,8 @@ class Promising:
         return promise
 
     def lets(self, gang: Waiting, shape: Shape) -> bool:
-        """Return whether the queue may hold the gang together with all promised earlier
-        starts.
-        """
+        """Return whether the queue's limits allow the gang in this shape now, together
+        with all starts promised during its run."""
         ahead = self._opened.ahead
         return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
 
@@ -172,13 +173,15 @@ class Promising:
         )
 
     def firm(self) -> Iterable[tuple[Waiting, Promise]]:
-        """Return promises that no job has a right to take back."""
+        """Return the promises within a queue's own quota, which no other gang may take
+        back."""
         ahead = self._opened.ahead
         return ahead.firm() if ahead is not None else ()
 
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
-        """Return the promise for a gang without room, by the policy of its queue; None
-        for no promise. `before` is its earlier promise."""
+        """Return a promised start for a gang that has no room now, by the policy of its
+        queue. Return None if the policy promises none. `before` is its earlier promise.
+        """
         queue = self._policy_queue(gang)
         promise_limit = _MOST.get(queue.policy, 0)
         if not promise_limit:
@@ -202,8 +205,9 @@ class Promising:
     def _tell_in_order(
         self, gang: Waiting, promised: Promise, since: float, latest: float
     ) -> Promise:
-        """Pass the start that was found along the equal requests with earlier promises,
-        in order. Return the promise that remains for the gang."""
+        """Give the new start to the first equal request with an earlier promise, whose
+        old start goes to the next one, and so on. Return the promise that remains for
+        the gang."""
         for other_gang, promise in self._told_before(
             gang, since, promised.start, latest
         ):
@@ -218,9 +222,9 @@ class Promising:
     def pass_on(
         self, gang: Waiting, before: Promise | None, held: list[Unplaced]
     ) -> Waiting:
-        """Return the gang that starts where this one has found room: an equal request
-        with an earlier promise that could not be placed in this pass. The promise of
-        that gang is passed on in turn."""
+        """Return the gang that is to start in the room that `gang` has found. This is
+        an equal request with an earlier promise that could not be placed in this pass,
+        or `gang` itself. The earlier promise is then passed on in turn."""
         likes = (
             self._told_before(gang, before.since, self._now, before.start)
             if before
@@ -245,8 +249,8 @@ class Promising:
         return other_gang
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
-        """Return why a gang waits that has found room, if another gang starts there;
-        None otherwise."""
+        """Return why the gang waits although it found room, if another gang starts
+        there and it got that gang's promise; None otherwise."""
         return next(
             (
                 promised(promise)
@@ -268,10 +272,11 @@ class Promising:
         )
 
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
-        """Postpone a promise whose seats are held for longer than expected.
+        """Postpone a promise whose seats are held for longer than expected. Return the
+        new promise, if any.
 
         Gangs that got their promise later must not delay this gang further. Their
-        promises are withdrawn and then renewed.
+        promises are therefore withdrawn and then renewed.
         """
         ahead = self._look()
         unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
@@ -311,8 +316,8 @@ class Promising:
         self._told.add(gang.job)
 
     def reserve(self, gang: Waiting) -> bool:
-        """Reserve the first seats that the gang can get, for this pass. Return whether
-        there are any."""
+        """Reserve, for this pass only, the first seats that the gang can get. Return
+        whether such seats were found."""
         promise = self._earliest_promise(gang)
         if promise is not None:
             self._look().promise(gang, replace(promise, since=self._next_moment()))
@@ -338,8 +343,8 @@ class Promising:
         return self._opened.ahead
 
     def _as_known(self, one: SeatEnd) -> SeatEnd:
-        """Return the end of the seats. If it is found just after a promised start that
-        waits for it, it is set to the moment of that start."""
+        """Return the end of the seats. If it lies only a moment after a promised start,
+        it is set to that start, which waits for it."""
         start_index = bisect_left(self._starts, one.until) - 1
         start = self._starts[start_index] if start_index >= 0 else self._now
         is_same = self._now < start and one.until - start < SAME_SECONDS
@@ -354,8 +359,8 @@ class Promising:
         )
 
     def _policy_queue(self, gang: Waiting) -> Queue:
-        """Return the queue in whose line the gang waits: the topmost queue on its path
-        that has a policy, or its own queue if none has one."""
+        """Return the queue whose policy orders this gang: the topmost queue on its path
+        that has a policy, or the gang's own queue if none has one."""
         path = self._standing.tree.path(gang.queue)
         return next(
             (queue for queue in path if queue.policy != Policy.DEFAULT), path[-1]
@@ -366,12 +371,12 @@ class Promising:
 
 
 def _told(one: tuple[Waiting, Promise]) -> float:
-    """Return the sort key: the earliest promise first."""
+    """Return the sort key of a promise, by which the earliest made comes first."""
     return one[1].since
 
 
 def promised(promise: Promise) -> Reason:
-    """Return the reason with the promise."""
+    """Return why a gang waits, with its promised start."""
     gpus = sum(seat.gpu_millis for seat in promise.seats)
     blocking_jobs = ", ".join(promise.after)
     when = f", when {blocking_jobs} reach their limits" if blocking_jobs else ""

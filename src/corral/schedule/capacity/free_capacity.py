@@ -1,5 +1,5 @@
-"""Free capacity of all nodes that take work, kept from pass to pass in the order of
-best fit."""
+"""Free capacity of all nodes that take work. It is kept from one scheduling pass to the
+next, sorted in the order of best fit."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -25,9 +25,10 @@ def _shunned_names(room: NodeRoom) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Free capacity of all nodes. Neither it nor its rooms are ever changed: a pass
-    copies the rooms that it changes. `kinds` counts the nodes that have each GPU type,
-    and `shunned` the nodes with a job that must be kept apart from each name."""
+    """Free capacity of all nodes that take work. Neither the Floor nor its rooms ever
+    change: a pass copies each room that it changes. `kinds` counts the nodes that have
+    each GPU type. `shunned` counts, for each name, the nodes with a job that must be
+    kept apart from jobs of that name."""
 
     by_id: Mapping[NodeId, NodeRoom] = field(default_factory=dict)
     rooms: Sequence[NodeRoom] = ()
@@ -47,8 +48,8 @@ class Floor:
         )
 
     def changed(self, come: Iterable[NodeRoom], gone: Iterable[NodeId]) -> "Floor":
-        """Return a new floor. These rooms replace those of the same nodes, and the
-        rooms of the nodes in `gone` are left out."""
+        """Return a new floor in which the rooms `come` replace those of the same nodes,
+        and the rooms of the nodes in `gone` are left out."""
         by_id, kinds, shunned = dict(self.by_id), self.kinds.copy(), self.shunned.copy()
         new_rooms = {room.id: room for room in come}
         node_rooms = [by_id.pop(node) for node in {*gone, *new_rooms} if node in by_id]

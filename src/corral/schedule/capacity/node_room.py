@@ -20,7 +20,8 @@ Waste = Callable[[int, int], float]
 
 class ReservedCapacity(NamedTuple):
     """Capacity of a node that is reserved for a job that does not hold it yet. `gpus`
-    are pairs (index, thousandths), and `slices` are pairs (index, name)."""
+    are pairs (GPU index, thousandths), and `slices` are pairs (GPU index, slice name).
+    """
 
     gpus: tuple[tuple[int, int], ...]
     slices: tuple[tuple[int, str], ...]
@@ -32,14 +33,14 @@ class ReservedCapacity(NamedTuple):
 
 
 class NodeRoom:
-    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can also
-    be used to try placements.
+    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. Copies are
+    used to try placements.
 
     `seats` is the number of seats assigned or reserved, and `alone` the number of
-    exclusive ones. `guests` counts the jobs on the node by the name that other jobs
-    use. `shunned` holds names that jobs on the node avoid; `shunners` holds pairs
-    (avoiding name, avoided name). `suspicion` is the number of recent failures. `last`
-    are GPUs that are assigned after all others.
+    exclusive ones. `guests` counts the jobs on the node by the name under which other
+    jobs may avoid them. `shunned` holds names that jobs on the node avoid; `shunners`
+    holds pairs (avoiding name, avoided name). `suspicion` is the number of recent
+    failures. `last` are GPUs that are assigned after all others.
     """
 
     __slots__ = (
@@ -100,11 +101,12 @@ class NodeRoom:
     def seat(
         self, asked: Resources, *, exclusive: bool = False, waste: Waste | None = None
     ) -> Seat | None:
-        """Return the best seat for these resources on this node, or None. Nothing is
-        taken yet.
+        """Return the best seat for these resources on this node; None if they do not
+        fit. Nothing is taken yet.
 
         Whole GPUs are the lowest free indices, if possible of one NUMA node. A share
-        goes to the GPU where it wastes least, among equals to the fullest.
+        goes to the GPU where it wastes least by `waste`, among equals to the fullest
+        GPU.
         """
         if (
             asked.cpu_millis > self.free_cpu_millis
@@ -162,7 +164,8 @@ class NodeRoom:
         self._count()
 
     def lack(self) -> None:
-        """Subtract what other users of the node, outside Corral, take of it now."""
+        """Subtract the GPUs, CPU and memory that processes outside Corral now use on
+        the node."""
         inventory = self.node.inventory
         for index in inventory.taken:
             self.free_gpu_millis[index] = 0
@@ -206,7 +209,7 @@ class NodeRoom:
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
     ) -> ReservedCapacity:
         """Reserve the part of the seat that is free now, so that no other job gets it.
-        Return that part."""
+        Return that part, which `let_go` frees again."""
         gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         free_millis = self.free_gpu_millis
         free_indices = [index for index in seat.gpus if index < len(free_millis)]
@@ -238,7 +241,7 @@ class NodeRoom:
         return kept_capacity
 
     def let_go(self, kept: ReservedCapacity) -> None:
-        """Free the reserved capacity again."""
+        """Free the capacity that `keep` has reserved."""
         for index, name in kept.slices:
             self._give_slices(index, [name])
         self.alone -= kept.alone
@@ -272,8 +275,8 @@ class NodeRoom:
         return room_copy
 
     def narrow(self, other: NodeRoom) -> None:
-        """Reduce this room to what is also free in the other one, which describes the
-        same node at another moment."""
+        """Reduce the free capacity to what is also free in `other`, which describes the
+        same node at another time."""
         millis_pairs = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
         self.free_gpu_millis = [max(0, min(two)) for two in millis_pairs]
         slices = zip(self.free_slices, other.free_slices, strict=True)
@@ -301,8 +304,9 @@ class NodeRoom:
 
     def _count(self) -> None:
         """Update `whole` and `fullness`. `whole` is the number of completely free GPUs.
-        `fullness` is the sort key of best fit, which takes the lowest first: the least
-        suspected, then the fewest free GPUs, the least free CPU, and the lowest id."""
+        `fullness` is the sort key of best fit, where the lowest goes first: by the
+        fewest recent failures, then the fewest free GPUs, the least free CPU, and the
+        lowest id."""
         self.whole = self.free_gpu_millis.count(_WHOLE)
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
@@ -333,8 +337,8 @@ class NodeRoom:
         ]
 
     def mark_of(self, path: str) -> str | None:
-        """Return the mark that identifies the shared storage of the path on this node;
-        None if the path is not declared shared."""
+        """Return the mark that identifies the shared storage that holds the path on
+        this node; None if no declared shared path contains it."""
         return mark_of(self.node, path)
 
     def _pick_whole_gpus(self, asked: Resources) -> tuple[int, ...] | None:
@@ -396,13 +400,13 @@ class NodeRoom:
 
 
 def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
-    """Return `wanted` of the free GPUs, on as few NUMA nodes as possible, in the order
-    of their indices.
+    """Return the indices of `wanted` GPUs from `free`, on as few NUMA nodes as
+    possible. `numa` gives each GPU's NUMA node.
 
-    They are on the NUMA node with the fewest free GPUs that are enough, the first of
+    The choice is the NUMA node with the fewest free GPUs that are enough, the first of
     equals. If none has enough, all GPUs of the one with the most are taken, and the
-    rest is chosen in the same way. The result is shorter if there are too few free
-    GPUs.
+    rest is chosen in the same way. The result is shorter than `wanted` if there are too
+    few free GPUs.
     """
     groups: dict[int, list[int]] = {node: [] for node in numa}
     for index in free:
@@ -429,13 +433,15 @@ def slices_for(asked_millis: int, cut: int) -> int:
 
 
 def mark_of(node: Node, path: str) -> str | None:
-    """The mark of the longest declared shared path that holds `path` on the node."""
+    """Return the mark of the longest declared shared path that contains `path` on the
+    node; else None."""
     marks = dict(node.inventory.shared)
     return marks.get(covering(marks, path)) if marks else None
 
 
 def covering(shared: Iterable[str], path: str) -> str:
-    """Return the longest of the shared paths that contains `path`; "" if none does."""
+    """Return the longest path in `shared` that is `path` or a folder above it; "" if
+    there is no such path."""
     holding = (
         shared_path
         for shared_path in shared

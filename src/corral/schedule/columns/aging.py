@@ -1,10 +1,10 @@
 """A share of the cluster for the jobs that have waited longest, so that no job starves.
 
-The share grows with the longest wait and is lent in turns. The job that has waited
-longest runs protected for a turn, and then another job may. A turn that the share
-cannot pay now is paid later, so a gang larger than the share also gets one. Old jobs
-are not all promoted: promoted jobs would preempt one another, and a long queue would
-become first come, first served.
+The share grows with the longest wait. One job after another may use it for a fixed
+time, its turn, in which it may not be preempted; the job that has waited longest is
+first. If the share is too small for a turn now, the turn comes later, so a gang larger
+than the share also gets one. Old jobs are not all promoted: promoted jobs would preempt
+one another, and a long queue would become first come, first served.
 """
 
 from typing import Any, Final, NamedTuple
@@ -27,10 +27,10 @@ CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
 
 
 class Ageing(NamedTuple):
-    """State of the ageing of jobs. `number` holds the credit in GPU-seconds, the share
-    (0 to 1), the time of their last update, and the time of the next check.
+    """State of the share for old jobs. `number` holds the unused credit in GPU-seconds,
+    the share (0 to 1), the time of their last update, and the time of the next check.
 
-    `elder` is the waiting job whose turn it is, or -1.
+    `elder` is the waiting job that may start next by age, or -1.
     """
 
     number: Any
@@ -46,7 +46,7 @@ def ageing_of() -> Ageing:
 def look_for_elder(
     policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
 ) -> int:
-    """Return the waiting job whose turn it is, or -1."""
+    """Return the waiting job that may start next by age, or -1."""
     if policy.elder_scale_seconds <= 0:
         return NONE
     elder = ageing.elder[0]
@@ -74,8 +74,8 @@ def look_for_elder(
 def earn(
     policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
 ) -> None:
-    """Update the credit: it grows with the share, and shrinks with the GPUs of
-    protected jobs. Call it before ended jobs are removed."""
+    """Update the credit of old jobs: it grows with their share of the cluster, and
+    shrinks with the GPUs of protected jobs. Call this before ended jobs are removed."""
     if policy.elder_scale_seconds <= 0:
         return
     seconds, spent = now - ageing.number[SEEN], 0.0
@@ -107,8 +107,8 @@ def _oldest_waiting_job(policy: ColumnPolicy, jobs: JobColumns, now: float) -> i
 def protect(
     policy: ColumnPolicy, jobs: JobColumns, ageing: Ageing, job: int, now: float
 ) -> None:
-    """Protect the oldest job, which has started: its turn begins, and the next oldest
-    job is searched for at once."""
+    """Protect the job, which started because of its age, from preemption for one turn.
+    The next oldest job is then searched for at once."""
     jobs.elder_until[job] = now + policy.elder_turn_seconds
     ageing.elder[0] = NONE
     ageing.number[NEXT] = now

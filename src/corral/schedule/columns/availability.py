@@ -88,8 +88,8 @@ def promise(promises: Promises, jobs: JobColumns, job: int) -> None:
 
 @compiled
 def bring_forward(promises: Promises, jobs: JobColumns, now: float) -> None:
-    """Offer the capacity of a job that ended early to the waiting jobs in order. No
-    start moves later."""
+    """Give capacity that jobs ending early have freed to the first waiting jobs, in
+    order, as earlier promised starts. No start moves later."""
     if promises.count[HAS_SLACK] == 0:
         return
     promises.count[HAS_SLACK] = 0

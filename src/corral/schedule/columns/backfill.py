@@ -38,8 +38,8 @@ from corral.schedule.columns.state import PROMISED, PassState, begin, tell
 
 @compiled
 def wait_in_line(state: PassState, job: int) -> None:
-    """Add a job, whose turn is known, to the line of waiting jobs. No start is promised
-    to it yet."""
+    """Add a job to the line of waiting jobs at its `turn`, which is already set. No
+    start is promised to it yet."""
     state.jobs.state[job] = WAITING
     state.promises.starts_at[job] = NONE
     join_line(state.jobs, job)
@@ -47,7 +47,7 @@ def wait_in_line(state: PassState, job: int) -> None:
 
 @compiled
 def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start the jobs that have room and delay no promised start."""
+    """Start the waiting jobs that have room now and do not delay any promised start."""
     is_late = give_overtime(state.promises, state.jobs, now)
     if policy.rule == CONSERVATIVE:
         _keep_promises(policy, state, is_late, now)
@@ -64,8 +64,8 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
 
 @compiled
 def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
-    """Start jobs from the head of the line. Reserve for the first job without room, and
-    return it; -1 if no job is left."""
+    """Start jobs from the head of the line until one has no room. Reserve for that job
+    and return it; -1 if no job is left."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
         first_job = reserved[RESERVED]
@@ -82,8 +82,8 @@ def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
 
 @compiled
 def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
-    """Return the job whose turn it is: the first in the line or, if the line is ordered
-    by length, the oldest."""
+    """Return the job that must be served next: the first in the line or, if the line is
+    ordered by run time, the oldest job."""
     first_job = jobs.waiting[0]
     if policy.rule == EASY_SHORTEST:
         for waiting_index in range(jobs.count[AT_WAITING]):
@@ -95,8 +95,8 @@ def _head_of_line(policy: ColumnPolicy, jobs: JobColumns) -> int:
 def _backfill_jobs(
     policy: ColumnPolicy, state: PassState, first: int, at: float, now: float
 ) -> None:
-    """Start jobs that end before `at`, or that leave enough room for the reserved job
-    at that time."""
+    """Start jobs behind `first`, which has reserved seats from the time `at`. Each must
+    end before `at`, or leave those seats free then."""
     jobs, pool, overlap_pool = state.jobs, state.pool, state.promises.both
     too_big, too_big_later, waiting_index = pool.gpus + 1, pool.gpus + 1, 0
     while waiting_index < jobs.count[AT_WAITING] and pool.total[USED] < pool.gpus:
@@ -135,7 +135,8 @@ def _start_job(
 def leave_promises(
     policy: ColumnPolicy, state: PassState, job: int, now: float
 ) -> None:
-    """Update the promises after a running job has ended, at its limit or before."""
+    """Update the promises after a running job has ended. If it ended before its limit,
+    its remaining time becomes free."""
     leave_ending(state.promises, job)
     if policy.rule == CONSERVATIVE and now < state.jobs.ends[job]:
         add_free(state.promises, now, state.jobs.ends[job], state.jobs.gpus[job])
@@ -146,7 +147,8 @@ def leave_promises(
 def _keep_promises(
     policy: ColumnPolicy, state: PassState, is_late: bool, now: float
 ) -> None:
-    """Promise a start to each new job, and start the jobs whose promised time has come."""
+    """Promise a start to each new job, and start jobs whose promised time has come.
+    `is_late`: a running job exceeds its limit."""
     jobs, promises, row = state.jobs, state.promises, 0
     forget_past(promises, now)
     if is_late or promises.next[0] < now:

@@ -26,8 +26,8 @@ Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovableGangs:
-    """A gang that may be relocated as a whole, its present seats, and the cost of the
-    relocation."""
+    """A running gang that may be relocated as a whole, its present seats, and what its
+    relocation costs in GPU-seconds."""
 
     job: int
     ask: ColumnRequest
@@ -43,7 +43,8 @@ class RelocationColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Clearing:
-    """The gangs that must leave a domain so that enough of its nodes can hold a seat."""
+    """The gangs that must leave some nodes so that `wanted` fits there, and what moving
+    them costs."""
 
     leaving: tuple[int, ...]
     cost_gpu_seconds: float
@@ -110,8 +111,8 @@ def _cheapest_clearing(
     nodes: Sequence[int],
     gangs: Mapping[int, MovableGangs],
 ) -> _Clearing | None:
-    """The cheapest nodes that have to be cleared; a gang on several of them is counted
-    once."""
+    """Return the gangs that must leave the cheapest of these nodes so that `wanted`
+    fits; None if it never does."""
     able = sum(_fits_now(cluster, wanted, node) for node in nodes)
     on_node = _by_node(gangs.values(), nodes)
     clearing_options = []
@@ -172,8 +173,8 @@ def _without_the_vain(
     node: int,
     leaving: list[MovableGangs],
 ) -> list[MovableGangs]:
-    """Return the gangs that must really leave. Gangs that can stay are left out, the
-    most expensive first."""
+    """Return the gangs that must leave the node. Gangs whose removal is not needed are
+    left out, the most expensive first."""
     for gang in reversed(leaving[:-1]):
         other_gangs = [
             leaving_gang for leaving_gang in leaving if leaving_gang is not gang
@@ -225,7 +226,7 @@ def _place_relocated(
 
 
 def _place_request(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> Seats:
-    """Place the request. Return its seats, which are then taken."""
+    """Find seats for the request and take them. Return them; empty if none fit."""
     placed_at = place(cluster, demand, ask)
     seats = tuple(
         (int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(placed_at)
@@ -249,7 +250,7 @@ def _toggle_gang_seats(
 def _turn_seats(
     cluster: ClusterArrays, ask: ColumnRequest, seats: Seats, *, take_seats: bool
 ) -> None:
-    """Take the seats of a request, or give them back."""
+    """Take the given seats of a request if `take_seats`; else give them back."""
     for node, mask in seats:
         millis = (
             WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))

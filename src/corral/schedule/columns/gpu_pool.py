@@ -15,12 +15,12 @@ SPARE, USED = 0, 1
 
 
 class Pool(NamedTuple):
-    """Columns of nodes, of seats (one for each node on which a job holds GPUs) and of
-    jobs.
+    """Columns of nodes, of seats and of jobs. A seat is a job's GPUs on one node.
 
-    `held` maps node * wide + place to a seat. `with_free` maps a number of free GPUs to
-    the number of nodes that have exactly that number. `total` holds the number of
-    unused seats at SPARE, and the number of held GPUs at USED.
+    `held` maps node * wide + place to a seat, where `wide` is the size of the largest
+    node. `with_free` maps a number of free GPUs to the number of nodes that have
+    exactly that number. `total` holds the number of unused seats at SPARE, and the
+    number of held GPUs at USED.
     """
 
     nodes: int
@@ -79,20 +79,21 @@ def pool_of(sizes: Sequence[int], jobs: int) -> Pool:
 
 @compiled
 def parts_of(pool: Pool, gpus: int) -> int:
-    """Return on how many nodes a gang lies."""
+    """Return on how many nodes a gang of `gpus` GPUs needs seats."""
     return -(-gpus // pool.wide)
 
 
 @compiled
 def part_gpus(pool: Pool, gpus: int, part: int) -> int:
-    """Return the GPUs of one part of a gang. Whole nodes come first, the rest last."""
+    """Return the number of GPUs in seat number `part` of a gang. Seats on whole nodes
+    come first, and the remainder is last."""
     return min(pool.wide, gpus - part * pool.wide)
 
 
 @compiled
 def best_fit(pool: Pool, need: int) -> int:
-    """Return the untaken node with the fewest free GPUs that are enough, the first of
-    equals; or -1."""
+    """Return the node with the fewest free GPUs that are at least `need`, the first of
+    equals; -1 if none. Nodes in `taken` are skipped."""
     best_node, least_free = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
         free_gpus = pool.free[node]
@@ -129,7 +130,7 @@ def find(pool: Pool, gpus: int) -> int:
 
 @compiled
 def hold(pool: Pool, job: int, parts: int) -> None:
-    """Assign the seats that `find` has found to the job."""
+    """Assign the first `parts` seats that `find` has written to the job."""
     for seat_index in range(parts):
         node, gpus = pool.out_node[seat_index], pool.out_gpus[seat_index]
         pool.total[SPARE] -= 1

@@ -21,14 +21,16 @@ class JobColumns(NamedTuple):
 
     Known at submission are `submitted` (seconds), `gpus`, `klass`, `expected` (seconds
     of service, 0 if unknown), `limit` (maximum run time in seconds; a guess if unknown)
-    and `weight` (the size as the order weighs it). `turn` is the order in the group or
-    line. `attained` is the seconds of service before the present start. `overhead` is
-    the seconds of this start that restore earlier work. `ends` is the latest end of a
-    running job. `key` is the value of keeping a running job; smaller is better.
+    and `weight` (the size as the order weighs it). `turn` is the sort key in the group
+    or line. `attained` is the seconds of service before the present start. `overhead`
+    is the seconds of this start that restore earlier work. `ends` is the latest end of
+    a running job. `key` is the sort key of a running job; jobs with a large key are
+    preempted first.
 
-    `elder_until` is the time until which age protects it. `running` and `waiting` hold
-    rows in no order; `place` is a job's row in either. `class_gpus` and `class_weight`
-    are indexed by class. `root`, `is_active` and `rank` are indexed by group.
+    Until `elder_until`, the job is protected because of its age. `running` and
+    `waiting` hold rows in no order; `place` is a job's position in one of them.
+    `class_gpus` and `class_weight` are indexed by class. `root`, `is_active` and `rank`
+    are indexed by group.
     """
 
     submitted: Any
@@ -110,7 +112,8 @@ def push(jobs: JobColumns, job: int, group: int) -> None:
 
 @compiled
 def drop(jobs: JobColumns, job: int) -> None:
-    """Remove the job from the waiting jobs, wherever it was in its group."""
+    """Remove the job from the waiting jobs of its group, even if it is not the first
+    there."""
     group = jobs.group[job]
     passed = NONE
     while jobs.root[group] != job:
@@ -139,7 +142,8 @@ def _pop_group_head(jobs: JobColumns, group: int, first: int) -> None:
 
 @compiled
 def merge(jobs: JobColumns, first: int, other: int) -> int:
-    """Merge two skew heaps and return the root. Equal turns are ordered by row."""
+    """Merge two skew heaps of jobs and return the root, the job with the lowest `turn`.
+    Equal turns are ordered by row."""
     root, above = NONE, NONE
     while first != NONE and other != NONE:
         if (jobs.turn[other], other) < (jobs.turn[first], first):
@@ -179,8 +183,8 @@ def end_running(jobs: JobColumns, job: int) -> None:
 
 @compiled
 def served(jobs: JobColumns, job: int, now: float) -> float:
-    """Return the seconds of service of a running job, without the time that its
-    restarts took."""
+    """Return the seconds of service of a running job up to `now`, without the time that
+    its restarts took."""
     return float(
         jobs.attained[job] + max(0.0, now - jobs.started[job] - jobs.overhead[job])
     )

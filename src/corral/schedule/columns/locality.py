@@ -27,8 +27,8 @@ class LocalityDelay(NamedTuple):
 
 @compiled
 def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
-    """Return the lowest level (RACK, POD, ANYWHERE) at which one domain, if all idle,
-    would hold the gang."""
+    """Return the lowest level (RACK, POD, ANYWHERE) at which one domain could hold the
+    gang if all its nodes were idle."""
     for level in (RACK, POD):
         start = level * cluster.nodes
         for node in range(cluster.nodes):
@@ -47,7 +47,8 @@ def nearest(cluster: ClusterArrays, ask: ColumnRequest) -> int:
 
 @compiled
 def level_for(nearest_level: int, waited_seconds: float, delay: LocalityDelay) -> int:
-    """Return the widest domain that the gang accepts now; ANYWHERE means any nodes."""
+    """Return the level of the domain that the gang may not leave after this wait;
+    ANYWHERE means any nodes."""
     if nearest_level <= RACK and waited_seconds < delay.rack_seconds:
         return RACK
     if nearest_level <= POD and waited_seconds < delay.pod_seconds:
@@ -59,8 +60,8 @@ def level_for(nearest_level: int, waited_seconds: float, delay: LocalityDelay) -
 def place_near(
     cluster: ClusterArrays, demand: Demand, ask: ColumnRequest, level: int
 ) -> int:
-    """Place like `place`, but keep a gang without network requirements of its own
-    inside one domain of `level`."""
+    """Find seats like `place`. A gang that requests no topology itself must get them
+    inside one domain of `level`. Return their number, 0 for no room."""
     if ask.nodes == 1 or ask.topology != PREFER or level == ANYWHERE:
         return place(cluster, demand, ask)
     near = ColumnRequest(

@@ -60,7 +60,7 @@ def submit(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None
 
 @compiled
 def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> None:
-    """End a running job: free its GPUs, and learn from its service."""
+    """End a running job: free its GPUs, and learn from its run time."""
     jobs = state.jobs
     jobs.attained[job] = served(jobs, job, now)
     end_running(jobs, job)
@@ -76,8 +76,8 @@ def conclude(policy: ColumnPolicy, state: PassState, job: int, now: float) -> No
 
 @compiled
 def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
-    """Start the preferred jobs that have room or can preempt. Each action is recorded
-    in `moves`."""
+    """Run one pass: start the jobs that come first in the order and have room, or can
+    get room by preemption. Each action is recorded in `moves`."""
     jobs = state.jobs
     if not has_waiting(jobs):
         return
@@ -149,8 +149,8 @@ def _preempt_job(policy: ColumnPolicy, state: PassState, job: int, now: float) -
 def put_back(
     policy: ColumnPolicy, state: PassState, job: int, attained: float, now: float
 ) -> None:
-    """Make a running job wait again, in its old turn. `attained` is the service that is
-    not lost."""
+    """Make a running job wait again, at its old place in the order. `attained` is the
+    seconds of service that it keeps."""
     jobs = state.jobs
     jobs.attained[job] = attained
     jobs.preempted[job] += 1

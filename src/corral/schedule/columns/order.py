@@ -1,5 +1,5 @@
-"""Order of jobs. Each named rule gives a key for a group or a running job; the smallest
-goes first."""
+"""Order of jobs by a named rule. The rule gives a sort key to each group of waiting
+jobs and to each running job; the smallest key goes first."""
 
 from dataclasses import dataclass
 from math import log
@@ -26,15 +26,15 @@ KEPT: Final = -1.0  # the key of a running job that cannot be preempted
 class ColumnPolicy(NamedTuple):
     """Parameters of a policy. See the named policies below for usual values.
 
-    `size_power`: the growth of a key with the requested GPUs: 0 is time, 1 is GPU time.
+    `size_power`: how a key grows with the requested GPUs: 0 counts time, 1 GPU time.
     `margin`: the factor by which a preemptor's key must be better. `price`: the wait
-    that a preemptor needs, in multiples of the restart that it costs. `elder_seconds`:
-    the wait from which age counts. The oldest jobs then share (wait /
+    that a preemptor needs, in multiples of the restart that it causes. `elder_seconds`:
+    the wait from which a job counts as old. The oldest jobs then share (wait /
     `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
     `elder_turn_seconds`. With 0 as the scale, age never counts. `short_seconds`: under
     backfill, a request e times smaller (limit times weight) counts as submitted this
-    much earlier. `predicts`: whether similar jobs predict a run time that is otherwise
-    unknown.
+    much earlier. `predicts`: whether an unknown run time is predicted from similar
+    jobs.
     """
 
     rule: int
@@ -54,10 +54,11 @@ class ColumnPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A policy with its properties.
+    """A named policy with its properties.
 
-    `is_oracle`: it knows the run times of jobs, which no live scheduler does.
-    `with_limits`: the name of its replacement where users gave all jobs a limit.
+    `is_oracle`: it uses the true run times of jobs, which no live scheduler knows.
+    `with_limits`: the name of the policy that replaces it if users gave all jobs a time
+    limit.
     """
 
     policy: ColumnPolicy
@@ -93,7 +94,8 @@ POLICIES: Final = {
 
 @compiled
 def counts_service(policy: ColumnPolicy) -> bool:
-    """Return whether attained service separates the jobs of a class."""
+    """Return whether the policy orders jobs of a class by the service that they have
+    received."""
     return LEAST_SERVED <= policy.rule <= LEARNED
 
 
@@ -104,9 +106,8 @@ def preempts(policy: ColumnPolicy) -> bool:
 
 @compiled
 def backfills(policy: ColumnPolicy) -> bool:
-    """Return whether jobs wait in one line, where a job that delays no other may start
-    early.
-    """
+    """Return whether the policy uses backfill: jobs wait in one line, and a job that
+    delays no other may start early."""
     return policy.rule >= EASY
 
 
@@ -117,8 +118,8 @@ def group_of(policy: ColumnPolicy, klass: int, level: int) -> int:
 
 @compiled
 def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
-    """Return the order within a group or line: by the remaining work if it is known,
-    else by submission."""
+    """Return the job's sort key within its group or line: its remaining work, its limit
+    or its time of submission, by the policy."""
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
     if policy.rule == EASY_SHORTEST:
@@ -131,7 +132,7 @@ def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
 
 @compiled
 def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
-    """Return the key of a group's first job."""
+    """Return the sort key of a group, that of its first job."""
     return float(
         jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]]
     )
@@ -139,8 +140,8 @@ def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
 
 @compiled
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
-    """Return the group whose first job is next, among those that request fewer than
-    `smaller_than` GPUs; -1 if none is left."""
+    """Return the group whose first job has the best key, among first jobs that request
+    fewer than `smaller_than` GPUs; -1 if none is left."""
     best_group, least_key, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:
@@ -167,7 +168,7 @@ def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> in
 def rank_groups(
     policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
 ) -> None:
-    """Update the ranks of the groups, if they depend on service."""
+    """Update the ranks of the groups if the policy orders them by service."""
     if not counts_service(policy):
         return
     if policy.rule == LEARNED and is_due(history):
@@ -202,8 +203,8 @@ def _count_live(jobs: JobColumns, history: History, now: float) -> None:
 def key_running(
     policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
 ) -> float:
-    """Set the key of each running job. Return the worst of the keys, each reduced by
-    the cost of that job's restart."""
+    """Set the key of each running job. Return the largest (worst) key, after each has
+    been reduced by the cost of that job's restart."""
     worst = KEPT
     for running_index in range(jobs.count[AT_RUNNING]):
         job = jobs.running[running_index]

@@ -25,8 +25,8 @@ ENOUGH: Final = 256
 
 @compiled
 def place(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """Find seats for the request. Return their number: the number of requested nodes,
-    or 0 if there is no room."""
+    """Find seats for the request and write them into the cluster. Return their number;
+    0 if not all fit."""
     if ask.nodes == 1:
         node = _find_best_node(cluster, demand, ask)
         if node < 0:
@@ -58,8 +58,8 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
 
 @compiled
 def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """Return the node where the request wastes least, the first of equals; -1 if it
-    fits nowhere."""
+    """Return the node where a seat of the request adds the least waste, the first of
+    equals; -1 if it fits nowhere."""
     best_node, least_waste, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
     for bucket in range(first_bucket(ask), cluster.buckets):
@@ -82,7 +82,8 @@ def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) 
 
 @compiled
 def _place_gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
-    """Place a gang on clean nodes; use suspected nodes only where necessary."""
+    """Choose nodes for a gang; use nodes under suspicion only where necessary. Return
+    whether it fits."""
     open_nodes, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         open_nodes += cluster.count[bucket * width + cluster.blocks]
@@ -96,9 +97,9 @@ def _place_gang(cluster: ClusterArrays, ask: ColumnRequest) -> bool:
 
 @compiled
 def _find_fitting_nodes(cluster: ClusterArrays, ask: ColumnRequest) -> tuple[int, int]:
-    """Write the rows of nodes where the request fits into `found`: preferred ones, then
-    others, then suspected ones; the fullest first. Return how many are not suspected,
-    and how many there are."""
+    """Write the rows of nodes where the request fits into `found`: preferred nodes,
+    then others, then suspected nodes; the fullest first. Return the number of nodes
+    that are not suspected, and the number of all."""
     found_count, width = 0, cluster.blocks + 1
     for bucket in range(first_bucket(ask), cluster.buckets):
         if not cluster.count[bucket * width + cluster.blocks]:

@@ -1,7 +1,8 @@
 """Predicted run time of a job from similar ended jobs of the same user, name and size.
 
-Each group of similar jobs keeps a mean that forgets (`kin`). The nearest group with an
-ended job gives the prediction. No job runs longer than its user's limit.
+Each group of similar jobs keeps a mean run time (`kin`), in which older jobs lose
+weight. The most similar group with an ended job gives the prediction. No job runs
+longer than its user's limit.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ _mean_after = compiled(formulas.mean_after)
 
 
 class KinMeans(NamedTuple):
-    """Means of run times by group of similar jobs. `group` maps job * CIRCLES + circle
-    to a row of `mean` (seconds) and `ended` (jobs), or to -1."""
+    """Mean run times by group of similar jobs. A circle says how similar: 0 is the
+    closest. `group` maps job * CIRCLES + circle to a row of `mean` (seconds) and
+    `ended` (jobs), or to -1."""
 
     group: Any
     mean: Any
@@ -24,7 +26,8 @@ class KinMeans(NamedTuple):
 
 
 def kin_of(jobs: int, groups: int) -> KinMeans:
-    """Return empty means for `groups` groups; without groups nothing is predicted."""
+    """Return empty mean run times for these jobs and groups; with 0 groups, nothing is
+    predicted."""
     return KinMeans(
         group=column(jobs * CIRCLES if groups else 0, "int"),
         mean=column(groups, "float"),
@@ -33,7 +36,8 @@ def kin_of(jobs: int, groups: int) -> KinMeans:
 
 
 def enter_kin(kin: KinMeans, groups: Sequence[Sequence[int]]) -> None:
-    """Record each job's groups, from the nearest circle of similar jobs to the widest."""
+    """Record to which groups each job belongs, from the most similar jobs to the widest
+    group."""
     for job, circles in enumerate(groups):
         for circle, group in enumerate(circles):
             kin.group[job * CIRCLES + circle] = group
@@ -53,7 +57,7 @@ def predicted_seconds(kin: KinMeans, job: int, limit: float) -> float:
 
 @compiled
 def learn_seconds(kin: KinMeans, job: int, seconds: float) -> None:
-    """Record that the job has ended after `seconds` of service."""
+    """Update the job's groups after it has ended with `seconds` of service."""
     for circle in range(CIRCLES):
         group = kin.group[job * CIRCLES + circle]
         if group >= 0:

@@ -1,10 +1,11 @@
-"""Preemption of the cheapest running jobs with worse keys, if the gang then has a
-place.
+"""Preemption of running jobs with worse keys, the cheapest first, if the gang then has
+seats.
 
-A preemptor pays for its place. Its key must be better by the margin and by the cost of
-the victim's restart (of two jobs, going first pays only then). It must also have waited
-as long as all the restarts cost, divided by its own number of GPUs (rent before you
-buy), because many gangs find room by then.
+A preemptor pays for its seats in two ways. Its key must be better than the victim's by
+the margin and by the cost of the victim's restart (only then does it pay to put one job
+before the other). It must also have waited as long as all the restarts cost, divided by
+its own number of GPUs. By then, many gangs have found room without preemption (rent
+before you buy).
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,11 +19,12 @@ NEVER: Final = 1e300
 
 
 class VictimColumns(NamedTuple):
-    """Columns for the choice of victims. `job` holds the victims of the gang so far.
-    `chosen` marks these jobs. `picked` holds the victims on one node.
+    """Columns for the choice of victims. `job` holds the victims chosen so far for the
+    gang, and `chosen` marks these jobs. `picked` holds the victims on the node under
+    examination, `best` those on the cheapest node.
 
-    `count` holds the length of `job` at 0, and that of `picked` at 1. `cost` is the
-    cost of the picked victims.
+    `count` holds the length of `job` at 0, and that of `picked` at 1. `cost` is that of
+    `picked`.
     """
 
     job: Any
@@ -55,12 +57,12 @@ def find_victims(
     key: float,
     now: float,
 ) -> int:
-    """Return the number of seats that the gang gets if the victims stop; 0 if it gets
-    none.
+    """Choose victims for the gang. Return the number of seats that it gets once they
+    stop; 0 if there is no solution.
 
-    The seats are stored as `find` stores them. `key` is the gang's own key, with its
-    restart cost. For a key below zero, which the oldest job has, the preemption has no
-    price.
+    The seats are stored as `find` stores them. `key` is the gang's own key, including
+    its restart cost. If the key is below zero, as for the oldest job, the preemption
+    has no price.
     """
     gpus = jobs.gpus[job]
     seat_count, victim_count = parts_of(pool, gpus), 0
@@ -100,8 +102,8 @@ def _cheapest_node(
     need: int,
     key: float,
 ) -> int:
-    """Return the node where `need` GPUs cost least. Its victims are in `best`; count[2]
-    is their number."""
+    """Return the node where `need` GPUs can be had at the least cost, or -1. Its
+    victims are in `best`, and their number in count[2]."""
     chosen, least_cost, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):
         if pool.taken[node] or pool.size[node] < need:
@@ -143,10 +145,11 @@ def _pick_victims(
     key: float,
     below: float,
 ) -> bool:
-    """Write victims on the node that hold `need` GPUs into `picked`, the worst first.
+    """Write the victims on the node that free `need` GPUs into `picked`, the worst key
+    first. Return False if they do not suffice, or cost `below` or more.
 
     The cost of a victim is its GPUs divided by its key, which measures the service that
-    it was about to complete.
+    it still needed.
     """
     victims.count[1] = 0
     victims.cost[0] = 0.0

@@ -1,9 +1,9 @@
 """Future free GPUs and their reservations, as columns that are updated with each
 change.
 
-There are two forms. In EASY, the ends of running jobs are kept in order, and the place
-of one waiting job is found node by node. In conservative backfill, the number of GPUs
-free from each moment on is kept, for the places of all waiting jobs.
+There are two forms. For EASY backfill, the ends of running jobs are kept in order, and
+the seats of one waiting job are found node by node. For conservative backfill, the
+number of GPUs free from each time on is kept, to find starts for all waiting jobs.
 """
 
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,8 @@ ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
 
 
 class Shadow(NamedTuple):
-    """The free part of a pool at another moment. `find` reads it like a pool."""
+    """The free GPUs of a pool at a later time, in the same columns, so that `find`
+    works on both."""
 
     nodes: int
     wide: int
@@ -36,13 +37,13 @@ class Promises(NamedTuple):
     """Future free GPUs and promised starts.
 
     `ending` holds running jobs by their latest end. `later` is the pool at the start of
-    the reserved job, without that job; `both` is the part that is free both now and
-    then.
+    the reserved job, without the seats for that job. `both` is the part that is free
+    both now and then.
 
-    `at` and `free` hold times, and the number of GPUs neither held nor promised from
-    each time on. `starts_at` holds each job's promised start, or -1. `next` is the
-    first of these starts. `count` holds the number of rows in `ending` and in `at`, the
-    reserved job, and whether a job ended early.
+    `at` and `free` hold times, and from each time on the number of GPUs neither held
+    nor promised. `starts_at` holds each job's promised start, or -1. `next` is the
+    earliest promised start. `count` holds the number of rows in `ending` and in `at`,
+    the reserved job, and whether a job ended early.
     """
 
     ending: Any
@@ -90,7 +91,7 @@ def _shadow_of(pool: Pool) -> Shadow:
 
 @compiled
 def join_ending(promises: Promises, jobs: JobColumns, job: int) -> None:
-    """Add the job to the running jobs that end at their limit at the latest."""
+    """Add the job to `ending`, the running jobs sorted by their latest possible end."""
     ending_index = promises.count[ENDING]
     while (
         ending_index > 0
@@ -131,8 +132,8 @@ def give_overtime(promises: Promises, jobs: JobColumns, now: float) -> bool:
 
 @compiled
 def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> float:
-    """Return when the job will have room at the latest. `later` and `both` are set so
-    that this room stays free."""
+    """Return when the job will have room at the latest, given the ends of running jobs.
+    Set `later` and `both` so that this room stays free."""
     later = promises.later
     _copy_pool(pool, later)
     available_at = FOREVER
@@ -158,7 +159,7 @@ def look_ahead(promises: Promises, jobs: JobColumns, pool: Pool, job: int) -> fl
 
 @compiled
 def keep_later(promises: Promises, parts: int) -> None:
-    """Mark the seats that were found as taken at the later time, too."""
+    """Mark the first `parts` seats that were found as taken in the future pool, too."""
     later = promises.later
     for seat_index in range(parts):
         shift(later, later.out_node[seat_index], -later.out_gpus[seat_index])
@@ -198,7 +199,7 @@ def blend(promises: Promises, pool: Pool) -> None:
 
 @compiled
 def join_line(jobs: JobColumns, job: int) -> None:
-    """Add the job to the line of waiting jobs, in the order of turns. Equal turns are
+    """Insert the job into the line of waiting jobs, sorted by `turn`. Equal turns are
     ordered by row."""
     line_index = jobs.count[AT_WAITING]
     while line_index > 0 and (

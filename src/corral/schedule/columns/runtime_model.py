@@ -1,10 +1,10 @@
-"""Hazard of running jobs, learned from ended ones: the probability to end soon, by
-class and attained service.
+"""Hazard of running jobs, learned from ended ones: the probability that a job ends
+soon, by class and attained service.
 
 A level is a range of attained service. Of the jobs that reached a level, some ended in
-it: that share is the hazard. The estimate for a class with few jobs is blended with the
-class's own long record, that record with the record of all classes, and that one with a
-guess. Jobs that still run count as having reached their level.
+it: that share is the hazard. For a class with few jobs, the estimate is blended with
+the class's own long record. That record is blended with the record of all classes,
+which is blended with a guess. Jobs that still run count as having reached their level.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,13 +23,13 @@ _gittins_rank = compiled(hazard.gittins_rank)
 
 
 class History(NamedTuple):
-    """Columns indexed by class * LEVELS + level, except `edge`, `hazard`, `overall` and
-    `count`.
+    """Columns of the learned hazards. They are indexed by class * LEVELS + level,
+    except `edge`, `hazard`, `overall` and `count`.
 
     `paused` counts preempted jobs that reached the level and wait now. `live` counts
     these and the running jobs. `rank` is the Gittins rank in seconds: the least
-    expected service for each end, over all lengths of the next stretch of service. A
-    small rank means a soon expected end.
+    expected service for each job end, over all lengths of further service. A small rank
+    means that an end is expected soon.
     """
 
     classes: int
@@ -71,7 +71,8 @@ def history_of(classes: int) -> History:
 
 @compiled
 def level_after(history: History, level: int, attained: float) -> int:
-    """Return the level of an attained service that was at `level` or below it before."""
+    """Return the level of the attained service. It is searched upwards from `level`,
+    where the job was before."""
     while level < LEVELS - 1 and attained >= history.edge[level + 1]:
         level += 1
     return level
@@ -95,15 +96,15 @@ def learn_end(history: History, klass: int, level: int) -> None:
 
 @compiled
 def pause(history: History, klass: int, level: int, jobs: int) -> None:
-    """Record that jobs of the class wait at the level: 1 for a job that was preempted,
-    -1 for a job that continues."""
+    """Record how many jobs wait after they reached the level: 1 is added for a job that
+    was preempted, -1 for one that continues."""
     for row in range(klass * LEVELS, klass * LEVELS + level):
         history.paused[row] += jobs
 
 
 @compiled
 def is_due(history: History) -> bool:
-    """Whether enough has ended since the ranks were made."""
+    """Return whether enough jobs have ended since the ranks were last computed."""
     return bool(history.count[1] >= max(RELEARN_JOBS, RELEARN * history.count[0]))
 
 

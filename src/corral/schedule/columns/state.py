@@ -1,5 +1,5 @@
-"""The state that passes over the queue read and change, and the two operations that all
-of them share."""
+"""The complete state that a pass over the queue reads and changes, and the two
+operations that all passes share."""
 
 from typing import Any, Final, NamedTuple
 
@@ -19,11 +19,11 @@ HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the m
 
 
 class PassMoves(NamedTuple):
-    """Actions of the passes, in order. The reader empties the list by setting `count`
-    to 0.
+    """Actions of the passes, in order: starts, preemptions and promises. The reader
+    empties the list by setting `count` to 0.
 
-    `seconds` is, for a preempted job, the time of restoring that it had still to do;
-    for a promise, the latest start of the job if no running job exceeds its limit.
+    `seconds` is, for a preempted job, how much of restoring its state it had still to
+    do; for a promise, the latest start of the job if no running job exceeds its limit.
     """
 
     kind: Any
@@ -33,7 +33,7 @@ class PassMoves(NamedTuple):
 
 
 class PassState(NamedTuple):
-    """The complete state that a pass reads and changes."""
+    """The complete state of a replay's scheduler, which each pass reads and changes."""
 
     jobs: JobColumns
     pool: Pool
@@ -53,9 +53,9 @@ def state_of(
     policy: ColumnPolicy,
     kin: int = 0,
 ) -> PassState:
-    """Return the state of an empty cluster with nodes of these sizes.
+    """Return the state of an empty cluster with nodes of these sizes in GPUs.
 
-    It has room for `jobs` jobs of these classes.
+    It has rows for `jobs` jobs. `class_gpus` holds the GPUs of each job class.
     """
     pool, classes = pool_of(sizes, jobs), len(class_gpus)
     levels = LEVELS if counts_service(policy) else 1
@@ -85,8 +85,8 @@ def state_of(
 def begin(
     policy: ColumnPolicy, state: PassState, job: int, parts: int, now: float
 ) -> None:
-    """Start the job on the seats that were found. It must no longer be among the
-    waiting jobs."""
+    """Start the job on the first `parts` seats that `find` has found. The job must
+    already be removed from the waiting jobs."""
     jobs = state.jobs
     hold(state.pool, job, parts)
     begin_running(jobs, job)

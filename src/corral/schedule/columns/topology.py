@@ -62,8 +62,9 @@ def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
 def _lowest_level_domain(
     cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
 ) -> tuple[int, int, int]:
-    """Return the lowest level with a domain that holds the gang, that domain, and how
-    many fitting nodes it leaves over."""
+    """Return the lowest level with a domain that holds the gang, that domain (-1: any
+    nodes), and how many fitting nodes are left over in it. A level above ANYWHERE: no
+    room."""
     last_level = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
         for level in range(min(ANYWHERE, last_level + 1)):
@@ -79,8 +80,8 @@ def _lowest_level_domain(
 def _tightest_domain(
     cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
 ) -> int:
-    """Return the domain of the level with the fewest rows that are enough, the first of
-    equals; or -1."""
+    """Return the domain of the level with the fewest fitting nodes that are at least
+    `wanted`, the first of equals; or -1."""
     for found_index in range(found):
         cluster.tally[
             cluster.domain[level * cluster.nodes + cluster.found[found_index]]
@@ -102,8 +103,8 @@ def _tightest_domain(
 def _filter_nodes(
     cluster: ClusterArrays, found: int, kind: int, level: int, place: int
 ) -> int:
-    """Drop the rows that are not of the type or not in the domain. Return the number of
-    rows kept, which stay in order."""
+    """Keep only those found nodes that are of the GPU type `kind` and in the domain
+    `place`. Return their number; their order stays."""
     kept_count = 0
     for found_index in range(found):
         node = cluster.found[found_index]
@@ -120,8 +121,9 @@ def _filter_nodes(
 def _pack_gang(
     cluster: ClusterArrays, wanted: int, kept_count: int, level: int
 ) -> None:
-    """Assign whole domains, the largest first, until the rest of the gang fits into one
-    domain; then do the same inside that domain at the next lower level."""
+    """Assign whole domains of the level, the largest first, until the rest of the gang
+    fits into one domain. Then do the same inside that domain at the next lower level.
+    """
     seats = 0
     for below in range(level - 1, NVLINK - 1, -1):
         domain = _tightest_domain(cluster, kept_count, -1, below, wanted - seats)
@@ -136,8 +138,8 @@ def _pack_gang(
 
 @compiled
 def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
-    """Return the domain with the most rows, the first of equals. `tally` must be as
-    `_tightest_domain` left it."""
+    """Return the domain with the most nodes left, the first of equals. `tally` must be
+    as `_tightest_domain` left it."""
     best_domain = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for found_index in range(kept):
         domain = cluster.domain[level * cluster.nodes + cluster.found[found_index]]
@@ -150,8 +152,8 @@ def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
 def _take_domain(
     cluster: ClusterArrays, seats: int, kept: int, level: int, place: int
 ) -> tuple[int, int]:
-    """Assign seats on all rows of the domain. Return the number of seats so far, and
-    the number of rows left."""
+    """Assign a seat on each node of the domain `place`. Return the number of seats so
+    far, and the number of nodes that are left."""
     left_over = 0
     for found_index in range(kept):
         node = cluster.found[found_index]

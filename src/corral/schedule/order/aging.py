@@ -22,5 +22,6 @@ ELDEST: Final = float("-inf")  # the key of an elder: better than any
 
 
 def lent_to(waited_seconds: float, gpus: float) -> float:
-    """Return how many of all GPUs may be lent to the job that has waited longest."""
+    """Return how many of the cluster's `gpus` may be used by old jobs if the oldest has
+    waited this long."""
     return min(MOST, (waited_seconds / SCALE_SECONDS) ** 2) * gpus

@@ -16,8 +16,8 @@ UNKNOWN_SECONDS: Final = 86_400.0
 
 
 def weight_of(gpu_millis: int) -> float:
-    """Return the size of a gang as the order weighs it. A gang without GPUs has nearly
-    no weight."""
+    """Return the size of a gang for sort keys: a power of its GPUs. Without GPUs, it is
+    nearly 0."""
     return float((max(1, gpu_millis) / MILLIS_PER_GPU) ** SIZE_POWER)
 
 
@@ -27,8 +27,8 @@ def class_of(gang: Waiting) -> Class:
 
 
 class PriorityKeys:
-    """Sort keys of gangs; the smallest goes first. If `learned` is None, no run times
-    are known, and only age counts."""
+    """Sort keys of waiting and running gangs; the smallest goes first. If `learned` is
+    None, no run times are known, and only age counts."""
 
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
         self._tree = tree
@@ -62,8 +62,8 @@ class PriorityKeys:
         return self.of_service(job_class, gang.served_seconds)
 
     def of_service(self, asked: Class, served_seconds: float) -> float:
-        """Return the rank of a class at this attained service, multiplied by the weight
-        of its size."""
+        """Return the rank of a class after this service, multiplied by the weight of
+        its size. A small rank means that an end is expected soon."""
         if self._learned is None:
             return 0.0
         return self._learned.rank_seconds(asked, served_seconds) * weight_of(

@@ -1,5 +1,5 @@
-"""Order in which a pass tries the gangs. Each queue and user has a line, and the lines
-take turns."""
+"""Order in which a pass tries the gangs. Each queue and each user has a line of waiting
+gangs, and the line whose turn it is goes next."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -24,10 +24,11 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """The part of a group that this pass has not reached yet. `rank` is its key by the
-    queue's policy.
+    """A group of gangs with equal requests, of which this pass has reached position
+    `at`. `rank` is its sort key by the queue's policy.
 
-    `has_elder` means that its first gang is the elder of the line.
+    `has_elder` means that its first gang is the elder (protected oldest gang) of the
+    line.
     """
 
     gangs: Sequence[Waiting]
@@ -49,10 +50,10 @@ class _Run:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A queue, or a line of groups: the line of one user, or of a queue that has one
-    line for all users.
+    """A node in the tree of lines: a queue, or a line of groups. A line belongs to one
+    user, or to a queue that has one line for all users.
 
-    `heap` holds the child nodes that still have gangs; the one whose turn it is comes
+    `heap` holds the child nodes that still have gangs; the child whose turn it is comes
     first. `runs` holds the groups of a line in the same way. `by_service` means that
     the node is below a queue that is ordered by service.
     """
@@ -72,14 +73,14 @@ def in_order(line: "QueueLine") -> Iterator[Waiting]:
 
 
 class QueueLine:
-    """Waiting gangs, ordered by: queues that have GPUs of their own left, then
-    priority, then fair share, then the key of the queue's policy, then age. Preemptible
-    gangs come after all others. Below a queue that is ordered by service, keys replace
-    shares.
+    """Waiting gangs in the order in which a pass tries them. Gangs of queues with
+    unused GPUs of their own come first. Then priority, fair share, the key of the
+    queue's policy, and age decide. Preemptible gangs come after all others. Below a
+    queue that is ordered by service, keys replace shares.
 
     The seats that a gang takes change the shares of its own queue and of the queues
-    above it, and of no other queue. So after each gang, only its own path up the tree
-    is reordered.
+    above it, and of no other queue. So after each gang, only the path of that queue in
+    the tree is reordered.
     """
 
     def __init__(
@@ -122,14 +123,15 @@ class QueueLine:
         return run.gangs[run.at - 1]
 
     def close(self) -> Sequence[Waiting]:
-        """Remove the rest of the last gang's group from the line, and return it."""
+        """Return the remaining gangs of the last gang's group, and remove them from the
+        line."""
         run = self._way[-1].runs[0][1]
         rest, run.at = run.gangs[run.at :], len(run.gangs)
         return rest
 
     def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
-        """Remove the gangs behind the last gang in its own line, and return them.
-        Spared gangs stay, each as a group of its own."""
+        """Remove the gangs behind the last gang in its own line, and return them. Gangs
+        of the jobs in `spared` stay in it."""
         node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
         for key, run in node.runs:
             if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
@@ -140,7 +142,7 @@ class QueueLine:
         return [gang for _, gang in sorted(behind, key=lambda one: one[0])]
 
     def _put_right(self) -> None:
-        """Reorder the path of the last gang, from its end up."""
+        """Reorder the tree along the path of the last gang, from its line to the top."""
         if self._way and self._way[-1].runs:
             runs = self._way[-1].runs
             key, run = runs[0]
@@ -237,8 +239,8 @@ class QueueLine:
         heapify(node.heap)
 
     def _node_key(self, node: _Node, number: int) -> Key:
-        """Return the position of the node among its siblings, determined by the best
-        gang in it."""
+        """Return the sort key of the node among its siblings, taken from the first gang
+        in it."""
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare

@@ -32,7 +32,8 @@ OVERTIME_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatEnd:
-    """A job with its seats, and the latest time at which it ends (wall clock)."""
+    """A running job, its seats, and the latest time at which it ends and frees them
+    (wall clock)."""
 
     job: JobId
     seats: tuple[Seat, ...]
@@ -60,7 +61,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A promise's seats, held from its start on until `stop`; `stop` is inf if unknown."""
+    """A promised use of seats, from the promise's start until `stop`; inf if the end is
+    unknown."""
 
     gang: Waiting
     promise: Promise
@@ -75,7 +77,7 @@ class Availability:
     """Future capacity as one pass computes it. `rooms` belong to the pass, so what the
     pass takes is also taken here.
 
-    `holding` returns what seats of a gang use of its queue's quota.
+    `holding` returns how much of its queue's quota a gang uses with these seats.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class Availability:
         return sorted({stay.promise.start for stay in self._stays.values()})
 
     def nodes(self, *, before: float = inf) -> Iterator[NodeId]:
-        """Yield the nodes on which a promise begins by then."""
+        """Yield the nodes on which a promised start lies before `before`."""
         for node, stays in self._promised.items():
             if node in self._rooms and any(
                 stay.promise.start < before for stay, _ in stays
@@ -172,7 +174,8 @@ class Availability:
     # -- what is free when -----------------------------------------------------------------------
 
     def least(self, node: NodeId, start: float, stop: float) -> NodeRoom:
-        """Return what of the node is free during the whole interval."""
+        """Return what stays free on the node during the whole time from `start` to
+        `stop`."""
         narrowest_room = self._at(node, start)
         for promise_start in sorted(
             {stay.promise.start for stay, _ in self._promised.get(node, ())}
@@ -216,7 +219,7 @@ class Availability:
 
     @contextmanager
     def _as_of(self, at: float) -> Iterator[None]:
-        """Run the body as if queues held what they will hold at that time."""
+        """Within the context, let queues hold what they will hold at the time `at`."""
         ended_seats = [
             ending
             for ending in self._endings
@@ -238,9 +241,9 @@ class Availability:
     # -- the earliest start ----------------------------------------------------------------------
 
     def earliest(self, gang: Waiting) -> Promise | None:
-        """Return a promise for the earliest moment from which on some form of the gang
-        has room for its whole run time, with all promises kept; None if no moment is
-        known."""
+        """Return the earliest start at which some form of the gang (an alternative in
+        its request) has room for its whole run time, with all promises kept; None if no
+        such time is known."""
         promis = (
             self._earliest_promise(gang, form)
             for shape in gang.shapes
@@ -253,8 +256,9 @@ class Availability:
         )
 
     def again(self, gang: Waiting, before: Promise) -> Promise | None:
-        """Return the earliest promise, on the nodes of the promise before if they are
-        as good. A plan that is postponed by a moment thus stays the same plan."""
+        """Return the earliest promise, on the nodes of the promise `before` if they
+        allow the same start. So a plan that is postponed by a moment stays the same
+        plan."""
         promise = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
         similar_promise = (
@@ -273,7 +277,8 @@ class Availability:
     def _earliest_promise(
         self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
     ) -> Promise | None:
-        """Return the earliest promise. `on`: the permitted nodes; None: any."""
+        """Return the earliest promise for this shape, on the nodes `on` (None: any);
+        None if there is no start."""
         changes = self._changes()
         able: dict[NodeId, NodeRoom] = {}
         steps = sorted(changes)
@@ -307,8 +312,8 @@ class Availability:
         return None
 
     def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
-        """Yield the nodes that may have room. Most full nodes are skipped without a
-        closer check."""
+        """Yield the nodes that may have room for a seat of this shape, now or later.
+        Most full nodes are skipped without a closer check."""
         resources = shape.resources
         min_whole_gpus = 0 if resources.is_share else resources.gpus
         for node, room in self._rooms.items():
@@ -320,17 +325,17 @@ class Availability:
                 yield node
 
     def _begin_on(self, start: float, stop: float) -> set[NodeId]:
-        """Return the nodes on which a promised start in this time reduces the free
-        capacity."""
+        """Return the nodes on which a promise that starts from `start` to `stop`
+        reduces the free capacity."""
         stays = (
             stay for stay in self._stays.values() if start <= stay.promise.start < stop
         )
         return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
-        """Return the times at which capacity comes free, and on which nodes. At some
-        times only quota comes free, since a job that leaves reserved nodes still
-        returns what its queue held."""
+        """Return the times at which capacity comes free, with the nodes concerned. At
+        some times only quota comes free, without nodes: a job that leaves reserved
+        nodes still returns what its queue held."""
         changes_at: dict[float, set[NodeId]] = {self.now: set()}
         if self._standing.has_bounds:
             changes_at |= {
@@ -370,16 +375,18 @@ class Availability:
             able.pop(node, None)
 
     def _idle_sort_key(self, room: NodeRoom) -> tuple[object, ...]:
-        """Return the sort key by which idle capacity is promised last.
+        """Return the sort key for nodes of a promise. Nodes that are idle now come
+        last, so that they stay usable.
 
-        Other gangs may use it until the promised start, and the rest of it afterwards.
+        Other gangs may use idle capacity until the promised start, and the rest of it
+        afterwards.
         """
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
-        """Return the jobs for whose ends the seats wait: the jobs on these GPUs, else
-        those on these nodes, else those whose end frees quota of the queue at that
-        moment."""
+        """Return the jobs for whose ends a promise on these seats waits: the jobs on
+        these GPUs, else those on these nodes, else those whose end frees quota of the
+        queue at that moment."""
         later_jobs = dict[JobId, bool]()
         for own_seat in seats:
             for end_time, seat_end, seat in self._on.get(own_seat.node, ()):

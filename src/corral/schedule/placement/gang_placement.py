@@ -18,8 +18,8 @@ from corral.schedule.waiting import Waiting
 def find_seats(
     rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
 ) -> tuple[Seat, ...]:
-    """Return seats for the whole gang in this shape, or none. `rooms` are in the order
-    of best fit."""
+    """Return seats for the whole gang in this shape; empty if it has no room. `rooms`
+    are in the order of best fit."""
     resources = shape.resources
     min_whole_gpus = 0 if resources.is_share else resources.gpus
     if shape.nodes == 1 and gang.takes_any:
@@ -54,8 +54,9 @@ def find_seats(
 def _first_seat(
     rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
 ) -> tuple[Seat, ...]:
-    """Return the seat of a gang of one node without placement rules: on the first node
-    that has room. In the order of best fit, suspected nodes come last."""
+    """Return the seat of a gang of one node without placement rules, on the first node
+    that has room; empty if no node has. In the order of best fit, suspected nodes come
+    last."""
     resources, exclusive = shape.resources, gang.place.exclusive
     min_whole_gpus = 0 if resources.is_share else resources.gpus
     for room in rooms:
@@ -67,8 +68,8 @@ def _first_seat(
 
 
 def may_use(room: NodeRoom, gang: Waiting) -> bool:
-    """Return whether the gang's rules allow it on the node now, regardless of free
-    room."""
+    """Return whether the gang may use the node by its pinned node, labels and
+    separation rules, regardless of free room."""
     rule = gang.place
     return (
         gang.pinned_to in (None, room.id)
@@ -78,8 +79,8 @@ def may_use(room: NodeRoom, gang: Waiting) -> bool:
 
 
 def is_apart(room: NodeRoom, gang: Waiting) -> bool:
-    """Return whether the gang and a job on the node must stay apart, by the request of
-    either."""
+    """Return whether the gang may not share the node with a job that is on it, by the
+    request of either."""
     if room.shunned and room.shunned[gang.kin]:
         return True
     return any(room.guests[name] for name in gang.place.apart_from)
@@ -110,8 +111,8 @@ def _gather_seats(
 def _of_one_mark(
     able: list[NodeRoom], gang: Waiting, shape: Shape
 ) -> Iterator[list[NodeRoom]]:
-    """Yield sets of nodes that see the gang's shared path as the same storage; all
-    nodes if the gang needs no shared path."""
+    """Yield sets of nodes where the gang's shared path is the same storage (has one
+    mark); all nodes if the gang needs no shared path."""
     path = gang.shared_path
     if path is None or (shape.nodes == 1 and gang.mark is None):
         yield able
@@ -143,8 +144,8 @@ def groups(
 def nearest_to_free(
     rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: NodeTypes
 ) -> frozenset[NodeId]:
-    """Return the nodes where the gang is closest to getting its seats when other jobs
-    end; an empty set if it can never be placed."""
+    """Return the emptiest suitable nodes, where the gang is closest to its seats when
+    other jobs end; an empty set if it can never be placed."""
     could = (
         room
         for room in _emptiest_first(rooms)

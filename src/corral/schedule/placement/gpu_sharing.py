@@ -1,8 +1,8 @@
 """Placement of GPU shares on the node where they waste least for the usual requests.
 
-The waste of a node is that of `seat.cost` over the columns. It counts the part of a GPU
-that no usual share fits, and GPUs that the node's CPU and memory can no longer support.
-Without requests for shares, nodes are chosen by best fit alone.
+Waste on a node is measured as in `seat.cost` for columns. It counts the part of a GPU
+that no usual share fits, and the GPUs that the node's free CPU and memory can no longer
+support. Without requests for shares, nodes are chosen by best fit alone.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Shares:
         self.any = False  # whether any share was asked for yet
 
     def arrive(self, shape: Shape) -> None:
-        """Learn from a job that was submitted."""
+        """Count the request of a job that was submitted."""
         resources = shape.resources
         self.any = self.any or resources.is_share
         if self.any:
@@ -48,8 +48,8 @@ class Shares:
     def best(
         self, rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape
     ) -> tuple[Seat, ...]:
-        """Return the seat of a gang of one node, or none. `rooms` are in the order of
-        best fit."""
+        """Return the seat with the least waste for a gang of one node; empty if no node
+        fits. `rooms` are in best-fit order."""
         min_whole_gpus = 0 if shape.resources.is_share else shape.resources.gpus
         rooms = [room for room in rooms if room.whole >= min_whole_gpus]
         able = (room for room in rooms if may_use(room, gang))
@@ -71,8 +71,8 @@ class Shares:
         return float(share_waste(self._demand, taken, free))
 
     def _seat_waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
-        """Return the GPUs that the seat wastes beyond those that it takes. Suspected
-        nodes are placed last."""
+        """Return how many GPUs the seat makes unusable beyond those that it takes.
+        Nodes under suspicion count as worse."""
         free_millis, cpu, memory = (
             sum(room.free_gpu_millis),
             room.free_cpu_millis,

@@ -22,8 +22,8 @@ from corral.schedule.waiting import Reason, Waiting
 
 
 def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
-    """Return after how many seconds of waiting the gang accepts wider sets of nodes
-    than before."""
+    """Return the waiting times, in seconds, after which the gang accepts a wider set of
+    nodes; empty for a gang of one node."""
     if max(shape.nodes for shape in gang.shapes) == 1:
         return []
     return [
@@ -38,8 +38,8 @@ def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
 
 @dataclass(slots=True)
 class Nearness:
-    """Locality rules of one pass, at `now` (wall clock). `rooms` are the nodes that
-    take work."""
+    """Locality rules of one pass, at `now` (wall clock): how close a gang's nodes must
+    be. `rooms` are the nodes that take work."""
 
     rooms: Collection[NodeRoom]
     fleet: NodeTypes
@@ -59,8 +59,8 @@ class Nearness:
         )
 
     def near(self, gang: Waiting, shape: Shape) -> Waiting:
-        """Return the gang with the requirement to stay within one domain, as long as
-        its locality delay lasts."""
+        """Return the gang with the requirement to stay within one domain, if its
+        locality delay still lasts; otherwise unchanged."""
         level = self._required_level(gang, shape) if self._is_on() else None
         if level is None:
             return gang
@@ -74,8 +74,9 @@ class Nearness:
         opened: PassView,
         lets: Callable[[Waiting, Shape], bool],
     ) -> Reason | None:
-        """Return the reason if the gang fits, but its nodes are not close enough; None
-        if it does not fit. `lets` returns whether its queue may hold the shape."""
+        """Return the reason if the gang would fit, but only on nodes that are not close
+        enough yet; None if it would not fit at all. `lets` returns whether its queue
+        may hold the shape."""
         for shape in shapes:
             level = self._required_level(gang, shape)
             seats = find_seats(opened.rooms, gang, shape) if level is not None else ()
@@ -123,8 +124,8 @@ class Nearness:
         return None
 
     def _nearest_of(self, gang: Waiting, shape: Shape) -> Level | None:
-        """Return the lowest level at which one domain, if all idle, would hold the
-        gang; None if none would."""
+        """Return the lowest level at which one domain would hold the gang if its nodes
+        were all idle; None if no domain would."""
         key = (shape, gang.place, gang.pinned_to)
         if key not in self._nearest:
             able = {

@@ -24,7 +24,8 @@ V = TypeVar("V")
 
 
 class NodeTypes:
-    """Nodes grouped by what they offer: a thousand nodes are only a few kinds."""
+    """All known nodes, grouped by equal capacity: a thousand nodes are only a few
+    kinds, so each is examined once."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -53,7 +54,7 @@ class NodeTypes:
         self.size = count.total()
 
     def could_seat(self, node: NodeId, asked: Resources) -> bool:
-        """Whether the node could give these resources if nothing else ran."""
+        """Return whether the node could provide these resources if it were idle."""
         room = self._empty[node]
         return _cached_answer(
             self._holds, (room.id, asked), lambda: room.seat(asked) is not None
@@ -71,7 +72,7 @@ class NodeTypes:
 
     def nearest(self, shape: Shape) -> Shape | None:
         """Return the largest shape, at most the requested one, that the nodes could
-        give. None if they have no GPU of the requested type."""
+        provide if idle. Return None if they have no GPU of the requested type."""
         like = [
             _at_most(room.node.inventory, shape.resources) for room, _ in self._kinds
         ]
@@ -98,9 +99,9 @@ class NodeTypes:
         )
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
-        """Return how many nodes could each hold a part of the gang at the same time if
-        nothing else ran. If the gang must lie in one domain, return the number in the
-        domain with the most such nodes."""
+        """Return how many nodes could each hold one seat of the gang at the same time
+        if nothing else ran. If the gang must lie in one domain, return the number in
+        the domain with the most such nodes."""
         if rule.topology.mode != Mode.REQUIRE or shape.nodes == 1:
             return (
                 self.holding(shape.resources)
@@ -118,8 +119,8 @@ class NodeTypes:
         return _cached_answer(self._together, (shape.resources, rule), find)
 
     def _capable_nodes(self, asked: Resources, rule: PlaceRule) -> list[Node]:
-        """Return the nodes that the rule admits and that could hold these resources.
-        All nodes are examined, once for each kind of request."""
+        """Return the nodes that the placement rule admits and that could provide these
+        resources when idle. The result is cached for each request."""
 
         def find() -> list[Node]:
             admitted = (node for node in self._nodes if rule.admits(node.labels))
@@ -128,7 +129,7 @@ class NodeTypes:
         return _cached_answer(self._told, (asked, rule), find)
 
     def values_of(self, label: str) -> list[str]:
-        """Return the values of this label on nodes."""
+        """Return all values that the nodes have for this label, sorted."""
         return sorted(
             {node.labels[label] for node in self._nodes if label in node.labels}
         )
@@ -145,7 +146,7 @@ class NodeTypes:
 
     @property
     def capacity(self) -> ResourceAmounts:
-        """Return what all nodes together offer."""
+        """Return the total GPUs, CPU and memory of all nodes."""
         total_amounts = ResourceAmounts()
         for room, count in self._kinds:
             offer = room.node.inventory
@@ -168,8 +169,8 @@ class NodeTypes:
 
     @property
     def most_parts(self) -> int:
-        """Return the number of parts of the GPU that is divided into the most parts, if
-        every GPU is divided; 0 if a GPU is whole."""
+        """Return the largest number of slices into which a GPU is divided, if every GPU
+        is divided; 0 if some GPU is whole or there are none."""
         cuts = [
             slice_count
             for room, _ in self._kinds
@@ -183,9 +184,9 @@ class NodeTypes:
 
 
 def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
-    """Return the part of the requested resources that such a node has. If the node
-    lacks the requested GPU type, the type of most of its GPUs is used. None if GPUs are
-    requested and the node has none."""
+    """Return the resources, at most the requested ones, that an empty node of this kind
+    has. If the node lacks the requested GPU type, its most frequent type is used.
+    Return None if GPUs are requested and the node has none."""
     kind = asked.gpu_type
     if kind is not None and kind not in offer.types:
         kind = max(sorted(offer.gpu_types), key=offer.types.count, default=None)
@@ -201,7 +202,7 @@ def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
 
 
 def _cached_answer(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:
-    """The answer that was found before, else what is found now."""
+    """Return the answer cached under `key`; else compute it with `find` and cache it."""
     if key not in answers:
         if len(answers) >= MOST_KEPT:
             answers.clear()

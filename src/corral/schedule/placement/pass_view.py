@@ -1,5 +1,5 @@
-"""The nodes' free capacity in one scheduling pass, in the order of best fit, as the
-gang that is tried next may use it."""
+"""The nodes' free capacity in one scheduling pass, in the order of best fit. It shows
+what the gang that is tried next may use."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence, Set
@@ -14,11 +14,11 @@ from corral.schedule.waiting import Waiting
 
 
 class PassView:
-    """View of the nodes in one pass. `rooms` stay sorted, since a sort for each gang is
-    slow.
+    """Free capacity of the nodes as a gang may use it in one pass. `rooms` stay sorted,
+    since a sort for each gang is slow.
 
     A gang that runs beyond a promised start sees only the capacity that it may hold
-    until its end. A gang that ends before then sees all free capacity.
+    until its end. A gang that ends before the promised start sees all free capacity.
     """
 
     def __init__(self, floor: Floor, *, copies: bool = False) -> None:
@@ -36,15 +36,16 @@ class PassView:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Return the version of the open, visible and promised capacity. Free capacity
-        changes together with the holdings of queues."""
+        """Return a version that changes when the open nodes, the visible capacity or
+        the promises change. Free capacity changes together with the holdings of queues.
+        """
         promised = self.ahead.version if self.ahead is not None else -1
         return (len(self.is_shut), promised, *self.view)
 
     @contextmanager
     def change(self, node: NodeId) -> Iterator[NodeRoom]:
-        """Take the node out of the order while its free capacity changes, and put it
-        back afterwards."""
+        """Yield the node's room, to change its free capacity. Meanwhile the node is out
+        of the sorted order; afterwards it is put back."""
         was_open = self._remove_room(node)
         if node in self._lent:
             self._lent.remove(node)
@@ -62,7 +63,7 @@ class PassView:
                 room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def see(self, stop: float) -> None:
-        """Select the view for a gang that will have ended by `stop`."""
+        """Show the capacity that a gang may use that will have ended by `stop`."""
         if self.ahead is None:
             return
         starts = self.ahead.starts()
@@ -83,8 +84,8 @@ class PassView:
                 self._insert_room(node)
 
     def with_free(self, gpu_millis: int) -> Sequence[NodeRoom]:
-        """Return the rooms in the same order, without those that have less free GPU
-        capacity than this, summed over all their GPUs."""
+        """Return the rooms in the same order, without those whose GPUs together have
+        less than `gpu_millis` thousandths free."""
         if not gpu_millis:
             return self.rooms
         node_rooms: list[NodeRoom] = []
@@ -98,8 +99,8 @@ class PassView:
         return node_rooms
 
     def _place_of(self, suspicion: int, gpu_millis: int, start: int) -> int:
-        """Return the first index, from `start` on, of the nodes with this much free
-        capacity, or with more suspicion."""
+        """Return the first index, from `start` on, of a node with this suspicion and at
+        least this free capacity, or with a higher suspicion."""
         lowest = (suspicion, gpu_millis, -1, NodeId(""))
         return bisect_left(self.rooms, lowest, lo=start, key=fullness)
 

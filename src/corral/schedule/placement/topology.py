@@ -21,8 +21,8 @@ Domain = tuple[str, ...]
 
 
 def domain_of(id: NodeId, labels: Labels, level: Level) -> Domain:
-    """Return the domain of a node at this level. A node without the label forms a
-    domain of its own.
+    """Return the domain (such as a rack) of a node at this level. A node without the
+    level's label forms a domain of its own.
 
     The domain includes the names of the levels above, because a rack name may occur
     again in another pod, and an NVLink domain's name in another rack.
@@ -42,14 +42,14 @@ def in_order(
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
-    """Yield ways to place a gang of `nodes` nodes, the best first: rooms in the order
-    of use.
+    """Yield possible choices of nodes for a gang of `nodes` nodes, the best first. Each
+    is a list of rooms in the order of use.
 
-    `able`: nodes with room for a part of the gang, in the order of best fit. `likes`:
+    `able`: nodes with room for a seat of the gang, in the order of best fit. `likes`:
     nodes preferred among equally near ones. `avoid`: nodes on which the gang failed,
-    the newest last. Clean nodes come first; of the others, those without a failure of
-    the gang come first, and then those with the oldest failure. `of_one_type`: the gang
-    has GPUs, and mixed types are less preferred.
+    the newest last. Nodes without suspicion come first. Of the other nodes, those
+    without a failure of the gang come first, and then those with the oldest failure.
+    `of_one_type`: the gang has GPUs, so nodes of mixed types are less preferred.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)
@@ -127,8 +127,9 @@ def _rooms_by_domain(
 
 
 def _pack_rooms(able: Sequence[NodeRoom], nodes: int, below: int) -> list[NodeRoom]:
-    """Fill whole domains, the largest first, until the rest of the gang fits into one
-    domain; then repeat this on the levels inside that domain."""
+    """Return the rooms ordered so that the gang uses few domains: whole domains, the
+    largest first, until the rest of the gang fits into one domain. The same is repeated
+    on the levels inside that domain."""
     first_rooms: list[NodeRoom] = []
     node_rooms, later = list(able), list[NodeRoom]()
     for level in reversed(LEVELS[:below]):
@@ -158,8 +159,8 @@ def _spread_over_racks(able: Sequence[NodeRoom]) -> list[NodeRoom]:
 
 
 def largest_domain(nodes: Mapping[NodeId, Labels], level: Level) -> int:
-    """Return the highest number of these nodes that lie in one domain of the level; 0
-    if no node has the level's label."""
+    """Return how many of these nodes lie in the domain of the level that has the most
+    of them; 0 if no node has the level's label."""
     count: dict[Domain, int] = {}
     for id, labels in nodes.items():
         if level in labels:

@@ -42,7 +42,8 @@ CIRCLE_WORDS: Final = (  # of _similarity_groups
 
 
 class Class(NamedTuple):
-    """Class of jobs: the queue, and the requested GPUs in thousandths."""
+    """Class of jobs whose run times are compared: the queue and the requested GPUs in
+    thousandths."""
 
     queue: QueueName
     gpu_millis: int
@@ -59,8 +60,8 @@ class Ended:
 
 
 class Nearest(NamedTuple):
-    """Result of the search for similar jobs: their mean run time, the number of ended
-    jobs, and the properties that they share."""
+    """Statistics of the most similar ended jobs: their mean run time, their number, and
+    words for the properties that they share."""
 
     mean_seconds: float
     ended: int
@@ -71,8 +72,8 @@ Live = Callable[[], Iterable[tuple[Class, float]]]
 
 
 class _Record(NamedTuple):
-    """Counts of the jobs of one class by level of attained service: see
-    `hazard.class_hazard`."""
+    """Counts of the jobs of one class, by level of attained service. They are the input
+    of `hazard.class_hazard`."""
 
     ended: list[float]
     reached: list[float]
@@ -87,9 +88,9 @@ def level_of(seconds: float) -> int:
 
 
 class Learned:
-    """Statistics table that was built at one time. `ended`: ended jobs, the oldest
-    first. `live`: class and service of jobs that are not over and have had some
-    service."""
+    """Statistics of run times, built at one time and never changed. `ended`: ended
+    jobs, the oldest first. `live`: class and service of jobs that are not over and have
+    had some service."""
 
     def __init__(
         self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()
@@ -100,8 +101,9 @@ class Learned:
         self._ranks: dict[tuple[Class, int], float] = {}
 
     def rank_seconds(self, job_class: Class, attained_seconds: float) -> float:
-        """Return the lowest expected service for each job end, for jobs of the class
-        with this attained service: a small value means an early end."""
+        """Return the Gittins rank: the least expected service for each job end, for
+        jobs of the class with this attained service. A small value means that an end is
+        expected soon."""
         level = level_of(attained_seconds)
         if (job_class, level) not in self._ranks:
             hazard = self._hazard_by_level(job_class)
@@ -111,8 +113,8 @@ class Learned:
     def expected_seconds(
         self, user: UserName, stem: str, job_class: Class, limit_seconds: float | None
     ) -> float | None:
-        """Return the run time of the most similar jobs, at most the limit; the limit if
-        none has ended."""
+        """Return the expected run time: the mean of the most similar ended jobs, at
+        most the limit. If there are no such jobs, return the limit."""
         nearest = self.nearest_kin(user, stem, job_class)
         if nearest is None or limit_seconds is None:
             return limit_seconds if nearest is None else nearest.mean_seconds
@@ -146,8 +148,8 @@ class Learned:
 
     @cached_property
     def _ended_levels(self) -> dict[Class, list[int]]:
-        """Return at which levels the jobs of each class have ended, the oldest
-        first."""
+        """Return for each class the service levels at which its jobs have ended, the
+        oldest job first."""
         levels: dict[Class, list[int]] = defaultdict(list)
         for ended_job in self._ended:
             levels[ended_job.job_class].append(level_of(ended_job.seconds))
@@ -195,8 +197,8 @@ class Learned:
 
 
 class Lessons:
-    """The record of the newest ended jobs, and the statistics table, which is rebuilt
-    as more jobs end.
+    """The newest ended jobs, and the statistics table learned from them, which is
+    rebuilt as more jobs end.
 
     `live` is as for Learned; it is called only when a table is built.
     """
@@ -255,7 +257,8 @@ def _sums_from(column: Sequence[float]) -> list[float]:
 def _similarity_groups(
     user: UserName, stem: str, job_class: Class
 ) -> tuple[tuple[object, ...], ...]:
-    """Return the groups of similar jobs, from the closest to all."""
+    """Return the keys of the groups to which a job belongs, from the most similar jobs
+    to all jobs."""
     circles = (
         (user, stem, job_class.gpu_millis),
         (user, job_class.gpu_millis),

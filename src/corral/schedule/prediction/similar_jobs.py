@@ -13,10 +13,11 @@ NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)
 
 
 def mean_after(mean: float, ended: int, circle: int, seconds: float) -> float:
-    """Return the mean of a group after its newest job end, which is its `ended`th.
+    """Return the mean run time of a group after one more of its jobs has ended. `ended`
+    counts the ended jobs, including this one.
 
     `circle`: how wide the group is, which sets the weight of a new job. `seconds`: the
-    run time of the newest job.
+    run time of that job.
     """
     weight = max(NEW_WEIGHT[circle], 1.0 / ended)
     return mean + weight * (seconds - mean)

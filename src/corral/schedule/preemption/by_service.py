@@ -1,14 +1,15 @@
 """Preemption by attained service.
 
-A gang may take the place of a running gang of its queue and priority. The victim may
-also be of another queue that borrows or owes, if both queues are ordered by service
+A gang may take the seats of a running gang of its own queue and priority. The victim
+may also be of another queue that borrows or owes, if both queues are ordered by service
 together.
 
-The rule is that of `preempt`, for live gangs. The gang must be better by the margin and
-by the cost of the victim's restart. It must also have waited as long as all the
-restarts take, divided over its own GPUs. The GPU time lost is therefore never more than
-the time that preemptors have waited. If shares count, no gang preempts a user with less
-service. No gang preempts a job within its minimum run time.
+The rule is that of `preempt`, for live gangs. The gang's key must be better than the
+victim's by the margin and by the cost of the victim's restart. It must also have waited
+as long as all the restarts take, divided by its own number of GPUs. The GPU time lost
+is therefore never more than the time that preemptors have waited. If shares count, no
+gang preempts a user with less service. No gang preempts a job within its minimum run
+time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +44,8 @@ class Buying:
     )
 
     def may_buy(self, gang: Waiting) -> bool:
-        """Return whether gangs of its queue can be preempted by service at all."""
+        """Return whether the policy and the rules of the gang's queue allow it to
+        preempt by service."""
         queue = gang.queue
         if queue not in self._buyers:
             orders = self.keys.is_taught and self.keys.policy(queue).goes_by_service
@@ -60,7 +62,8 @@ class Buying:
         return may_deal and self.deals(gang.queue, victim.queue)
 
     def is_for_sale(self, victim: RunningGang) -> bool:
-        """Return whether any gang may preempt this victim by service now."""
+        """Return whether this victim may be preempted by service now by a gang with a
+        better key."""
         if victim.preemptible or not victim.min_runtime_over:
             return False
         if not (victim.can_save or self._rule(victim.queue) == Preempt.ANY):
@@ -75,12 +78,13 @@ class Buying:
         return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
 
     def sellers(self, queue: QueueName) -> Sequence[QueueName]:
-        """Return the queues from which a gang of this queue may preempt by service."""
+        """Return the queues that share one order by service with this queue; it may
+        preempt in them."""
         return self.standing.tree.sharing_service(queue)
 
     def delay(self, victim: RunningGang) -> float:
-        """Return the cost of stopping a gang, in order by service. It is higher, the
-        more likely each of the gang's GPU-seconds ends it."""
+        """Return the cost of stopping a gang ordered by service: its GPUs divided by
+        its `worth`. It is high if an end is expected soon."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
         return gpus / max(1.0, self.worth(victim))
 
@@ -114,14 +118,16 @@ class Buying:
         return next((name for name in their_path if name not in queue_names), None)
 
     def offer(self, gang: Waiting) -> float:
-        """Return the gang's key, plus the cost of restoring its earlier state."""
+        """Return the sort key of the waiting gang plus the cost of restoring its state;
+        the smaller is better."""
         if gang.job not in self._offers:
             restart_cost = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
             self._offers[gang.job] = self.keys.of_waiting(gang) + restart_cost
         return self._offers[gang.job]
 
     def worth(self, victim: RunningGang) -> float:
-        """Return the victim's key, minus the cost of restoring its present state."""
+        """Return the victim's sort key minus the cost of restoring its state; a gang
+        with a smaller `offer` may preempt it."""
         if victim.job not in self._worths:
             millis = victim.gpu_millis
             victim_class, weight = Class(victim.queue, millis), weight_of(millis)
@@ -138,8 +144,8 @@ class Buying:
         return self.standing.tree.queue(queue).preempt
 
     def has_had_less(self, gang: Waiting, victim: RunningGang) -> bool:
-        """Return whether the gang's user comes before the victim's user in the order,
-        or is the same user."""
+        """Return whether the gang's user has no larger share than the victim's user.
+        Always True for the same user, and if only service counts."""
         by_service = self.keys.policy(gang.queue) == Policy.SERVICE
         if by_service or gang.user == victim.user:
             return True
@@ -148,6 +154,6 @@ class Buying:
 
 
 def price_of(victims: Iterable[RunningGang]) -> float:
-    """Return the GPU-seconds that all victims together need to return to their present
-    state."""
+    """Return how many GPU-seconds all victims together need to restore their state
+    after the stop."""
     return sum(victim.price_gpu_seconds for victim in victims)

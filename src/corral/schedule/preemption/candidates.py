@@ -1,5 +1,6 @@
-"""Candidates for preemption, grouped by the right to stop them. Each gang is examined
-only when needed, because most passes stop none."""
+"""Candidates for preemption, grouped so that a right to stop one gang applies to its
+group. The state of each gang is read only when needed, because most passes stop no
+gang."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,20 +14,20 @@ Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preempti
 
 
 class Listed(NamedTuple):
-    """A candidate in its group. `order`: order of submission, so that any head stops
-    the same one of two that cost the same."""
+    """A candidate in its group. `order`: order of its submission, so that every head
+    stops the same one of two candidates with equal cost."""
 
     order: tuple[int, int]
     job: JobId
 
 
 class Roster:
-    """Candidates for preemption.
+    """All candidates for preemption.
 
     `groups`: gangs that another gang might have a right to stop, each group in order. A
     right to stop one gang of a group applies to all of the group. `leaving`: gangs that
-    are about to end, in a group or not. `look` returns the current state of a gang of
-    `groups` or `leaving`, and None for any other.
+    are about to end, whether in a group or not. `look` returns the current state of a
+    gang in `groups` or `leaving`, and None for any other gang.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class Roster:
 
     @classmethod
     def of(cls, running: Iterable[RunningGang]) -> "Roster":
-        """Return the candidates of gangs that were examined already, in their order."""
+        """Return a Roster of these running gangs, whose state is already known, in
+        their order."""
         by_job = {gang.job: gang for gang in running}
         groups: dict[Alike, list[Listed]] = defaultdict(list)
         for gang_index, running_gang in enumerate(by_job.values()):
@@ -66,14 +68,14 @@ class Roster:
         return self._looked[job]
 
     def some(self, jobs: Iterable[JobId]) -> list[RunningGang]:
-        """Return those of the jobs that are candidates."""
+        """Return the state of those given jobs that are candidates."""
         return [
             running_gang for job in jobs if (running_gang := self.get(job)) is not None
         ]
 
     def first(self, group: Sequence[Listed]) -> RunningGang:
-        """Return the first candidate of a group: a right to stop it applies to the
-        whole group."""
+        """Return the state of a group's first candidate, which stands for all: a right
+        to stop it applies to the whole group."""
         running_gang = self.get(group[0].job)
         assert running_gang is not None
         return running_gang

@@ -24,8 +24,9 @@ class PreemptionRights:
     def right(
         self, gang: Waiting, asked: Gpus, victim: RunningGang
     ) -> PreemptWhy | None:
-        """Return the right by which the gang may take from the victim, and from all
-        gangs of the victim's queue, priority and kind; None if it has no right."""
+        """Return the right by which the gang, which requests the GPUs `asked`, may stop
+        the victim and all gangs of the victim's queue, priority and kind. Return None
+        if it has no right."""
         if victim.preemptible:
             return PreemptWhy.PREEMPTIBLE
         if victim.queue == gang.queue:
@@ -46,7 +47,8 @@ class PreemptionRights:
         return victim.queue != gang.queue or self.right(gang, (), victim) is not None
 
     def _can_reclaim_cached(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Return the result of `_can_reclaim`, cached until holdings change."""
+        """Return whether the gang may reclaim from the queue, as `_can_reclaim`; cached
+        until holdings change."""
         return self._cached_result("borrows", gang, asked, queue, self._can_reclaim)
 
     def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
@@ -71,10 +73,10 @@ class PreemptionRights:
         return self._known[key]
 
     def _can_reclaim(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Return whether the gang may reclaim what the queue holds. This is decided
-        where the paths of both queues up the tree separate: the gang's side must be
-        within its own quota and owe nothing, and the other side must be beyond its own
-        quota, or owe."""
+        """Return whether the gang may reclaim GPUs that the other queue holds. The rule
+        compares the two queues where their paths in the tree separate. The gang's side
+        must be within its own quota and owe nothing. The other side must be beyond its
+        own quota, or owe."""
         standing = self._standing
         own_path, their_path = self._path(gang.queue), self._path(queue)
         shared_depth = 0

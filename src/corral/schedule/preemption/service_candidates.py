@@ -25,9 +25,8 @@ class _Lot(NamedTuple):
 
 
 class _Shelf(NamedTuple):
-    """Gangs that one preemptor may stop in the current state, if its key is better.
-    `least`: for each entry the lowest price, in GPU-seconds, of the entries up to it.
-    """
+    """Running gangs that one preemptor may stop now if its key is better, the worst key
+    first. `least`: for each entry, the lowest price in GPU-seconds up to that entry."""
 
     minus_worths: Sequence[float]
     ats: Sequence[int]
@@ -35,10 +34,10 @@ class _Shelf(NamedTuple):
 
 
 class ServiceOffer(NamedTuple):
-    """Running gangs that one gang may preempt by service.
+    """Running gangs that one waiting gang may preempt by service.
 
-    `at`: the indices of the running gangs, the worst key first. `cheapest`: the lowest
-    price in GPU-seconds; None if there are no such gangs.
+    `at`: the indices of these gangs, the worst key first. `cheapest`: the lowest price
+    of one of them in GPU-seconds; None if there are no such gangs.
     """
 
     at: Sequence[int]
@@ -46,8 +45,9 @@ class ServiceOffer(NamedTuple):
 
 
 class Sales:
-    """Gangs that may be preempted, grouped by queues that share an order and by
-    priority, so that a gang examines only those that it may take."""
+    """Running gangs that may be preempted by service. They are grouped by priority and
+    by queues with a common order, so that a gang examines only those that it may take.
+    """
 
     def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying
@@ -69,9 +69,9 @@ class Sales:
         version: tuple[int, ...],
         stays: Callable[[RunningGang], bool],
     ) -> ServiceOffer:
-        """Return what the gang may take from the running gangs that stay. `version`:
-        while it is unchanged, all holdings and the gangs that stay are unchanged too.
-        """
+        """Return the running gangs that this gang may preempt by service. `stays`
+        returns whether a running gang is not about to stop. While `version` is
+        unchanged, its answers and all holdings are unchanged too."""
         if self._version != version:
             self._version, self._shelves = version, {}
         buyer = (gang.queue, gang.user, gang.priority)
@@ -107,6 +107,6 @@ class Sales:
         )
 
     def _line_key(self, queue: QueueName) -> QueueName:
-        """Return the key of the group: one queue represents all queues that share its
+        """Return the key of the queue's group: the first of all queues that share its
         order by service."""
         return next(iter(self._buying.sellers(queue)))

@@ -20,11 +20,12 @@ from corral.schedule.waiting import Waiting
 
 
 class Cost(NamedTuple):
-    """Cost of stopping a gang; the gang with the lowest cost is stopped first. `usual`:
-    1 for a gang that is not preemptible; `work`: GPU-seconds.
+    """Cost of stopping a gang; the lowest cost is stopped first. `usual`: 1 for a gang
+    that is not preemptible, else 0; `work`: lost GPU-seconds.
 
-    The further fields are the priority, how far the gang's queue is beyond its own
-    quota (less costs more), and the gang's start (earlier costs more).
+    The further fields, compared in this order, are the priority, how far the gang's
+    queue is beyond its own quota (less costs more), and the gang's start (earlier costs
+    more).
     """
 
     usual: int
@@ -65,7 +66,7 @@ class VictimCandidate:
 def on_nodes(
     some: Iterable[VictimCandidate],
 ) -> Mapping[NodeId, Sequence[VictimCandidate]]:
-    """Return the candidates with a seat on each node, the cheapest first."""
+    """Return, for each node, the candidates with a seat on it, the cheapest first."""
     victim_candidates_by_node: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
     for victim_candidate in sorted(some, key=lambda one: one.cost):
         for seat in victim_candidate.running.seats:
@@ -74,7 +75,7 @@ def on_nodes(
 
 
 def cost_of(some: Iterable[VictimCandidate]) -> Cost:
-    """Return the total cost of all candidates."""
+    """Return the cost of stopping all these candidates together."""
     total = NOTHING
     for victim_candidate in some:
         cost = victim_candidate.cost
@@ -95,11 +96,12 @@ class VictimSet(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """Search of victims for one gang in one shape. `right`: the right by which the gang
-    may take from a candidate in the current state.
+    """Search for the victims that one gang in one shape needs. `right`: returns the
+    right by which the gang may stop a candidate in the current state; None if it has no
+    right.
 
     The search changes the standing temporarily, because a queue borrows less once its
-    victims have ended; afterwards the standing is as before.
+    victims have ended. Afterwards the standing is as before.
     """
 
     standing: Standing
@@ -114,7 +116,8 @@ class Search:
     _freed: dict[NodeId, int] = field(default_factory=dict)
 
     def run(self, rooms: Sequence[NodeRoom]) -> VictimSet | None:
-        """Return seats for the gang, with the victims; None when no solution exists."""
+        """Return seats for the gang, with the victims to stop; None if no set of
+        victims makes enough room."""
         for node, node_candidates in self.by_node.items():
             freed_seats = (
                 seat
@@ -166,8 +169,8 @@ class Search:
         return seats
 
     def _nodes(self, group: Sequence[NodeRoom]) -> list[NodeRoom]:
-        """Return the cheapest nodes. A victim chosen on one node may make room on
-        another node too."""
+        """Return the cheapest nodes of the group for the gang; empty if too few. A
+        victim chosen on one node may make room on another too."""
         heap: list[tuple[Cost, int]] = []
         for room_index, room in enumerate(group):
             need = self._needed_victims(room)
@@ -204,8 +207,8 @@ class Search:
         )
 
     def _needed_victims(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Return the further candidates that must leave this node for a seat; None if
-        even all of them are not enough."""
+        """Return the victims that must still be chosen so that a seat fits on this
+        node; None if even all candidates are not enough."""
         if not self._can_free_gpus(room):
             return None
         pretended = self._room_without_chosen(room)
@@ -217,8 +220,8 @@ class Search:
             return self._minimal_victims(pretended)
 
     def _minimal_victims(self, room: NodeRoom) -> list[VictimCandidate] | None:
-        """Return the candidates that have to leave this node for a seat, when at least
-        one must.
+        """Return the fewest candidates that must leave this node for a seat; None if
+        all are not enough. At least one must leave.
 
         `room`: the node without the chosen victims.
         """
@@ -271,8 +274,8 @@ class Search:
         return self._seat_in_room(pretended) is not None
 
     def _room_without_chosen(self, room: NodeRoom) -> NodeRoom:
-        """Return the node's room without the chosen victims; the room itself, if none
-        of them is on the node."""
+        """Return the node's free capacity as if the chosen victims had left. It is a
+        copy if one of them is on the node."""
         leaving_victims = [
             candidate
             for candidate, _ in self.chosen.values()
@@ -288,7 +291,8 @@ class Search:
         return find_seats(rooms, self.gang, self.shape)
 
     def _within_limits(self) -> bool:
-        """Stop as many more as the queue's limits need, the cheapest first."""
+        """Choose further victims, the cheapest first, as the queue's limits need.
+        Return whether they now suffice."""
         everybody = {
             candidate.running.job: candidate
             for node_candidates in self.by_node.values()

@@ -1,11 +1,11 @@
 """Victims of a preemption: gangs are stopped only if the waiting gang then starts, and
 those with the least loss first.
 
-While its queue is within its own quota, a gang takes from queues that borrow. It also
-takes from preemptible jobs and, if its queue permits it, from jobs of its queue with a
-lower priority. After all these, it takes from gangs of its own priority by service
-(`buying`). In order by service, the gang that is about to get the least work done is
-stopped first.
+While its queue is within its own quota, a gang takes seats from queues that borrow. It
+also takes seats from preemptible jobs and, if its queue permits it, from jobs of its
+queue with a lower priority. If that is not enough, it takes seats from gangs of its own
+priority by service (`buying`). In queues ordered by service, the gang that is about to
+get the least work done is stopped first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -39,10 +39,10 @@ Right = Callable[[Waiting, Gpus, RunningGang], PreemptWhy | None]
 
 
 class Ground(NamedTuple):
-    """State in which a gang is admitted.
+    """The cluster's state in which a gang is admitted.
 
-    `rooms`: free capacity, without what is reserved for others and without what
-    stopping gangs still hold; the rooms are not changed. `version`: while it is
+    `rooms` returns the free capacity, without what is reserved for others and without
+    what stopping gangs still hold; the rooms are not changed. `version`: while it is
     unchanged, all holdings and reservations are unchanged too.
     """
 
@@ -51,7 +51,8 @@ class Ground(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """All running gangs, and how much each of their queues borrowed when this was read."""
+    """All running gangs as read in this pass, and how much each of their queues
+    borrowed at that time."""
 
     roster: Roster
     over_millis: Mapping[QueueName, int]
@@ -65,7 +66,8 @@ _SETTLED: Final = (
 
 
 class Victims:
-    """Choice of victims in one pass. A chosen victim is not chosen again."""
+    """Choice of the jobs to preempt in one pass. A job that was chosen once is not
+    chosen again."""
 
     def __init__(
         self,
@@ -107,8 +109,8 @@ class Victims:
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
     ) -> Admission | None:
-        """Return the victims whose end gives the gang one of these shapes; None if
-        there are not enough."""
+        """Return the victims to stop and the seats that the gang gets, in one of these
+        shapes; None if it cannot start by preemption."""
         if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
@@ -128,8 +130,9 @@ class Victims:
         return admission
 
     def _can_have_victims(self, gang: Waiting) -> bool:
-        """Return whether a running gang is about to end, or is one that a gang of this
-        queue and priority could ever have a right to stop."""
+        """Return whether a search for victims can succeed: a running gang is about to
+        end, or is one that a gang of this queue and priority could ever have a right to
+        stop."""
         key, roster = (gang.queue, gang.priority), self._all().roster
         if key not in self._ever:
             sample_gangs = map(roster.first, roster.groups)
@@ -140,7 +143,7 @@ class Victims:
         return self._ever[key] or bool(self._leaving())
 
     def _search_key(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
-        """Return the key of the search: gangs with the same key have the same
+        """Return the key for caching a search: gangs with the same key have the same
         result."""
         kin = gang.kin if gang.kin in self._shunned else ""
         return (
@@ -178,7 +181,7 @@ class Victims:
     def _orders_by_service(
         self, gang: Waiting, able: Sequence[VictimCandidate]
     ) -> bool:
-        """Whether the gang and all of these go by service together."""
+        """Return whether the gang and all candidates share one order by service."""
         tree = self._standing.tree
         if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
             return False
@@ -200,8 +203,8 @@ class Victims:
     def _buy_places(
         self, gang: Waiting, shapes: Sequence[Shape], ground: Ground
     ) -> Admission | None:
-        """Places of others in its queue that its key is better than, if it has paid for
-        them."""
+        """Return the victims and seats that the gang gets by service: its key is better
+        than theirs, and it has waited long enough; else None."""
         buying = self._buying
         if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
             return None
@@ -249,7 +252,7 @@ class Victims:
         """Return whether the gang can start once all victims and stopping jobs have
         ended.
 
-        Some of these jobs still hold a part of the gang's seats, and the gang's queue
+        That is so if one of them is on a node of the gang's seats, and the gang's queue
         then permits the gang.
         """
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
@@ -290,7 +293,7 @@ class Victims:
         return self._told
 
     def _leaving(self) -> list[VictimCandidate]:
-        """Return the gangs that are stopping already, or near their end."""
+        """Return the gangs that were already asked to stop or are about to end."""
         if self._left is None:
             roster = self._all().roster
             jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
@@ -321,7 +324,7 @@ class Victims:
 
     @contextmanager
     def _given(self, leaving: Sequence[VictimCandidate]) -> Iterator[None]:
-        """Treat these gangs as ended within the context."""
+        """Within the context, count what these gangs hold as given back."""
         with self._standing.pretending():
             for victim_candidate in leaving:
                 self._standing.give(victim_candidate.holding)
@@ -334,8 +337,8 @@ class Victims:
     def _with_a_right(
         self, gang: Waiting, shapes: Sequence[Shape]
     ) -> list[VictimCandidate]:
-        """Return the running gangs that stay and from which at least one of the shapes
-        may take now."""
+        """Return the running gangs that are not stopping and that the gang may stop now
+        by a right, for at least one of these shapes."""
         gpu_requests = [
             self._standing.asked_by(gang, shape, self._kinds) for shape in shapes
         ]

@@ -1,4 +1,5 @@
-"""Balance of each queue and user during a pass, which is updated and queried."""
+"""Balances of a pass: what each queue and user holds and may still take. They change
+with each placement."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -34,8 +35,8 @@ Leaf = tuple[QueueName, UserName]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaHolding:
-    """What a user's job holds in a queue: thousandths of GPUs by type, and total
-    amounts of resources."""
+    """What one job of a user holds, charged to a queue: thousandths of GPUs by type,
+    and the total amounts of resources."""
 
     queue: QueueName
     user: UserName
@@ -46,20 +47,20 @@ class QuotaHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRefusal:
-    """Limit that refuses further resources to a job: the limit of a queue, of the
-    cluster (no queue), or of the job's user."""
+    """The limit that refuses more resources to a job. It belongs to a queue, to the
+    cluster (queue None), or to the job's user (user set)."""
 
     queue: QueueName | None
     user: UserName | None = None
 
 
 class Standing:
-    """Quota and fair share of all queues. `past`: earlier use, in the unit of current
-    holdings.
+    """Quota and fair share of all queues, updated as gangs take seats. `past`: earlier
+    use, in the unit of current holdings.
 
-    The holdings of preemptible jobs belong to no queue. They count at the cluster, and
-    as borrowed by each queue above them. `owing`: queues without any quota of their own
-    until they have paid back.
+    The holdings of preemptible jobs belong to no queue. They count for the cluster as a
+    whole, and as borrowed by each queue above the job. `owing`: queues that have no
+    quota of their own until they have paid back GPU time.
     """
 
     def __init__(
@@ -140,7 +141,8 @@ class Standing:
     # -- what changes ----------------------------------------------------------------------------
 
     def take(self, one: QuotaHolding) -> int:
-        """Count the holding as held. Returns: how much of it the queue borrows."""
+        """Count the holding as held. Return how many more thousandths of a GPU the
+        queue borrows now."""
         borrowed_before = self.borrowed_millis(one.queue)
         self._apply_holding(one, 1)
         return self.borrowed_millis(one.queue) - borrowed_before
@@ -151,8 +153,8 @@ class Standing:
 
     @contextmanager
     def pretending(self) -> Iterator[None]:
-        """Restore the version at the end of the context. The caller must undo all takes
-        and gives within it, so that everything is as before."""
+        """Run a trial: within the context, the caller takes and gives holdings, and
+        must undo all of that. Afterwards the version is as before."""
         version = self.version
         try:
             yield
@@ -192,7 +194,8 @@ class Standing:
             book[name] = book.get(name, ResourceAmounts()).plus(amounts, times)
 
     def pass_time(self, seconds: float) -> None:
-        """Let past use decay for `seconds`, and add what is held during that time."""
+        """Let past use decay for `seconds`, in which the present holdings are used and
+        added to it."""
         decay_fraction = accrued_seconds(seconds, self.tree.half_life_seconds)
         decay_fraction /= constant_seconds(self.tree.half_life_seconds)
         for name in {**self._past, **self._held} if decay_fraction else ():
@@ -220,8 +223,8 @@ class Standing:
         return self.lasting_millis(queue) + self._lent[queue]
 
     def lasting_millis(self, queue: QueueName) -> int:
-        """Return what the queue holds, in thousandths of a GPU, without its preemptible
-        jobs."""
+        """Return how many thousandths of GPUs the queue's jobs hold, without
+        preemptible jobs."""
         first_column = self.row(queue) * self.columns.kinds
         return sum(self.columns.held[first_column : first_column + self.columns.kinds])
 
@@ -243,7 +246,7 @@ class Standing:
         return self._of_user[queue, user]
 
     def is_own(self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]]) -> bool:
-        """Whether the queue could hold so much more without borrowing."""
+        """Return whether the queue could hold these GPUs in addition without borrowing."""
         column = self._gpu_column(gpu_millis)
         return not borrowed(self.columns, self.row(queue), column, sum(column))
 
@@ -264,7 +267,8 @@ class Standing:
         *,
         preemptible: bool = False,
     ) -> LimitRefusal | None:
-        """Return the limit that refuses more to the user in this queue; else None."""
+        """Return the limit by which the user may not take these GPUs in this queue;
+        None if allowed."""
         column = self._gpu_column(gpu_millis)
         millis = sum(column)
         if not millis:
@@ -290,8 +294,8 @@ class Standing:
         return LimitRefusal(queue=None if row == CLUSTER else self.rows.names[row])
 
     def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
-        """Return whether the queue, including its preemptible jobs, would borrow more
-        than its limit."""
+        """Return whether the queue would borrow more than its limit if it also held
+        `asked`. Its preemptible jobs count as borrowed."""
         row, lent = self.row(queue.name), self._lent[queue.name]
         if preemptible:
             borrows = self.over_millis(queue.name) + sum(asked)
@@ -300,8 +304,8 @@ class Standing:
         return borrows > 0 and borrows + lent > self.columns.borrow_limit[row]
 
     def _nothing_left(self, millis: int) -> bool:
-        """Return whether the capacity that a preemptible job would take is kept by
-        other queues. A full cluster does not count as refusal."""
+        """Return whether a preemptible job would take capacity that other queues keep
+        for themselves. A cluster that is simply full does not count as refusal."""
         columns = self.columns
         held_millis = sum(columns.held[: columns.kinds])
         total = columns.total[CLUSTER]
@@ -310,9 +314,9 @@ class Standing:
     def allowed(
         self, gang: Waiting, shape: Shape, kinds: Sequence[str]
     ) -> Iterator[Shape]:
-        """Yield the forms of a shape that the gang's queue may hold now: the shape
-        itself, or the shape once for each GPU type, if queues have typed GPUs and the
-        shape takes any type. Types that the queue owns come first."""
+        """Yield the variants of a shape that the gang's queue may hold now. They are
+        the shape itself or, if queues have typed GPUs and the shape takes any type, the
+        shape once for each GPU type. Types that the queue owns come first."""
         typed = self.forms(shape, kinds)
         if len(typed) > 1:
             is_own_shape = {
@@ -326,8 +330,8 @@ class Standing:
             yield shape
 
     def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
-        """Return the shape; if queues have typed GPUs and the shape takes any type,
-        return it once for each type."""
+        """Return the variants of a shape: the shape once for each GPU type if queues
+        have typed GPUs and the shape takes any type, else the shape alone."""
         resources = shape.resources
         if resources.gpu_type is not None or not self._has_types or len(kinds) < 2:
             return (shape,)
@@ -371,12 +375,13 @@ class Standing:
         return ((kind, whole_millis),)
 
     def share(self, queue: QueueName) -> float:
-        """Return the queue's dominant share of past and present use, divided by its
-        weight."""
+        """Return the queue's share of the resource of which it has used most, past and
+        present, divided by its weight."""
         return dominant(self._used(queue), self.capacity, self.tree.queue(queue).weight)
 
     def user_share(self, leaf: Leaf) -> float:
-        """Return the dominant share of past and present use of one user in the queue."""
+        """Return one user's share of the resource of which the user has used most in
+        the queue, past and present."""
         return dominant(self._used(leaf), self.capacity, 1.0)
 
     def _used(self, name: QueueName | Leaf) -> ResourceAmounts:
@@ -389,12 +394,14 @@ class Standing:
         return queue in self.owing or self.over_millis(queue) > 0
 
     def is_beyond(self, queue: QueueName) -> bool:
-        """Return whether the queue uses all of its own GPUs, or owes them."""
+        """Return whether the queue has no unused GPUs of its own left, or owes GPU
+        time."""
         row = self.row(queue)
         return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
 
     def _gpu_column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
-        """Return the column by type; an unknown type counts as the first."""
+        """Return the GPUs as amounts by type, in column order; an unknown type counts
+        as the first."""
         column = [0] * self.columns.kinds
         for kind, millis in gpu_millis:
             if column:

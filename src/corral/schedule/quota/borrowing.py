@@ -1,9 +1,9 @@
 """Repayment of borrowed GPU time by queues that share one order by service (decision
 0047).
 
-A queue is due what it holds and asks for, at most its own quota. A queue that has held
-more than its due, weighted by the half-life, owes. While it owes, it is due all of its
-own quota, and the part that it does not use pays back.
+A queue is due the GPUs that it holds and asks for, at most its own quota. A queue that
+has held more than its due, weighted by the half-life, owes GPU time. While it owes, its
+due is all of its own quota, and the part of it that it does not use pays the debt back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,13 +32,13 @@ class Claim:
     asked: int = 0
 
     def granted(self, millis: int) -> "Claim":
-        """Return the claim after this much of the requested amount was granted."""
+        """Return the claim after `millis` of the GPUs that it waits for were granted."""
         return replace(self, held=self.held + millis, asked=self.asked - millis)
 
 
 def gpus_of(debt: Debt, at: float, half_life_seconds: float) -> float:
-    """Return the GPUs that are owed at that time (wall clock), if the rate of borrowing
-    does not change."""
+    """Return how many GPUs the debt amounts to at the time `at` (wall clock), if the
+    rate of borrowing does not change."""
     decay_fraction = accrued_seconds(
         at - debt.at, half_life_seconds
     ) / constant_seconds(half_life_seconds)
@@ -58,8 +58,8 @@ def owing(
 
 
 def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
-    """Return when, after that time, the next queue starts or stops owing, if nothing
-    changes (wall clock, in whole seconds, because a head polls); inf: never."""
+    """Return the first time after `at` when a queue starts or stops owing, if nothing
+    else changes (wall clock, in whole seconds, because a head polls); inf if never."""
     below = (debt for debt in debts if debt.queue in tree.below_service)
     return min(
         (
@@ -72,7 +72,7 @@ def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
 
 
 def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
-    """Return the claims of the queues that may owe."""
+    """Return what each queue that may owe GPU time owns, holds and waits for."""
     tree = standing.tree
     claims = {
         name: Claim(standing.own_millis(name), standing.lasting_millis(name))
@@ -124,8 +124,8 @@ def counted(
 
 
 def _borrowing_rate(claim: Claim, *, owes: bool) -> float:
-    """Return the rate of borrowing in GPUs. A queue without GPUs of its own cannot
-    repay, so its rate is 0."""
+    """Return by how many GPUs the queue now holds more than its due; negative while it
+    pays back. A queue without GPUs of its own cannot repay, so its rate is 0."""
     if not claim.own:
         return 0.0
     due = claim.own if owes else min(claim.own, claim.held + claim.asked)
@@ -133,8 +133,9 @@ def _borrowing_rate(claim: Claim, *, owes: bool) -> float:
 
 
 def _changes_at(debt: Debt, tree: QueueTree) -> float:
-    """Return when the debt crosses the threshold for owing; inf if never. The debt
-    approaches its rate, and half of the difference is gone after each half-life."""
+    """Return the time at which the debt crosses the threshold for owing; inf if never.
+    The debt approaches its rate of borrowing: half of the difference is gone after each
+    half-life."""
     above, goal = debt.gpus - LEAST, debt.rate - LEAST
     if not goal or (above > 0) == (goal > 0):
         return inf

@@ -1,10 +1,11 @@
 """Entitlement of each queue: its own quota, what it borrows, and what it keeps from
 other queues.
 
-Columns over queue rows; row 0 is the cluster, and a parent has a lower row than its
-children. Amounts are thousandths of a GPU. A queue borrows what it holds beyond its own
-quota, type by type; its own quota of any type covers what is left. The part that a
-queue never lends counts at its parent as held.
+The columns have one row for each queue; row 0 is the cluster, and a parent has a lower
+row than its children. Amounts are thousandths of a GPU. A queue borrows what it holds
+beyond its own quota, type by type. Its own quota of GPUs of any type covers what
+exceeds the quotas by type. The part that a queue never lends always counts as held at
+its parent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,8 +38,8 @@ class QueueColumns(NamedTuple):
 
 
 def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
-    """Return what the row would borrow if it also held `asked` of each kind; `more` is
-    the amount added at the row."""
+    """Return how many thousandths of GPUs the row would borrow if it also held `asked`
+    of each GPU type; `more` is their sum as counted at the row."""
     borrowed_millis = -queues.own_any[row]
     for kind in range(queues.kinds):
         column_index = row * queues.kinds + kind
@@ -50,8 +51,8 @@ def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
 
 
 def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
-    """Return the lowest row that does not let the queue hold this much more; FREE if
-    all rows do.
+    """Return the first row, from the queue upwards, whose limit refuses `asked` more;
+    FREE if all allow it.
 
     The cluster refuses only what would be borrowed from it and is kept by other queues:
     a queue's own quota is never denied. Whether the capacity exists at all is decided
@@ -99,14 +100,15 @@ def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
 
 
 def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
-    """Return how much of a change at a row its parent sees: what the row keeps counts
-    at the parent already."""
+    """Return how much of a change by `more` at a row counts at its parent. What the row
+    keeps counts there already, so only more than that is added."""
     inner, kept_millis = queues.inner[row], queues.kept[row]
     return max(inner + more, kept_millis) - max(inner, kept_millis)
 
 
 class EntitlementRows(NamedTuple):
-    """Names of the rows and kinds, for code outside the columns."""
+    """Names of the rows and GPU types of the columns, and the way from a name to its
+    index."""
 
     row_of: Mapping[QueueName, int]
     names: tuple[QueueName, ...]  # by row; that of the cluster is empty
@@ -121,7 +123,8 @@ def columns_of(
     stripped: frozenset[QueueName] = frozenset(),
     others: Iterable[QueueName] = (),
 ) -> tuple[QueueColumns, EntitlementRows]:
-    """Return the queue tree as columns, with nothing held.
+    """Return the columns for the queue tree, in which no queue holds anything, and the
+    names of their rows.
 
     `stripped`: queues that have spent their budget; they own nothing, so all they hold
     is borrowed. `others`: queues that jobs name and that no longer exist.

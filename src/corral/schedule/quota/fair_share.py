@@ -1,10 +1,10 @@
 """Fair share: present and past use of a queue or a user, measured by the resource of
 which it takes the largest share.
 
-Past use decays: after a half-life it counts half. Divided by the half-life's time
-constant, it has the unit of present holdings (GPUs, cores, GiB), and both are added. So
-of two queues that begin at the same time neither takes everything, and a queue that has
-waited long comes first.
+Past use decays: after a half-life it counts half. It is divided by the half-life's time
+constant, which gives it the unit of present holdings (GPUs, cores, GiB), so that both
+can be added. So of two queues that begin at the same time neither takes everything, and
+a queue that has waited long comes first.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class ResourceAmounts(NamedTuple):
 
 
 def constant_seconds(half_life_seconds: float) -> float:
-    """Return the long-run value of a steady use of 1."""
+    """Return the decay's time constant: what a steady use of 1 adds up to."""
     return half_life_seconds / log(2.0)
 
 
@@ -48,9 +48,10 @@ def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
 
 
 def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
-    """Return the decayed integral of a use of 1 over the last `seconds`.
+    """Return what a steady use of 1 over the last `seconds` is worth now, after decay.
 
-    Pieces of that time that are each decayed to now add up to the same value.
+    If that time is divided and each part is decayed to now, the parts add up to the
+    same value.
     """
     constant = constant_seconds(half_life_seconds)
     return -constant * expm1(-max(0.0, seconds) / constant)

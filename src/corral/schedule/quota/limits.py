@@ -1,5 +1,5 @@
-"""The forms of a gang that its queue may hold now, or the reason, with numbers, why it
-may hold none."""
+"""Check of queue limits. It returns the forms of a gang that its queue may hold now, or
+the reason, with numbers, why it may hold no form."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class QueueLimits:
-    """Limits of queues in one pass. A refused request stays refused until resources are
-    returned."""
+    """Limits of queues during one pass. A request that was refused stays refused until
+    `given_back` is called."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
         self._standing = standing
@@ -29,8 +29,8 @@ class QueueLimits:
         self._reasons: dict[Alike, Reason] = {}
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
-        """Return the forms that the gang's queue may hold now, the preferred one first;
-        empty if it may hold none, see `reason`."""
+        """Return the shapes that the gang's queue may hold now, the preferred one
+        first. Empty: it may hold none, and `reason` returns why."""
         alike = _limit_key(gang)
         version, shapes = self._allowed.get(alike, (-1, gang.shapes))
         if shapes and version != self._standing.version:
@@ -43,7 +43,7 @@ class QueueLimits:
         return shapes
 
     def given_back(self) -> None:
-        """Clear refusals after something was returned."""
+        """Forget all refusals, because resources were returned."""
         self._allowed.clear()
         self._reasons.clear()
 
@@ -55,7 +55,7 @@ class QueueLimits:
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
-        """Return the reason for a gang that fits the limit of its queue now, but not
+        """Return why a gang waits that is within its queue's limit now, but not
         together with the promised starts of other gangs."""
         request_text = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(

@@ -1,5 +1,5 @@
-"""Checks of allocations: each is held and released once and given up only for silence,
-and no GPU is promised twice."""
+"""Checks of allocations. Each is held and released once, is given up only after its
+node was silent, and no GPU is assigned twice."""
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.ids import NodeId
@@ -15,15 +15,15 @@ BOUND_SECONDS = 9.0  # no shorter silence may cost a node its work
 
 
 class Seating:
-    """Checks of I3, I7 and I8. The books already have the jobs of the commit, but not
-    yet its attempts."""
+    """Checks of I3, I7 and I8 for each allocation. The auditor's record (the books)
+    already has the jobs of the commit, but not yet its attempts."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
 
     def check(self, allocation: Allocation, job_before: Job | None) -> None:
-        """Check I8: an allocation is HELD once and RELEASED once, and released only
-        when no rank of it is alive on the node."""
+        """Check I8: an allocation becomes HELD once and RELEASED once. It may be
+        released only when none of its ranks is alive on the node."""
         previous_state = self._books.take_allocation(allocation)
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
         if previous_state == SeatState.RELEASED:
@@ -46,7 +46,8 @@ class Seating:
             self._whole_gang_silent(key, node, job_before)
 
     def _given_up(self, key: AttemptKey, node: NodeId) -> None:
-        """Check I7: an allocation is given up only after a long silence of this node."""
+        """Check I7: the head gives up an allocation only after its node has been silent
+        for long enough."""
         spec, silent = self._books.jobs[key[0]].spec, self._books.silent_seconds(node)
         if silent < _bound_seconds(spec):
             text = f"{(*key, node)} is given up after {silent:.1f} s of silence"
@@ -76,8 +77,8 @@ class Seating:
     def _whole_gang_silent(
         self, key: AttemptKey, node: NodeId, before: Job | None
     ) -> None:
-        """Check I7: a gang that reports steps is alive, even if one of its nodes is
-        silent."""
+        """Check I7: a gang that still reports steps is alive, so a silent node of it
+        may not be given up."""
         is_node_lost = self._books.jobs[key[0]].reason_code == ReasonCode.NODE_LOST
         if not is_node_lost or before is None or before.state != JobState.RUNNING:
             return
@@ -87,8 +88,8 @@ class Seating:
             )
 
     def check_capacity(self, changes: Changes) -> None:
-        """Check I3 in the records: no GPU is promised twice. The books already have the
-        whole commit."""
+        """Check I3 in the records: no GPU is assigned twice. The auditor's record (the
+        books) already has the whole commit."""
         for node in {
             allocation.seat.node
             for allocation in changes.allocations
@@ -111,7 +112,8 @@ class Seating:
 
 
 def _bound_seconds(spec: JobSpec) -> float:
-    """Return how long a node must be silent before its work may be replaced."""
+    """Return how many seconds a node must be silent before a job's work there may be
+    replaced; inf if never."""
     if spec.when_silent == Disconnect.REPLACE:
         return BOUND_SECONDS
     return float("inf") if spec.self_stop_seconds is None else spec.self_stop_seconds

@@ -20,8 +20,8 @@ class Starting:
     # -- each placing ----------------------------------------------------------------------------
 
     def check(self, attempt: Attempt, changes: Changes) -> None:
-        """Check each new attempt of a commit. The books already have the jobs,
-        allocations and saves of the commit."""
+        """Check the attempt if the commit creates it. The auditor's record (the books)
+        already has the commit's jobs, allocations and saves."""
         if not self._books.take_attempt(attempt):
             return
         key = (attempt.job, attempt.number)
@@ -46,8 +46,8 @@ class Starting:
             self._restarted(job, attempt)
 
     def _restarted(self, job: Job, attempt: Attempt) -> None:
-        """Check I7: ranks of older attempts that are still alive must have been given
-        up rightly."""
+        """Check I7: if ranks of older attempts are alive, the head must have been
+        allowed to give them up."""
         for (number, node), alive in self._books.evidence.alive[job.id].items():
             older = number < attempt.number
             if older and not self._books.may_overlap(job.spec, alive.key, node):

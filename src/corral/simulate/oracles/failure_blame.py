@@ -11,8 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class FailureBlameOracle:
-    """Checks of I5, I7 and I17: each failed end has a cause, the true exit code, and is
-    charged to the right budget."""
+    """Checks of I5, I7 and I17 for failed attempts: each has a cause and the true exit
+    code, and is charged to the right retry budget."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -64,8 +64,8 @@ class FailureBlameOracle:
             self._crash_loop(job, self._books.attempts[key].last_step or -1)
 
     def _crash_loop(self, job: Job, reached: int) -> None:
-        """Check I17: the third failure in a row without more progress than before is
-        the last."""
+        """Check I17: after three failures in a row without further progress, a job is
+        not tried again."""
         further = reached > self._furthest.get(job.id, -1)
         self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
         self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
@@ -75,8 +75,8 @@ class FailureBlameOracle:
             )
 
     def _explained(self, key: AttemptKey) -> None:
-        """Check I14: a failed attempt has a cause, a culprit and evidence, and the
-        culprit really caused the failure."""
+        """Check I14: a failed attempt has a recorded cause, a culprit and evidence, and
+        that culprit really made it fail."""
         attempt = self._books.attempts[key]
         own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
@@ -125,7 +125,7 @@ class FailureBlameOracle:
         return f"its ranks ended {own_exits}" if own_exits else self._infra(key)
 
     def _infra(self, key: AttemptKey) -> str:
-        """Return what the cluster did to the attempt; "" if nothing."""
+        """Return which fault of the cluster hit the attempt; "" if there was none."""
         evidence, books = self._books.evidence, self._books
         if evidence.hurt[key]:
             return evidence.hurt[key][0]

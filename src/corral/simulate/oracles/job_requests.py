@@ -57,8 +57,8 @@ class JobRequestsOracle:
             jobs_on_node[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
-        """Check that no job shares an exclusive node, and that jobs stay apart if
-        either of them requests it, unless one is over."""
+        """Check that no job shares an exclusive node. Check that two jobs are on
+        different nodes if either requests it, unless one of them is over."""
         node, key = allocation.seat.node, allocation.key
         job_spec = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
@@ -109,7 +109,7 @@ class JobRequestsOracle:
                 )
 
     def _warned(self, job: Job, before: Job | None, attempt: Attempt | None) -> None:
-        """Check that no job is stopped at its time limit without a warning before."""
+        """Check that a job stopped at its time limit was warned before."""
         is_up = job.state == JobState.STOPPING and job.why == StopWhy.TIME
         if not is_up or (before is not None and before.why == StopWhy.TIME):
             return

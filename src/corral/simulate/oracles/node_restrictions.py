@@ -15,8 +15,8 @@ BY_HEALTH: Final = "health"
 
 class NodeRestrictionsOracle:
     """Checks of I16: within five minutes, health automatically cordons at most a tenth
-    of all nodes, or one node, and only nodes that have reported a fault. Times are
-    those of the head's wall clock, as in its rows."""
+    of all nodes (at least one node is allowed), and only nodes that have reported a
+    fault. Times are those of the head's wall clock, as recorded in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

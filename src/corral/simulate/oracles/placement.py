@@ -13,7 +13,8 @@ OLD_SECONDS = 86_400.0
 
 
 class PlacementOracle:
-    """Checks of placement, compared with the books as they were before the commit."""
+    """Checks of each placement of a job, compared with the recorded state (`Books`)
+    before the commit."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self._books = books
@@ -50,8 +51,8 @@ class PlacementOracle:
                 self._check_queue_order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
-        """Check I3: a port of a node is the rendezvous of one attempt until the port is
-        released."""
+        """Check I3: two attempts never have the same rendezvous port of a node, until
+        the first of them releases the port."""
         taken_ports = self._ports.setdefault(allocation.seat.node, {})
         if allocation.port is None:
             return
@@ -88,9 +89,9 @@ class PlacementOracle:
     def _check_queue_order(
         self, job: Job, jobs: dict[JobId, Job], attempt: Attempt
     ) -> None:
-        """Check I10: of two jobs that ask for the same, the one with the higher
-        priority is first, then the one that goes by age, then the one submitted
-        earlier."""
+        """Check I10, the order of the queue. Of two jobs that request the same, the job
+        with the higher priority starts first, then the job that is placed first because
+        of its age, then the job that was submitted earlier."""
         shunned = {
             name
             for other_job in jobs.values()
@@ -117,10 +118,11 @@ class PlacementOracle:
                 )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
-        """Return whether the job has waited longer than the other one, and is placed
-        first because of its age.
+        """Return whether `job` may be placed before `other` because of its age: both
+        have the same priority, and `job` has waited long and at least as long as
+        `other`.
 
-        All waits of a job count, by the clocks of the heads that wrote them: if a clock
+        All waits of a job count, by the clocks of the heads that wrote them. If a clock
         is set forward by a day, waiting jobs become a day older.
         """
         if attempt.protected_until is None or job.spec.priority != other.spec.priority:
@@ -146,9 +148,10 @@ def _is_met(after: After, job: Job) -> bool:
 
 
 def is_alike(one: Job, other: Job) -> bool:
-    """Return whether both jobs ask for the same and could start in the same places.
-    Saves and limits bind a job to some places, and a job that ends in time may use
-    capacity that is kept for another job."""
+    """Return whether both jobs request the same and could start in the same places.
+    False if a checkpoint rule or an array limit binds a job to some places, or if the
+    time limits differ, because a job that ends in time may use capacity that is
+    reserved for another job."""
     bound = (
         one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
     )

@@ -1,5 +1,5 @@
-"""Checks of promised starts, with a record of their own: who uses the promised seats,
-and what delays a promise."""
+"""Checks of promised starts. They keep their own record of who uses the promised seats,
+and of what delays a promise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TICK_SECONDS = 5.0  # a head that serves looks again within this
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A promise that is still valid, and the state of the world when it was given."""
+    """A promise that is still valid, with the clock, queues and nodes at the time when
+    it was given."""
 
     row: Reservation
     latest: float
@@ -39,8 +40,8 @@ class _Told:
 
 
 class Promised:
-    """Checks of promised starts: no job that runs beyond a promised start has its
-    seats, and no promise is delayed without a cause."""
+    """Checks of promised starts. A job that may run beyond a promised start must not
+    have the promised seats, and a promise is only delayed with a cause."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self.books = books
@@ -52,8 +53,8 @@ class Promised:
         self._zeros: list[float] = []
 
     def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
-        """Check a commit. The books hold the commit's nodes already, but not yet its
-        other rows."""
+        """Check a commit. The recorded state must already contain the nodes of the
+        commit, but not yet its other rows."""
         self.trees += changes.queues is not None
         previous_promises = dict(self.told)
         zero = decided_wall - decided_at
@@ -89,8 +90,9 @@ class Promised:
     # -- each promise ----------------------------------------------------------------------------
 
     def _kept(self, known: _Told, changes: Changes, late: _Late) -> None:
-        """Check that the promise is still valid or is kept, or that it was ended or
-        delayed with a record and for a cause."""
+        """Check that a known promise still holds after this commit, or that its job
+        starts in time. Otherwise the commit must record its end or delay, and there
+        must be a cause."""
         job = late.jobs[known.row.job]
         row = next(
             (
@@ -118,8 +120,8 @@ class Promised:
                 )
 
     def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
-        """Check that every holder of the promised seats could have left by the promised
-        time, if it started at once."""
+        """Check that every job on the promised GPUs must end by the promised time, by
+        its own time limit."""
         for attempt in late.holding(_seat_node_ids(known.row.seats), ()):
             job = late.jobs[attempt.job]
             limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
@@ -135,12 +137,13 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
-        """Return the earliest time from which the attempt's limit may count, by the
-        clock of the head that writes now. None if the recorded time is of another
-        clock, and this head has no heartbeat of all its nodes.
+        """Return the earliest time from which the attempt's time limit may count, by
+        the wall clock of the head that writes now. Return None if the recorded time is
+        from another clock, and this head has not received a heartbeat from all of the
+        attempt's nodes.
 
-        A limit counts from when the gang was up, which a head may learn much later: the
-        time since which the job is RUNNING is only the time of that report (0022).
+        A limit counts from the time when the gang was up. A head may learn this much
+        later, and the job's RUNNING time is only the time of that report (0022).
         """
         up = self.books.evidence.up_since.get((attempt.job, attempt.number))
         truly = inf if up is None else wall_zero + up
@@ -150,8 +153,8 @@ class Promised:
         return truly if is_known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
-        """Check that a job placed on promised seats ends before the promised start, or
-        is stopped."""
+        """Check that a job placed on GPUs that are promised to another job has a time
+        limit, and must end before the promised start."""
         limit = job.spec.max_duration_seconds
         for known_promise in self.told.values():
             if known_promise.row.job == job.id or not _has_common_gpus(
@@ -179,8 +182,8 @@ class Promised:
                 self.books.breach("promise", text)
 
     def _in_order(self, jobs: dict[JobId, Job]) -> None:
-        """Check that of two equal requests the job that is first in the queue and got
-        its promise first starts first."""
+        """Check the order of promises: of two equal requests, the job that is first in
+        the queue and got its promise first has the earlier promised start."""
         tolds = sorted(self.told.values(), key=lambda one: one.row.since)
         for told_index, later in enumerate(tolds):
             job = jobs[later.row.job]
@@ -196,9 +199,13 @@ class Promised:
     def _begins_in_order(
         self, begun: _Told, before: dict[JobId, _Told], late: _Late
     ) -> None:
-        """Check that a promised job does not begin before a similar job that is earlier
-        in the queue and got its promise first, if the seats were as good for that job
-        (0050)."""
+        """Check that a promised job does not start before a similar job that is earlier
+        in the queue, got its promise first and could use the same seats (0050).
+
+        Args:
+            begun: the promise of the job that starts.
+            before: all promises before this commit.
+        """
         job, wall = late.jobs[begun.row.job], late.wall
         for sooner in before.values():
             sooner_job = late.jobs[sooner.row.job]
@@ -220,7 +227,7 @@ class Promised:
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Check that no promise is simply forgotten, in a world without faults."""
+        """Check, in a world without faults, that no promised start is overdue."""
         now, head = self.books.now(), self.books.heads.leading()
         if head is None or now - head.serving_since < TICK_SECONDS:
             return
@@ -237,7 +244,7 @@ class Promised:
 
 
 class _Late:
-    """Promises that one commit does not keep."""
+    """The promises that one commit delays, and the causes."""
 
     def __init__(
         self,
@@ -289,8 +296,8 @@ class _Late:
             self._books.breach("promise", text)
 
     def is_same_world(self, known: _Told) -> bool:
-        """Return whether clock and queues are unchanged since the promise, and its
-        nodes take work and have reported."""
+        """Return whether the head's clock and the queues are unchanged since the
+        promise was given, and its nodes accept work and have sent heartbeats."""
         nodes = [seat.node for seat in known.row.seats]
         takes_work = all(self._books.nodes[node].takes_work for node in nodes)
         is_unchanged = known.trees == self._promised.trees and _is_near(
@@ -299,8 +306,9 @@ class _Late:
         return is_unchanged and takes_work and self._books.all_heard(nodes)
 
     def _find_delay_causes(self, known: _Told) -> Iterator[bool]:
-        """Yield for each possible cause of a delay whether it applies: a job outlasts
-        its known limit, has a right, or got its promise earlier."""
+        """Yield, for each possible cause of a delayed promise, whether this cause
+        applies. Causes are, for example: a job runs beyond its expected end, another
+        job has a right to the GPUs, or an earlier promise has moved."""
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
             expected_end = self._expected_end(attempt)
@@ -328,8 +336,8 @@ class _Late:
                 )
 
     def _may_have_less(self, known: _Told) -> bool:
-        """Return whether the owners may have taken back what the job would have
-        borrowed."""
+        """Return whether the promised job would have borrowed GPUs, and their queues
+        may have taken them back since the promise."""
         job = self.jobs[known.row.job]
         given_before, now = Counter(known.given), Counter(self.given)
         given_before[job.spec.queue] = now[job.spec.queue] = 0
@@ -347,8 +355,8 @@ class _Late:
         return elsewhere or now.latest > known.latest + SLACK_SECONDS
 
     def holding(self, nodes: set[NodeId], after: Iterable[JobId]) -> Iterator[Attempt]:
-        """Yield the attempts that held seats on these nodes before this commit, and
-        still hold them."""
+        """Yield the attempts that held seats on these nodes before this commit and
+        still hold them, and those of the jobs in `after`."""
         released = {
             allocation.key
             for allocation in self._changes.allocations
@@ -368,7 +376,8 @@ class _Late:
             yield changed_attempts.get(key) or self._books.attempts[key]
 
     def _expected_end(self, attempt: Attempt) -> float | None:
-        """Return when the attempt should have ended (wall clock); None: unknown."""
+        """Return the wall-clock time by which the attempt should have ended; None if
+        its job has no time limit."""
         job = self.jobs[attempt.job]
         limit, tail = (
             job.spec.max_duration_seconds,
@@ -392,7 +401,7 @@ def _seat_node_ids(seats: Iterable[Seat]) -> set[NodeId]:
 
 
 def _has_common_gpus(some: Iterable[Seat], others: Iterable[Seat]) -> bool:
-    """Whether both have GPUs in common, whole ones."""
+    """Return whether the two groups of seats share whole GPUs."""
     return bool(_whole_gpu_ids(some) & _whole_gpu_ids(others))
 
 

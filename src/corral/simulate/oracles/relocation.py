@@ -1,4 +1,5 @@
-"""Checks of relocation, with a record of their own: the rule, its budget and its pause."""
+"""Checks of relocation. They keep their own record of moves, and check the rule, its
+budget and its pause."""
 
 from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId
@@ -14,7 +15,7 @@ HOUR_SECONDS = 3600.0  # worlds last for less than a day: all that was lost coun
 
 
 class Moving:
-    """Receipts of relocations, and the jobs that are being relocated."""
+    """Checks of relocations, with their receipts and the jobs that are moving."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -26,7 +27,8 @@ class Moving:
         return {receipt.job for receipt in self._receipts}
 
     def check(self, changes: Changes, tree: QueueTree) -> None:
-        """Check a commit; the books are as they were before the commit."""
+        """Check one commit. Call this while the recorded state is still that before the
+        commit."""
         self._receipts += [
             receipt
             for receipt in changes.receipts
@@ -76,8 +78,8 @@ class Moving:
                 self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
-        """Return the jobs that got the order to move before this commit, and have not
-        ended by it."""
+        """Return the jobs that were ordered to move before this commit, and are still
+        stopping."""
         jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         return [
             job.id
@@ -89,8 +91,8 @@ class Moving:
 
 
 def awaited(kept: Reservation) -> set[tuple[JobId, str, int]]:
-    """Return the GPUs that only the job that is moved to them may get, while the job
-    still has to stop."""
+    """Return the GPUs to which jobs are being moved, each as (job, node, GPU index).
+    Until that job has stopped, no other job may get the GPU."""
     return {
         (victim.job, str(seat.node), index)
         for victim in kept.victims

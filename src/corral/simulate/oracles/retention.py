@@ -1,5 +1,5 @@
-"""Checks of retention: the auditor's own rule, compared with each commit that deletes
-jobs."""
+"""Checks of retention. The auditor applies its own copy of the rule to each commit that
+deletes ended jobs."""
 
 from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId
@@ -9,15 +9,16 @@ from corral.simulate.world import ALWAYS_SECONDS
 
 
 class Forgetting:
-    """Ended jobs: which were deleted, and whether each of them was allowed to be
-    deleted."""
+    """Checks of the deletion of ended jobs: whether each deleted job was allowed to be
+    deleted, and that it does not return."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self.gone: set[JobId] = set()
 
     def check(self, changes: Changes) -> None:
-        """Check a commit. Call this method when the commit's own rows are in the books."""
+        """Check a commit. Call this after the rows of the commit are in the recorded
+        state."""
         for job in changes.jobs:
             if job.id in self.gone:
                 self._report_breach(f"{job.id} was forgotten and is there again")
@@ -33,7 +34,8 @@ class Forgetting:
             self.gone.add(id)
 
     def _were_too_many(self, changes: Changes) -> None:
-        """Check that no more are deleted than are too many, if none is too old."""
+        """Check that no more jobs are deleted than exceed the retention's number, if it
+        has no age limit."""
         keep = self._books.stage.retention
         finished_count = sum(
             job.state.is_final for job in self._books.jobs.values()
@@ -59,8 +61,8 @@ class Forgetting:
             self._report_breach(f"{id} is forgotten while its ranks live")
 
     def unfinished(self, ended: int) -> str:
-        """Return what must still be deleted if this many jobs have ended and none is
-        unfinished; "" if nothing."""
+        """Return an error text if more ended jobs remain than the retention allows; ""
+        if not. `ended`: the number of ended jobs."""
         return (
             f"{ended} ended jobs are kept"
             if ended > self._books.stage.retention.jobs

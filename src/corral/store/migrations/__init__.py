@@ -44,7 +44,7 @@ def run_scripts(connection: Connection) -> None:
 
 
 def _pending_scripts(revision: str | None) -> list[dict[str, Any]]:
-    """Return the scripts that follow a revision, each after the one on which it builds."""
+    """Return the scripts that follow a revision, in the order in which they must run."""
     scripts = [
         run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))
     ]

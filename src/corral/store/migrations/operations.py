@@ -11,14 +11,17 @@ _connection: Final[ContextVar[Connection]] = ContextVar("connection of an upgrad
 
 
 class Operations:
-    """Statements for migration scripts. One upgrade runs at a time, in its own context."""
+    """The operations that migration scripts call. One upgrade runs at a time, in its
+    own context."""
 
     def execute(self, statement: str) -> None:
-        """Run SQL in the upgrade's transaction. Raises: what the driver raises."""
+        """Run an SQL statement in the upgrade's transaction. Raises: what the driver
+        raises."""
         _connection.get().execute(text(statement))
 
     def get_bind(self) -> Connection:
-        """Return the connection, for rows that are read or written with values."""
+        """Return the upgrade's connection, for reading and writing rows with
+        parameters."""
         return _connection.get()
 
 
@@ -27,7 +30,7 @@ op: Final = Operations()
 
 @contextmanager
 def working_on(connection: Connection) -> Iterator[None]:
-    """Make `op` use this connection within the context."""
+    """Let migration scripts use this connection, through `op`, within the context."""
     token = _connection.set(connection)
     try:
         yield

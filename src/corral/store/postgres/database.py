@@ -46,8 +46,8 @@ class PostgresDatabase:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """Return the database of a URL or a connection string of libpq. Missing parts
-        come from PGHOST, PGPASSFILE and similar variables, as with psql.
+        """Return the database for a URL or a libpq connection string. Missing parts are
+        taken from PGHOST, PGPASSFILE and similar variables, as psql does.
 
         Raises: SpecInvalid if the URL is not valid.
         """
@@ -115,8 +115,8 @@ def _raw_of(connection: Connection) -> psycopg.Connection[Any]:
 
 
 def _name_of(said: dict[str, Any]) -> str:
-    """Return the address for error messages, without password and parameters that only
-    tune the connection."""
+    """Return the address of the database for error messages. It has no password and no
+    parameters that only tune the connection."""
     host = (
         said.get("host")
         or said.get("hostaddr")

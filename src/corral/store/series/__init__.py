@@ -1,5 +1,5 @@
-"""Time series in a separate file: one day in full, one month as means, with a bound in
-bytes."""
+"""Storage of time series in a separate file of limited size: one day in full, one month
+as means."""
 
 from corral.store.series.file import SeriesFile
 

@@ -1,8 +1,8 @@
-"""A block of some minutes of one key, stored as columns of 32-bit floats, with shuffled
-and compressed bytes.
+"""A block with some minutes of one time series. It is stored as columns of 32-bit
+floats, whose bytes are shuffled and compressed.
 
-Bytes of equal weight are stored together, so that values that hardly change compress to
-almost nothing.
+Bytes of equal significance are stored together, so that values that hardly change
+compress to almost nothing.
 """
 
 import json
@@ -23,11 +23,11 @@ _HEAD: Final = struct.Struct("<IId")  # bytes of the names, moments, the first m
 
 @dataclass(slots=True)
 class Block:
-    """Rows with the same fields, one for each time.
+    """Rows of one time series with the same fields, one row for each time.
 
-    They are stored in parts of PART_ROWS rows, all of one size. Thousands of blocks are
-    open at once. If each block were one array that is reallocated as it grows, the
-    blocks would leave memory gaps of every size.
+    Rows are stored in arrays of PART_ROWS rows, all of one size, because thousands of
+    blocks are open at once. If each block were one array that is reallocated as it
+    grows, memory would be fragmented.
     """
 
     fields: tuple[str, ...]
@@ -53,7 +53,8 @@ class Block:
         return all_rows[: len(self.times) * len(self.fields)]
 
     def copy(self) -> "Block":
-        """Return a copy that shares the full parts, because these no longer change."""
+        """Return a copy of the block. It shares the full arrays of rows, because these
+        no longer change."""
         return Block(self.fields, self.times[:], [*self.parts[:-1], self.parts[-1][:]])
 
     @property

@@ -16,13 +16,13 @@ def _fresh_id() -> str:
 
 
 class SqliteStore(TableStore):
-    """Implementation of ports.Store in a SQLite file. Opening it checks the file, and
-    upgrades an older one.
+    """Implementation of ports.Store in one SQLite file. Opening it checks the file, and
+    upgrades it if its schema is older.
 
     When the last connection is closed, the write-ahead log is moved into the file.
 
     Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a
-    damaged one. Nothing in the file is changed then.
+    damaged file. In both cases nothing in the file is changed.
     """
 
     def __init__(

@@ -98,8 +98,9 @@ class SqliteDatabase:
         self._checkpoint(connection, "TRUNCATE")
 
     def _checkpoint(self, connection: Connection, how: str) -> bool:
-        """Move the write-ahead log into the database, and return whether it succeeded.
-        A failure loses nothing, because the log stays."""
+        """Move the write-ahead log into the database file. Return whether this
+        succeeded; a failure loses nothing, because the log stays. `how`: SQLite's
+        checkpoint mode."""
         try:
             raw_of(connection).execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         except sqlite3.Error as error:

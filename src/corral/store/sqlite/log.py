@@ -1,9 +1,9 @@
-"""Check whether the write-ahead log has lost acknowledged commits.
+"""Check whether the write-ahead log of SQLite has lost acknowledged commits.
 
-SQLite ends a log at its first bad frame without an error. After a power cut that is
+SQLite ends a log at the first bad frame without an error. After a power cut this is
 right, because the frames after it were never synced. But each commit is synced before
-the next one is written. So a second commit after the bad frame, in one unbroken chain
-of checksums, proves that the bad frame had been durable: the disk has damaged it, and
+the next one is written. So if a second commit follows the bad frame, in one unbroken
+chain of checksums, the bad frame had been durable: the disk has damaged it, and
 continuing would lose acknowledged changes.
 Source: https://www.sqlite.org/fileformat2.html, section 4 (the log) and 4.1 (its
 checksums).
@@ -30,9 +30,10 @@ class Frame(NamedTuple):
 
 
 def has_lost_commits(log: Path, index: Path) -> bool:
-    """Return whether the log holds durable commits after the end that SQLite has found.
+    """Return whether the write-ahead log holds durable commits after the point where
+    SQLite ends it.
 
-    Call it while a connection that has read is open: the index is then the one that
+    Call this while a connection that has read is open: the index is then the one that
     SQLite built.
     """
     valid = struct.unpack_from("=I", index.read_bytes()[:48], VALID_FRAMES_AT)[0]
@@ -59,8 +60,8 @@ def _has_two_commits(
     salts: tuple[int, int] | None,
     order: str,
 ) -> bool:
-    """Return whether two commits are in one unbroken chain after the first frame that
-    is not valid."""
+    """Return whether two commits are in one unbroken chain after the first invalid
+    frame. `valid`: number of valid frames."""
     file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
     previous_frame: Frame | None = None
     commits = 0

@@ -149,7 +149,7 @@ def _initialize_store(path: Path, fresh_id: Callable[[], str]) -> None:
 
 
 def stamp(raw: sqlite3.Connection) -> None:
-    """Write the revision into the table where migrations look for it."""
+    """Write the revision of the schema into the table in which migrations look for it."""
     raw.execute(
         "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"

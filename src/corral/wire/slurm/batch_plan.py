@@ -1,5 +1,5 @@
-"""The plan with which nodes run a batch script. It is part of the job's command. No
-I/O."""
+"""How the nodes run a batch script (sbatch). The plan is stored in the job's command.
+No I/O."""
 
 import json
 import shlex
@@ -82,7 +82,8 @@ def command_of(script: str, plan: BatchPlan) -> str:
 
 
 def plan_in(command: str) -> BatchPlan | None:
-    """Return the plan that such a job's command holds; None for another command."""
+    """Return the plan that is stored in a batch script's command; None for any other
+    command."""
     if not is_batch(command):
         return None
     run_arguments = shlex.split(command[command.rindex(_RUN) + len(_RUN) :])

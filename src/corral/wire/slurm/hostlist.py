@@ -88,7 +88,7 @@ def expand(text: str) -> list[str]:
 
 
 def _split_hostlist(text: str) -> Iterator[str]:
-    """Split the list at the commas outside of brackets."""
+    """Yield the parts of a host list, split at the commas outside of brackets."""
     return (
         list_entry.strip() for list_entry in re.split(r",(?![^\[]*\])", text.strip())
     )

@@ -10,7 +10,7 @@ from corral.wire.slurm.slurm_errors import USAGE, SlurmRefusal
 
 
 class OptionUse(StrEnum):
-    """How Corral treats an option of Slurm."""
+    """Whether Corral honours, ignores or refuses an option of Slurm."""
 
     HONOURED = "honoured"
     NOTED = "ignored"
@@ -18,7 +18,7 @@ class OptionUse(StrEnum):
 
 
 class Takes(StrEnum):
-    """Whether a value belongs to an option."""
+    """Whether an option takes a value: always, optionally or never."""
 
     VALUE = "value"
     MAYBE = "maybe"  # --exclusive, --exclusive=user
@@ -27,9 +27,9 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. `says`: its effect in Corral, or why it is refused and what to use
-    instead. `variable`: the environment variable that also sets the option. `adds`: a
-    repeated option is appended to its earlier value, with a comma."""
+    """One option of a Slurm command. `says`: its effect in Corral, or why it is refused
+    and what to use instead. `variable`: the environment variable that also sets the
+    option. `adds`: if the option is repeated, the values are joined by commas."""
 
     name: str
     short: str = ""
@@ -42,8 +42,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedOptions:
-    """The options with their last values ("" for an option without a value), and the
-    words after the options."""
+    """The given options with their last values ("" for an option without a value), and
+    `rest`, the words after the options."""
 
     options: Mapping[str, str]
     rest: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class OptionTable:
     def checked(
         self, found: Mapping[str, str], rest: Sequence[str] = ()
     ) -> ParsedOptions:
-        """Return the parsed options, if none of them is refused.
+        """Check that no given option is refused, and return the options in parsed form.
 
         Raises: SlurmRefusal for the first option that Corral refuses.
         """
@@ -158,8 +158,8 @@ class OptionTable:
         _store_option(found, option, value)
 
     def _named(self, name: str) -> Option:
-        """Return the option of this name. The beginning of the name is enough if only
-        one option begins with it."""
+        """Return the option of this name. An abbreviation is enough if only one option
+        begins with it."""
         if name in self.by_name:
             return self.by_name[name]
         near = [

@@ -12,8 +12,9 @@ from corral.wire.slurm.slurm_errors import SlurmRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmShape:
-    """Resources of each of `nodes`. `fewest` is lower than `nodes` if the job can run
-    on fewer. `task_gpus` 0: no number of GPUs was requested for each task."""
+    """Resources of a Slurm job on each of `nodes` nodes. `fewest`: the lowest number of
+    nodes on which it can run. `task_gpus` 0: no number of GPUs was requested for each
+    task."""
 
     nodes: int
     fewest: int

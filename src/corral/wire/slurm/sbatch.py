@@ -42,7 +42,7 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Directory, host, time and environment of a submission."""
+    """Where and when a submission is made: its directory, host, time and environment."""
 
     directory: str
     host: str
@@ -114,8 +114,9 @@ def read_batch(
 
 
 def _said_by(script: str) -> tuple[dict[str, str], int]:
-    """Return the options of the script, and the number of its components. All
-    components must request the same resources; only their names may differ.
+    """Return (options in the script's #SBATCH lines, number of components of a
+    heterogeneous job). All components must request the same resources; only their names
+    may differ.
 
     Raises: SlurmRefusal if they differ.
     """
@@ -244,7 +245,8 @@ def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
 
 
 def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
-    """Return the priority from --priority, else --qos, less --nice."""
+    """Return the priority: that of --priority, else of --qos, minus --nice; None if it
+    is 0."""
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
         notes.append(
@@ -327,7 +329,8 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
 
 
 def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
-    """Return (the dependencies of the job, whether it waits for all jobs of its name).
+    """Parse --dependency. Return (the dependencies of the job, whether it waits for all
+    jobs of the same name).
 
     Raises: SlurmRefusal for a dependency that is not supported.
     """
@@ -353,9 +356,9 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
 def exported(
     said: str | None, environment: Mapping[str, str], notes: list[str]
 ) -> dict[str, str]:
-    """Return the variables that are sent with the job.
+    """Return the environment variables that --export sends with the job.
 
-    ALL leaves out variables that are named like secrets, because a spec is stored in
+    ALL leaves out variables whose names look like secrets, because a spec is stored in
     plain text.
     """
     export_entries = [

@@ -36,7 +36,8 @@ _YES = Parameter(
     name=["--yes", "-y"],
     negative="",
     show_default=False,
-    help="Do not ask for confirmation.",
+    help="Do not ask for confirmation. Without a terminal nothing is asked, but an "
+    "answer that is piped in is obeyed.",
 )
 _YESES = ("y", "yes")
 _LONGEST_ANSWER = 200  # characters

@@ -35,15 +35,15 @@ class Engine(Protocol):
 
     @property
     def is_unreachable(self) -> bool:
-        """Return whether the system that provides the nodes does not answer now."""
+        """Return whether the last call to the system that provides the nodes has failed.
+        A call that is only late does not count."""
         ...
 
     @property
     def trouble(self) -> str:
         """Return a sentence with the reason why the engine does not reach its nodes, or
-        cannot use all nodes that it should; "" if there is no problem. It begins with
-        the engine's name and NO_ANSWER if no node can be reached because a call has
-        failed, not only because it is late."""
+        cannot use all nodes that it should; "" if there is no problem. The sentence is
+        for people; programs read `is_unreachable`."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:

@@ -42,6 +42,7 @@ _STOPPED: Final = {
 }
 _RECEIPTS: Final = {
     StopWhy.SUSPEND: ReceiptKind.SUSPENSION,
+    # for no other job: a drain or a requeue of an older version
     StopWhy.PREEMPT: ReceiptKind.REQUEUE,
     StopWhy.REQUEUE: ReceiptKind.REQUEUE,
     StopWhy.DRAIN: ReceiptKind.DRAIN,

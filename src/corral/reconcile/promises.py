@@ -8,12 +8,12 @@ from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId
 from corral.domain.reason_code import ReasonCode
 from corral.domain.time_point import moment_text
-from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.units import MILLIS_PER_GPU, counted_gpus
 from corral.domain.usage import Reservation
 from corral.reconcile.changeset import Draft
 from corral.reconcile.missed_promises import why_late
 from corral.reconcile.preemption.reservations import standing_reservations, stopped_for
-from corral.reconcile.preemption.texts import gpus, name_of
+from corral.reconcile.preemption.texts import name_of
 from corral.schedule import Decision, Promise, Reasons
 from corral.schedule.placement.availability import SAME_SECONDS
 from corral.schedule.waiting import Reason
@@ -141,7 +141,9 @@ def _promise_text(draft: Draft, one: Reservation) -> str:
         if millis > MILLIS_PER_GPU or (not millis and one.shape.nodes > 1)
         else "is"
     )
-    reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    reservation_text = (
+        f"{counted_gpus(millis) if millis else one.shape} {verb} kept for it"
+    )
     names = _job_names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"
     when = f", when {names} {limit}" if names else ""

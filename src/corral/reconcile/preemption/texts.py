@@ -8,7 +8,7 @@ from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.reason_code import ReasonCode
-from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
+from corral.domain.units import MILLIS_PER_GPU, counted_gpus, duration_text
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.reconcile.attained_service import attempt_seconds
 from corral.reconcile.attempts import ran_seconds
@@ -69,7 +69,7 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
     of = f"of queue {by.spec.queue}"
     if why == PreemptWhy.RECLAIM:
         reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
-        return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
+        return f"{of}, which reclaimed its own {counted_gpus(reservation.shape.gpu_millis)}"
     if why == PreemptWhy.PRIORITY:
         own_priority, victim_priority = by.spec.priority, job.spec.priority
         return (
@@ -133,7 +133,9 @@ def kept_text(draft: Draft, one: Reservation) -> str:
     victims = [victim for victim in one.victims if victim.gone_at is None]
     millis = one.shape.gpu_millis
     verb = "are" if millis > MILLIS_PER_GPU else "is"
-    reservation_text = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    reservation_text = (
+        f"{counted_gpus(millis) if millis else one.shape} {verb} kept for it"
+    )
     if not victims:
         if not one.victims and one.moved_for is not None:
             return (
@@ -168,14 +170,13 @@ def to_come(draft: Draft, one: Reserved) -> Reason:
         ", ".join(name_of(draft, victim) for victim in one.victims)
         or "what is stopping there"
     )
-    sentence = f"{gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from {victims_text}"
+    sentence = (
+        f"{counted_gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from "
+        f"{victims_text}"
+    )
     return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
 
 def name_of(draft: Draft, id: JobId) -> str:
     job = draft.job(id)
     return f"{job.spec.name} ({id})" if job is not None else str(id)
-
-
-def gpus(millis: int) -> str:
-    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"

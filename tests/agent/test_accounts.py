@@ -61,7 +61,7 @@ def test_a_user_without_an_account_is_refused_and_the_inventory_says_so(
     accounts = accounts_in(tmp_path, NodePolicy(root="allow"))
     said = refusal(accounts, UNKNOWN)
     assert said.startswith(
-        f"machine n1: it has no account {UNKNOWN}; run there: useradd"
+        f"node n1: the node has no account {UNKNOWN}; run on the node: useradd"
     )
     assert [user for user, _ in accounts.refused] == [UNKNOWN]
     write_policy(tmp_path, NodePolicy(root="allow", uid_range="200000-200009"))
@@ -133,7 +133,7 @@ def test_a_range_gives_each_user_an_account_and_a_home_of_its_own(
     home = Path(account.home).stat()
     assert (home.st_uid, home.st_mode & 0o777) == (200007, 0o700)
     write_policy(tmp_path, NodePolicy(uid_range="200000-200006"))
-    assert "none left" in refusal(accounts, UNKNOWN)
+    assert "no uid left" in refusal(accounts, UNKNOWN)
 
 
 @pytest.mark.root
@@ -150,7 +150,7 @@ def test_in_a_container_of_its_own_an_attempt_needs_no_account(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "mode", "says"),
     [
-        ('{"root": "allow"}', 0o644, "may be read by others"),
+        ('{"root": "allow"}', 0o644, "can be read by other accounts"),
         ('{"rot": "allow"}', 0o600, "'rot' is not a field"),
         ('{"root": "yes"}', 0o600, "root"),
         ('{"uid_range": "5-9"}', 0o600, "uid_range"),

@@ -176,7 +176,7 @@ async def test_the_end_of_the_input_is_read_by_the_rank(node_dir: Path) -> None:
         writer.write(b"last\n")
         writer.end()
         assert await read_until(reader, b"read\n") == b"last\nread\n"
-        with pytest.raises(AttachRefused, match="reads no more"):
+        with pytest.raises(AttachRefused, match="its input was closed"):
             await here.supervisor.attach(key, 0, False)
         assert isinstance(reader, Output)
         reader.leave()

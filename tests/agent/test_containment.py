@@ -78,10 +78,10 @@ def test_version_2_without_controllers_still_keeps_processes_together(
     place = cgroup.hierarchy(mounts, "0::/a/b\n")
     assert place.folders[""] == tmp_path / "a/b"
     group = cgroup.create(place, "n1.j1.1", LIMITS)
-    assert [warning.split(" can")[0] for warning in group.warnings] == [
-        "no limit on pids",
-        "no limit on memory",
-        "no limit on cpu",
+    assert [warning.split(" is")[0] for warning in group.warnings] == [
+        "the pids limit",
+        "the memory limit",
+        "the cpu limit",
     ]
 
 
@@ -136,9 +136,7 @@ def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> 
     assert files_of(tmp_path / "memory/corral/n1.j1.1")["memory.limit_in_bytes"] == str(
         64 * MIB
     )
-    assert [warning.split(" can")[0] for warning in group.warnings] == [
-        "no limit on cpu"
-    ]
+    assert [warning.split(" is")[0] for warning in group.warnings] == ["the cpu limit"]
 
 
 @pytest.mark.parametrize(("version", "members"), [(1, "tasks"), (2, "cgroup.procs")])

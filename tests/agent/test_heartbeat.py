@@ -32,7 +32,7 @@ def test_what_cannot_be_encoded_is_left_out_of_its_own_attempt() -> None:
     for bad in (replace(SAVE, path="\ud800"), replace(SAVE, step=2**64)):
         beat, left_out = sent(Seen(key=ONE, phase=Phase.UP, saves=(bad, SAVE)), other)
         assert beat.seen == (Seen(key=ONE, phase=Phase.UP, saves=(SAVE,)), other)
-        assert left_out == ("attempt 1 of j1: some of what it reports",)
+        assert left_out == ("a part of the report of attempt 1 of j1",)
 
 
 def test_what_is_too_large_is_told_shorter() -> None:

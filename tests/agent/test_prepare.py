@@ -97,7 +97,9 @@ async def test_what_the_helper_refuses_is_the_users_own_fault(
     prepare = prepared(tmp_path)
     try:
         archive.write_bytes(b"no archive")
-        with pytest.raises(NotStarted, match="not unpacked") as caught:
+        with pytest.raises(
+            NotStarted, match="the workdir cannot be unpacked"
+        ) as caught:
             await prepare.work(launch("j1", "alice", digest))
         assert caught.value.infra is False
         assert not archive.exists()

@@ -349,7 +349,8 @@ def test_a_mark_in_a_shared_path_is_proof_only_when_it_is_the_machines_folder(
         assert len(mark(cluster.home / "data").stdout.strip()) == 32
         refused = mark(late)
         assert (
-            "not the same folder" in refused.stderr or "No such file" in refused.stderr
+            "is a different folder in" in refused.stderr
+            or "No such file" in refused.stderr
         )
     finally:
         os.close(read)

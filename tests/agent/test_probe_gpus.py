@@ -361,7 +361,7 @@ def test_a_shared_path_that_is_not_there_is_not_proven(tmp_path: Path) -> None:
 
 def test_a_mark_of_which_nothing_was_written_proves_nothing(tmp_path: Path) -> None:
     (tmp_path / ".corral-shared").touch()
-    with pytest.raises(OSError, match="holds no mark"):
+    with pytest.raises(OSError, match="is incomplete; run: rm"):
         mark_of(str(tmp_path), None)
 
 

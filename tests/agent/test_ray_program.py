@@ -208,7 +208,7 @@ def test_nodes_that_do_not_come_are_named(tmp_path: Path, bin_folder: Path) -> N
         first = made.begin(0, RAY_GANG_WAIT_SECONDS="1")
         stranger = made.begin(1, CORRAL_TOKEN="of another attempt")
         assert end_of(first) == 1
-        why = "2 of 3 nodes have not come to the Ray cluster: 127.0.0.2, 127.0.0.3"
+        why = "2 of 3 nodes have not joined the Ray cluster: 127.0.0.2, 127.0.0.3"
         assert why in words_of(first)
         assert stranger.poll() is None
 
@@ -231,7 +231,7 @@ def test_a_wait_that_is_no_number_of_seconds_is_told(
     with gang(tmp_path, bin_folder, "true") as made:
         process = made.begin(0, RAY_GANG_WAIT_SECONDS=said)
         assert end_of(process) == 1
-        why = f"corral: RAY_GANG_WAIT_SECONDS={said} of the job's env is no number of seconds"
+        why = f"corral: RAY_GANG_WAIT_SECONDS={said} in the job's env is not a number of seconds"
         assert words_of(process).startswith(why)
 
 
@@ -254,8 +254,8 @@ def test_a_program_told_to_end_is_waited_for(tmp_path: Path, bin_folder: Path) -
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        (None, "kind: ray needs ray in the job's environment"),
-        ("2.51.2", "ray 2.51.2 of the job's environment has no token authentication"),
+        (None, "kind: ray requires the Python package ray"),
+        ("2.51.2", "ray 2.51.2 in the job's environment has no token authentication"),
     ],
 )
 def test_an_environment_without_a_ray_that_will_do_is_refused(
@@ -284,7 +284,7 @@ async def test_why_it_does_not_run_is_the_attempts_trouble_and_its_users(
         path = f"{python_with(tmp_path, None)}:/usr/bin:/bin"
         env = {"CORRAL_TOKEN": TOKEN, "PATH": path}
         seen = await here.ended(await here.launch(launch("true"), env))
-    assert "needs ray in the job's environment" in seen.trouble
+    assert "requires the Python package ray" in seen.trouble
     assert not seen.trouble_is_infra
 
 
@@ -348,7 +348,10 @@ async def test_a_ray_that_ends_under_the_program_is_its_users_trouble(
     run = f"kill $(cat {tmp_path}/n1.pid); sleep 1000"
     async with node(node_dir) as here:
         seen = await here.ended(await here.launch(launch(run), env))
-    assert seen.trouble.startswith("Ray's head has ended under the program (signal 15)")
+    assert (
+        "the Ray head node ended while the program was running (signal 15)"
+        in seen.trouble
+    )
     assert not seen.trouble_is_infra
 
 
@@ -390,7 +393,7 @@ async def test_folders_that_are_closed_to_its_user_are_no_hindrance(
     async with node(node_dir) as here:
         env = {"CORRAL_TOKEN": TOKEN, "PATH": "/usr/bin:/bin"}
         seen = await here.ended(await here.launch(launch("true", owner="nobody"), env))
-    assert "needs ray in the job's environment" in seen.trouble
+    assert "requires the Python package ray" in seen.trouble
 
 
 def test_objects_have_ray_s_own_share_of_the_memory_that_is_granted() -> None:

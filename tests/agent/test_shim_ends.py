@@ -355,7 +355,7 @@ for text in line.makefile():
         seen = await here.ended(key)
         lines = here.log(key).splitlines()
         said = [json.loads(line) for line in lines if not line.startswith("[corral]")]
-        assert "CORRAL_SOCKET dropped" in here.log(key)
+        assert "dropped a message to CORRAL_SOCKET" in here.log(key)
         assert said[-1] == {
             "type": "stop",
             "save": True,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from corral.api.auth import Caller, OwnJob, bearer
-from corral.api.errors import TooMany
+from corral.api.auth import Caller, OwnJob, bearer, check_host, hosts_of
+from corral.api.errors import TooMany, WrongHost
 from corral.api.failures import FAILURES, FailureLimits
 from corral.domain.errors import Unauthorised
 from corral.domain.ids import AttemptNumber, JobId, NodeId, TokenId, UserName
@@ -94,6 +94,24 @@ def test_healthz_alone_asks_for_no_token_and_says_nothing(head: Head) -> None:
 def test_another_host_name_is_refused_whatever_the_token(head: Head, host: str) -> None:
     assert raw(head, GOOD, host=host) in (400, 421)
     assert raw(head, "", target="/healthz", host=host) in (400, 421)
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ([(b"host", b"evil.example")], "the Host header 'evil.example' is not a name"),
+        ([(b"host", b"x" * 5000)], "the Host header 'x{97}[.]{3}' is not a name"),
+        ([], "the request has 0 Host headers instead of one"),
+        ([(b"host", b"head.org")] * 2, "the request has 2 Host headers instead of one"),
+    ],
+)
+def test_a_host_that_is_refused_is_shown_with_the_names_of_the_head(
+    headers: list[tuple[bytes, bytes]], why: str
+) -> None:
+    with pytest.raises(WrongHost, match=f"^{why}") as refused:
+        check_host(headers, hosts_of("https://head.org:8700", ["proxy.org"]))
+    names = "accepted names: head.org, proxy.org, 127.0.0.1, ::1, localhost"
+    assert refused.value.message.endswith(names)
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,14 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
                 assert error(answer) == (410, "forgotten"), path
             said = answer.json()["error"]["message"]
             assert said.startswith(
-                f"there is no job {ids[0]}: it is not kept any more (a job is "
+                f"there is no job {ids[0]}: it was deleted (a job is "
             )
             assert said.endswith(
-                "or its number was that of another request and never a job's"
+                "or the number belongs to a request that was not a submission"
             )
-            assert "30 d after its end, or when 2 others have ended after it" in said
+            assert (
+                "30 d after its end, or when 2 other jobs have ended after it" in said
+            )
             assert error(http.post(f"/v1/jobs/{ids[0]}/cancel")) == (410, "forgotten")
             assert error(http.get("/v1/jobs/j999")) == (404, "not_found")
             # cancels
@@ -63,7 +65,7 @@ def test_a_job_that_is_no_array_has_no_index(tmp_path: Path) -> None:
             answer = http.get(f"/v1/jobs/{id}_9")
             assert error(answer) == (404, "no_such_index")
             said = answer.json()["error"]
-            assert said["message"] == f"there is no job {id}_9: {id} is no array"
+            assert said["message"] == f"there is no job {id}_9: {id} is not an array"
             assert said["hint"] == f"run: corral show {id}"
 
 

@@ -90,7 +90,9 @@ def test_of_an_array_the_rest_is_changed_and_all_over_is_a_conflict(head: Head) 
             ids[2],
         ]
         over = change(http, "cancel", "part")["refused"]
-        assert [one["message"] for one in over] == ["all jobs of part are over already"]
+        assert [one["message"] for one in over] == [
+            "all jobs of the array part have already ended"
+        ]
 
 
 def test_nothing_and_too_much_are_no_request(head: Head) -> None:

@@ -233,7 +233,7 @@ def test_after_is_found_by_name_by_id_and_within_a_submission(
         "jobs"
     ][0]
     assert by_name["state"] == by_id["state"] == "HELD"
-    waits = f"it waits for wait-for-me ({both[1]['id']}) to be done"
+    waits = f"the job waits for wait-for-me ({both[1]['id']}) to be done"
     assert [one["reason"] for one in (both[0], by_name, by_id)] == [waits] * 3
     with head.http() as http:
         why = http.get("/v1/jobs/by-id/why").json()
@@ -244,7 +244,10 @@ def test_after_is_found_by_name_by_id_and_within_a_submission(
         http.post(f"/v1/jobs/{both[1]['id']}/cancel")
         let_go(head, agents)
         over = http.get("/v1/jobs/by-id").json()
-    assert over["reason"] == f"{waits}, which can no longer happen: it is CANCELLED"
+    assert (
+        over["reason"]
+        == f"{waits}, which can no longer happen: {both[1]['id']} is CANCELLED"
+    )
 
 
 def test_after_an_array_by_its_name_or_id_is_after_each_of_its_jobs(
@@ -265,7 +268,7 @@ def test_after_an_array_by_its_name_or_id_is_after_each_of_its_jobs(
         held = {"name": f"after-{number}", "run": "x", "after": word}
         assert (
             submit(head, held).json()["jobs"][0]["reason"]
-            == f"it waits for {', '.join(said)}"
+            == f"the job waits for {', '.join(said)}"
         )
     ended_too = {"name": "later", "run": "x", "after": {"job": "sweep", "on": "ended"}}
     assert submit(head, ended_too).json()["jobs"][0]["state"] == "HELD"
@@ -293,7 +296,7 @@ def test_an_array_after_an_array_is_refused_where_that_is_too_many_waits(
     monkeypatch.setattr("corral.wire.submission.MOST_AFTERS", 99)
     refused = submit(head, {**many, "name": "more", "after": "many"})
     assert error(refused) == (400, "spec_invalid")
-    assert "in 100 ways" in refused.json()["error"]["message"]
+    assert "100 dependencies" in refused.json()["error"]["message"]
 
 
 def test_many_dependencies_are_named_until_it_is_enough_and_only_while_they_are_open(
@@ -313,11 +316,11 @@ def test_many_dependencies_are_named_until_it_is_enough_and_only_while_they_are_
     said = [f"{name} ({id}) to end" for name, id in zip(names, ids, strict=False)]
     with head.http() as http:
         why = http.get("/v1/jobs/last/why").json()
-        assert why["reason"] == f"it waits for {', '.join(said[:3])} and 2 more"
+        assert why["reason"] == f"the job waits for {', '.join(said[:3])} and 2 more"
         for id in ids[1:4]:
             http.post(f"/v1/jobs/{id}/cancel")
         why = http.get("/v1/jobs/last/why").json()
-    assert why["reason"] == f"it waits for {said[0]}, {said[4]}"
+    assert why["reason"] == f"the job waits for {said[0]}, {said[4]}"
 
 
 def test_a_secret_that_is_not_set_is_refused_before_anything_is_queued(

@@ -37,17 +37,17 @@ def test_labels_are_set_taken_away_shown_and_written_down(cluster: Head) -> None
             ("node.label", "n1", "disk=nvme zone=b"),
         ]
         told = [one["text"] for one in http.get("/v1/events").json()["events"]]
-        assert "node n1: disk=nvme zone=b, asked by admin" in told
+        assert "node n1: disk=nvme zone=b, requested by admin" in told
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("n9 zone=b", "there is no node"),
-        ("n1", "no label of n1 was named"),
-        ("n1 node=n2", "every node's own name"),
-        ("n1 zone=a/", "'zone=a/' is no label"),
-        ("n1 zone=", "'zone=' is no label"),
+        ("n1", "no label for node n1 was given"),
+        ("n1 node=n2", "the label node is the name of the node"),
+        ("n1 zone=a/", "'zone=a/' is not a valid label"),
+        ("n1 zone=", "'zone=' is not a valid label"),
         ("n1 zone=a zone-", "given twice"),
     ],
 )

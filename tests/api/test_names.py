@@ -37,7 +37,7 @@ def test_ones_own_newest_job_of_a_name_is_meant_before_a_newer_one_of_another(
 @pytest.mark.parametrize("path", ["/v1/jobs/bobs", "/v1/jobs/bobs/why"])
 def test_that_another_s_is_meant_is_said(head: Head, path: str) -> None:
     id = submit(head, "bob", "bobs")
-    said = f"bobs is bob's ({id}); no job of that name is alice's"
+    said = f"bobs is job {id} of bob; alice has no job of that name"
     assert get(head, "alice", path)["whose"] == said
     assert get(head, "alice", path.replace("bobs", id))["whose"] == ""
     assert get(head, "bob", path)["whose"] == ""
@@ -56,5 +56,5 @@ def test_ones_own_array_is_meant_before_a_job_of_another_and_is_waited_for(
     with head.http("alice") as http:
         assert f"({first}_0)" in http.get(f"/v1/jobs/{after}").json()["reason"]
     mourns = submit(head, "alice", "mourns", after=[{"job": "grid", "on": "failed"}])
-    reason = "it waits for any of grid to fail, once all have ended"
+    reason = "the job waits for any of grid to fail, once all have ended"
     assert get(head, "alice", f"/v1/jobs/{mourns}")["reason"] == reason

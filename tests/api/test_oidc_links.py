@@ -102,7 +102,7 @@ def test_no_log_in_makes_a_system_account_nor_any_user_where_that_is_off(
             assert (status, "system account" in page) == (403, True)
     with head_with(tmp_path / "off", replace(rule, creates=False)) as head:
         status, page = log_in(head, there, "dave", "s-2")
-        assert (status, "make none here" in page) == (403, True)
+        assert (status, "does not create one here" in page) == (403, True)
         with head.http("admin") as admin:
             admin.post("/v1/users", json={"name": "dave"})
             link(admin, "dave", there, "s-2")
@@ -143,7 +143,7 @@ def test_entra_identifies_by_tenant_and_object_and_google_by_its_hosted_domain()
         "oid": "O",
     }
     assert _identity(entra, claims) == "T/O"
-    with pytest.raises(Forbidden, match="no claim oid"):
+    with pytest.raises(Forbidden, match="no valid claim oid"):
         _identity(entra, {**claims, "oid": None})
     google = "https://accounts.google.com"
     assert _identity(google, {"sub": "1", "hd": "X.org"}, domain="x.org") == "1"

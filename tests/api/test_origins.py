@@ -61,7 +61,7 @@ def test_a_job_starts_from_its_users_save_or_one_whose_log_they_may_read(
 ) -> None:
     job = saved_and_failed(agent)
     status, text = posted(agent.head, "bob", "next", {"from": job})
-    assert (status, "are alice's" in text) == (403, True), text
+    assert (status, "belong to alice; bob" in text) == (403, True), text
     for by in ("alice", "olga"):
         status, text = posted(agent.head, by, "next", {"from": job})
         assert status == 201, text

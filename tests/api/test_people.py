@@ -384,7 +384,7 @@ def test_a_user_of_a_removed_ones_name_inherits_nothing(head: Head, name: str) -
         admin.post("/v1/users", json={"name": name, "role": "user"})
         entry = admin.get("/v1/audit", params={"limit": 2}).json()["entries"][1]
         assert entry["detail"].startswith(
-            "secrets removed: 1, kept for everybody: 0, tokens"
+            "secrets removed: 1, kept for all users: 0, tokens"
         )
         assert http.get("/v1/status").status_code == 401
     with by(head, made(head, user=name)["token"]) as http:
@@ -418,7 +418,10 @@ def test_a_weaker_token_revokes_none_that_is_stronger(
     with by(head, weak["token"]) as http:
         refused = http.delete(f"/v1/tokens/{strong['id']}")
         assert error(refused) == (403, "forbidden")
-        assert "operator, more than" in refused.json()["error"]["message"]
+        assert (
+            "operator, which is higher than that of your token"
+            in refused.json()["error"]["message"]
+        )
         assert http.delete(f"/v1/tokens/{own['id']}").status_code == 200
         assert http.delete(f"/v1/tokens/{weak['id']}").status_code == 200  # itself
     with by(head, strong["token"]) as http:
@@ -520,13 +523,16 @@ def test_a_refusal_says_what_it_takes_and_whom_to_ask(head: Head, name: str) -> 
     with by(head, viewer) as http:
         asked = http.post("/v1/jobs", json={"specs": [], "key": "k"}).json()["error"]
         assert (
-            asked["message"]
-            == f"job.submit takes the role user; this token lets {name} be viewer"
+            asked["message"] == "the role user is required to submit jobs; "
+            f"this token of {name} has the role viewer"
         )
         assert f"corral user set {name} --role user" in asked["hint"]
         read = http.get("/v1/audit").json()["error"]["message"]
-        assert read.startswith("reading audit takes the role operator")
+        assert read.startswith("the role operator is required to read the audit log")
         other = http.get("/v1/users/admin").json()["error"]
+        assert other["message"].endswith(
+            f"{name} is not allowed to read user records of other users"
+        )
         assert other["hint"] == "ask admin, or an operator of this cluster"
 
 

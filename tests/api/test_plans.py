@@ -70,19 +70,19 @@ def test_what_cannot_be_is_refused_with_a_hint(head: Head) -> None:
         )
     assert told.status_code == 400
     error = told.json()["error"]
-    assert error["message"] == "days is 0"
+    assert error["message"] == "days cannot be 0"
     assert error["hint"] == "give a number from 0.001 to 100,000"
 
 
 @pytest.mark.parametrize(
     ("kind", "asked", "said"),
     [
-        ("serve", {"ttft_p90": 0}, "ttft_p90 is 0"),
-        ("serve", {"usd_per_gpu_hour": 2, "gpu": ""}, "name its type with gpu"),
-        ("serve", {"shared": 500}, "shared is 500 where a prompt has 500 tokens"),
-        ("model", {"context": 10**23}, "context is 1e+23"),
-        ("cluster", {"gpus": 10**400}, "gpus is beyond any number"),
-        ("cost", {"demand": [[64, 9000]]}, "demand is for 9000 hours"),
+        ("serve", {"ttft_p90": 0}, "ttft_p90 cannot be 0"),
+        ("serve", {"usd_per_gpu_hour": 2, "gpu": ""}, "set the type with gpu"),
+        ("serve", {"shared": 500}, "shared cannot be 500: a prompt has 500 tokens"),
+        ("model", {"context": 10**23}, "context cannot be 1e+23"),
+        ("cluster", {"gpus": 10**400}, "gpus cannot be larger than 1e300"),
+        ("cost", {"demand": [[64, 9000]]}, "demand contains 9000 hours"),
         ("train", {"tokens": 1e300}, "give a number from 1 to 1e+16"),
     ],
 )
@@ -101,7 +101,10 @@ def test_a_refusal_names_the_field_of_the_request(
 def test_what_was_assumed_is_told_by_the_fields_of_the_request(head: Head) -> None:
     with head.http() as http:
         told = http.post("/v1/plan/serve", json=SMALLEST["serve"]).json()
-    assert "any time to the first token: ttft_p90 sets a target" in told["assumed"]
+    assert (
+        "the time to the first token has no target; set one with ttft_p90"
+        in told["assumed"]
+    )
 
 
 def test_a_plan_needs_a_token(head: Head) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import http.client
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -13,11 +14,15 @@ import pytest
 from corral.agent.connection import Dialler
 from corral.agent.head_addresses import HeadAddresses
 from corral.api import Forwarder
+from corral.api.errors import RequestInvalid
+from corral.api.head_proof import Proofs
 from corral.api.job_tokens import job_token
+from corral.api.settings import Seals
 from corral.boot.join_client import JoinCall, ask
 from corral.client import AsyncClient, Client
 from corral.domain.errors import CorralError, Unauthorised, Unreachable, WrongHead
 from corral.domain.ids import AttemptNumber, JobId
+from corral.ports.store import Store
 from corral.wire.head_proof import INSECURE, Challenge, digest_of, fresh_nonce, proof_of
 from corral.wire.proven_http import connection_to
 from tests import impostor as of
@@ -194,7 +199,7 @@ def test_a_head_says_which_token_it_does_not_have_and_is_not_sent_it(
 
 
 def test_job_tokens_join_tokens_and_revoked_ones_are_proven_too(head: Head) -> None:
-    with pytest.raises(Unauthorised, match="is over"):
+    with pytest.raises(Unauthorised, match="has ended"):
         by_client(head.url, JOB_TOKEN)
     with pytest.raises(Unauthorised, match="was revoked"):
         by_client(head.url, TOKENS["gone"])
@@ -214,6 +219,23 @@ def test_job_tokens_join_tokens_and_revoked_ones_are_proven_too(head: Head) -> N
 def test_a_malformed_challenge_is_refused(head: Head, query: str) -> None:
     with head.http(None) as client:
         assert client.get(f"/v1/proof?{query}").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("nonce", "server", "why"),
+    [
+        ("1", ("127.0.0.1", 1), "nonce is not 32 hexadecimal digits"),
+        ("0" * 32, None, "did not arrive at a TCP address"),
+        ("0" * 32, ("/run/head.sock", None), "did not arrive at a TCP address"),
+    ],
+)
+def test_a_challenge_that_cannot_be_answered_says_what_is_wrong(
+    nonce: str, server: object, why: str
+) -> None:
+    scope = {"query_string": f"nonce={nonce}".encode(), "server": server}
+    proofs = Proofs(cast(Store, None), cast(Seals, None))
+    with pytest.raises(RequestInvalid, match=why):
+        asyncio.run(proofs.answer(scope))
 
 
 def test_a_proof_is_of_the_nonce_and_of_the_address(head: Head) -> None:

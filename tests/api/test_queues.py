@@ -46,7 +46,7 @@ def test_a_file_of_queues_is_shown_and_then_applied_whole(
     transcript(f"apply -f {path}")
     assert list(head.control.world.queues.by_name) == ["default", "team", "sub"]
     assert head.control.world.queues.min_runtime_seconds == 5.0
-    assert "nothing is different" in transcript(f"apply -f {path}")
+    assert "no changes: the settings are the same" in transcript(f"apply -f {path}")
     listed = transcript("queue ls")
     assert "  sub" in listed
     assert "100 of 100 GPU-hours" in listed
@@ -86,12 +86,12 @@ def test_who_may_submit_is_set_shown_and_taken_away(cluster: tuple[Head, Path]) 
     told = transcript("queue set guests --allow alice,nobody-yet")
     assert "+ guests: allow: [alice, nobody-yet]" in told
     assert (
-        "warning: queue guests allows nobody-yet, and there is no user of this name"
+        "warning: queue guests allows nobody-yet, but no user has this name; to add the"
         in told
     )
     assert "allow  [alice, nobody-yet]" in transcript("queue show guests")
     refused = transcript("queue set guests --allow @boss")
-    assert "is neither a user's name nor one of @user" in refused
+    assert "is neither a valid user name nor one of @user" in refused
     changed = transcript("queue set guests --allow none")
     assert "~ guests: allow: [alice, nobody-yet] -> none" in changed
 
@@ -105,7 +105,7 @@ def test_the_audit_log_says_what_was_changed_from_what_to_what(
     assert "~ audited: weight: 3 -> none" in transcript(
         "queue set audited --weight none --dry-run"
     )
-    assert '"three" is no number' in transcript("queue set audited --weight three")
+    assert '"three" is not a number' in transcript("queue set audited --weight three")
     with head.http() as http:
         entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]
     assert [(one["what"], one["on"], one["detail"]) for one in entries] == [
@@ -181,17 +181,20 @@ def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
             "--weight inf",
             "weight: inf is out of bounds: a weight is above 0 and at most 1,000,000",
         ),
-        ("--gpus :8", '"" is no type of GPU'),
+        ("--gpus :8", '"" is not a valid GPU type'),
         ("--gpus h100:8,H100:4", "h100 is named twice"),
         (
             "--max-duration 24",
-            "max_duration: 24 of what? ! write: --max-duration 24m",
+            "max_duration: 24 has no unit ! write: --max-duration 24m",
         ),
         ("--parent odd", "run: corral queue set odd --parent none"),
         ("--weight 1e308", "a weight is above 0 and at most"),
         ("--weight -1", "weight: -1 is out of bounds"),
-        ("--max-duration -5m", 'max_duration: "-5m" is no duration'),
-        ("--gpu-hours 5 --until 2020-01-01", "budget: DATE AND TIME is over"),
+        ("--max-duration -5m", 'max_duration: "-5m" is not a valid duration'),
+        (
+            "--gpu-hours 5 --until 2020-01-01",
+            "budget: until is DATE AND TIME, which is in the past",
+        ),
         ("--lend 4", "run: corral queue set odd --lend 0"),
     ],
 )
@@ -238,10 +241,10 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(
         {"name": "waits", "queue": "older", "resources": {"cpu": 3}, "begin": "9h"},
     )
     refused = transcript("queue rm old")
-    assert "queue old would be taken away, and queue older is below it" in refused
+    assert "queue old cannot be removed: queue older is below it" in refused
     assert "corral queue rm older\n" in refused
     refused = transcript("queue rm older")
-    assert "queue older would be taken away, and it has 1 unfinished job" in refused
+    assert "queue older cannot be removed: it has 1 unfinished job" in refused
     assert "[exit 3]" in refused
     transcript("stop waits")
     eventually(
@@ -263,7 +266,7 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(
         ("queue.remove", "older"),
     ]
     assert "there is no queue 'old'" in transcript("queue rm old")
-    assert "queue default is always there" in transcript("queue rm default")
+    assert "queue default cannot be removed" in transcript("queue rm default")
 
 
 def test_a_promised_start_is_not_told_as_gpus_that_are_taken_back(

@@ -60,7 +60,8 @@ def test_unfinished_jobs_are_bounded_with_numbers_and_the_next_command(
         told = error(refused)
         assert told["code"] == "over_quota"
         assert told["message"] == (
-            "alice may have 3 unfinished jobs and has 2; this asks for 2 more"
+            "alice may have at most 3 unfinished jobs; 2 are in use, and this request "
+            "needs 2 more"
         )
         assert "corral ps" in told["hint"]
         assert "corral user set alice --max-jobs 4" in told["hint"]
@@ -105,7 +106,9 @@ def test_uploads_are_bounded_audited_and_counted_once(head: Head) -> None:
                 )
         refused = http.put(f"/v1/snapshots/{digests[2]}", content=contents[2])
         assert refused.status_code == 422
-        assert "25 kB of uploaded workdirs and has 20 kB" in error(refused)["message"]
+        assert (
+            "25 kB of uploaded workdirs; 20 kB are in use" in error(refused)["message"]
+        )
         pieces = (contents[2][at : at + 1000] for at in range(0, 10_000, 1000))
         assert (
             http.put(f"/v1/snapshots/{digests[2]}", content=pieces).status_code == 413
@@ -133,7 +136,7 @@ def test_secrets_and_tokens_are_bounded(head: Head) -> None:
         )
         assert http.post("/v1/tokens", json={}).status_code == 201
         refused = error(http.post("/v1/tokens", json={}))
-        assert "2 valid tokens and has 2" in refused["message"]
+        assert "2 valid tokens; 2 are in use" in refused["message"]
         assert "corral token revoke" in refused["hint"]
 
 
@@ -191,7 +194,10 @@ def test_a_disk_without_room_refuses_what_is_large_and_nothing_else(head: Head) 
             )
             assert put.status_code == 507
             assert error(put)["code"] == "disk_low"
-            assert "500 MB of 100 GB free, and 2 GB stay free" in error(put)["message"]
+            assert (
+                "500 MB of 100 GB are free, and 2 GB are reserved"
+                in error(put)["message"]
+            )
             large = submit(http, spec("large", env={"V": "x" * 90_000}))
             assert large.status_code == 507
             assert submit(http, spec("low")).status_code == 201
@@ -210,7 +216,7 @@ def test_a_priority_above_the_ordinary_range_is_for_operators(head: Head) -> Non
         assert refused.status_code == 403
         told = error(refused)
         assert (
-            "asks for priority 10,000; users may ask for up to high (100)"
+            "asks for priority 10,000; in queue default users may ask for at most high (100)"
             in told["message"]
         )
         assert "write: priority: high" in told["hint"]

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
+from corral.api.route_actions import OF_AUDIT_NAMES, action_of
 from corral.api.route_rights import RIGHTS, RouteRights, may, reaches, routes_of
 from corral.domain.ids import QueueName, UserName
 from corral.domain.job import JobSpec, TokenScope
@@ -220,6 +221,13 @@ def test_the_table_says_how_far_the_token_of_a_job_reaches(
     }
 
 
+def test_the_action_of_every_route_has_words_for_people() -> None:
+    assert {right.what for right in RIGHTS.values()} - {""} == OF_AUDIT_NAMES.keys()
+    assert action_of(("POST", "/v1/jobs/{job}/cancel")) == "cancel jobs"
+    assert action_of(("GET", "/v1/audit")) == "read the audit log"
+    assert all(map(action_of, RIGHTS))
+
+
 def test_every_route_that_changes_something_has_a_name_in_the_audit_log() -> None:
     reads = {key for key, right in RIGHTS.items() if not right.what}
     changing = {key for key in reads if key[0] not in ("GET", "HEAD")}
@@ -361,10 +369,12 @@ def test_who_is_not_allowed_is_told_who_is_and_whom_to_ask(head: Head) -> None:
         ]
     assert error["code"] == "forbidden"
     assert error["message"] == (
-        "queue sub takes jobs of bob, carol and operators, as queue team above it says; "
-        "alice may not submit to it"
+        "alice may not submit to queue sub: it allows only bob, carol and operators "
+        "(set for queue team above it)"
     )
-    assert error["hint"].startswith("choose another: corral queue ls; or ask admin")
+    assert error["hint"].startswith(
+        "choose another queue: corral queue ls; or ask admin"
+    )
     assert error["hint"].endswith(
         "to run: corral queue set sub --allow bob,carol,alice"
     )

@@ -98,7 +98,7 @@ def test_every_node_of_it_is_told_once_it_runs_and_the_audit_log_says_so(
     eventually(lambda: not head.channels.is_connected(NodeId("n2")))
     status, answer = asked(head, job, signal="12")
     assert status == 409
-    assert "nothing was sent: not connected now is n2" in answer["error"]["message"]
+    assert "was not sent: no connection to node n2" in answer["error"]["message"]
 
 
 def test_of_a_batch_script_it_goes_to_it_and_its_steps_unless_that_is_said(
@@ -175,4 +175,4 @@ def test_who_sent_the_signal_that_ended_a_job_is_named(
     with head.http() as http:
         eventually(lambda: http.get(f"/v1/jobs/{job}/why").json()["state"] == "FAILED")
         failed = http.get(f"/v1/jobs/{job}/why").json()["failed"]
-    assert ("admin sent it INT at " in failed["evidence"]) == is_named
+    assert ("admin sent INT to the job at " in failed["evidence"]) == is_named

@@ -154,6 +154,7 @@ def test_without_a_leader_it_says_when_to_come_again(tmp_path: Path) -> None:
             answer = http.get("/v1/status")
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
             assert answer.json()["error"]["code"] == "no_leader"
+            assert "try again in a few seconds" in answer.json()["error"]["hint"]
             with (
                 pytest.raises(InvalidStatus),
                 standby.dial("n1", "/v1/agents/heartbeats"),

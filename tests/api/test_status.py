@@ -42,8 +42,7 @@ def test_a_directory_that_is_gone_is_told(
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
     assert any(
-        "cannot be looked at: No such file or directory" in one["text"]
-        for one in warnings
+        "cannot be read: No such file or directory" in one["text"] for one in warnings
     )
 
 

@@ -173,7 +173,9 @@ def test_what_rotation_has_taken_from_a_reader_is_told_in_its_place(
         reader = Reader(head, f"/v1/jobs/{job}/logs{query}")
         assert reader.over.wait(PATIENCE_SECONDS)
         told, _, rest = reader.text().strip("\n").partition("\n")
-        assert told.startswith(f"[corral] {lost:,} bytes are kept no more")
+        assert told.startswith(
+            f"[corral] {lost:,} bytes of this log are no longer kept"
+        )
         assert rest == "y" * size + "new"
 
 

@@ -103,7 +103,7 @@ def test_an_address_that_does_not_take_it_is_told_and_redirects_are_not_followed
 ) -> None:
     with web(status) as (address, _):
         hook = Webhook(name="hook", taste=Taste(), address=address)
-        with pytest.raises(MessageNotSent, match=f"answers {status}"):
+        with pytest.raises(MessageNotSent, match=f"answers with HTTP status {status}"):
             asyncio.run(hook.send(NOTICE, "c1"))
 
 
@@ -157,7 +157,7 @@ def test_a_file_is_read_anew_when_it_changes_and_a_broken_one_leaves_the_last(
     asked = files.read()
     assert [one.name for one in asked.receivers] == ["a"]
     assert asked.rules.node_down_seconds == 300
-    assert "alerts.yaml is not used as it is" in asked.trouble
+    assert "alerts.yaml is not valid; its changes are not used" in asked.trouble
     path.unlink()
     assert files.read().receivers == ()
 

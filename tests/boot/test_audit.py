@@ -32,7 +32,10 @@ TAMPER = (
     ("DELETE FROM audit WHERE number = 2", "entry 2 is missing"),
     ("DELETE FROM audit WHERE number < 3", "entries 1 to 2 are missing"),
     ("UPDATE audit SET link = NULL, seal = NULL", "no link"),
-    ("UPDATE audit SET seal = NULL WHERE number >= 3", "entry 3 and those after it"),
+    (
+        "UPDATE audit SET seal = NULL WHERE number >= 3",
+        "entry 3 and the entries after it",
+    ),
     ("DELETE FROM audit", "empty"),
 )
 

@@ -34,11 +34,11 @@ def check(cannot: dict[str, EngineLimit], asked: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("cannot", [LOCAL, RAY, SLURM, KUBERNETES])
 def test_a_service_is_told_to_run_as_a_job(cannot: dict[str, EngineLimit]) -> None:
-    with pytest.raises(Unsupported, match="no gateway yet") as refused:
+    with pytest.raises(Unsupported, match="cannot serve requests yet") as refused:
         check(cannot, SERVICE)
     assert (
         refused.value.hint
-        == "leave kind: service and service out: it then runs as a job"
+        == "remove kind: service and service: from the spec; it then runs as a job"
     )
     check(cannot, {})
 
@@ -47,7 +47,7 @@ def test_a_service_is_told_to_run_as_a_job(cannot: dict[str, EngineLimit]) -> No
 def test_half_a_service_is_not_led_to_a_whole_one(part: str) -> None:
     with pytest.raises(SpecInvalid) as refused:
         check({}, {part: SERVICE[part]})
-    assert "leave kind: service and service out" in refused.value.hint
+    assert "remove kind: service and the service section" in refused.value.hint
 
 
 @pytest.mark.parametrize("left_out", ASKED)
@@ -56,5 +56,5 @@ def test_what_slurm_cannot_where_it_places_is_told_to_be_left_out(
 ) -> None:
     with pytest.raises(Unsupported) as refused:
         check(dict(CANNOT_PLACED), ASKED[left_out])
-    assert refused.value.hint == f"leave {left_out} out"
+    assert refused.value.hint == f"remove {left_out} from the spec"
     check(dict(CANNOT_PLACED), {})

@@ -134,10 +134,12 @@ def test_a_file_that_is_not_there_is_refused_before_a_head_starts(
 ) -> None:
     place, given = ClusterDir(tmp_path / "here"), BESIDE.get(name, {})
     for path, why in (
-        ("/nonexistent/file", "there is no such file"),
-        (str(tmp_path), "no file"),
+        ("/nonexistent/file", "this file does not exist"),
+        (str(tmp_path), "not a regular file"),
     ):
-        with pytest.raises(SpecInvalid, match=f"^{name}={path}: .*{why}") as refused:
+        with pytest.raises(
+            SpecInvalid, match=f"^--set {name}={path}: .*{why}"
+        ) as refused:
             bring_up(
                 place,
                 ClusterOptions(engine=engine, engine_settings={**given, name: path}),
@@ -156,11 +158,13 @@ def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
     check_files("slurm", {"folder": str(tmp_path / "to" / "be" / "made")})
     (tmp_path / "file").touch()
     with pytest.raises(
-        SpecInvalid, match=f"^folder={tmp_path}/file/x: {tmp_path}/file is a f"
+        SpecInvalid,
+        match=f"^--set folder={tmp_path}/file/x: {tmp_path}/file is not a dir",
     ) as below:
         check_files("slurm", {"folder": str(tmp_path / "file" / "x"), "partition": "p"})
     assert below.value.hint == (
-        "choose another: corral up --engine slurm --set folder=FOLDER --set partition=p"
+        "choose another directory: corral up --engine slurm --set folder=FOLDER --set "
+        "partition=p"
     )
     # root may write everywhere
     monkeypatch.setattr("os.access", lambda path, mode: False)
@@ -174,7 +178,9 @@ def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
 
 def test_the_socket_of_slurmrestd_is_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    with pytest.raises(SpecInvalid, match="no socket of slurmrestd") as refused:
+    with pytest.raises(
+        SpecInvalid, match="no slurmrestd listens on this socket"
+    ) as refused:
         check_files("slurm", {"rest": f"unix:{path}"})
     assert (
         f"slurmrestd unix:{path}; then run: corral up --engine slurm"
@@ -215,7 +221,7 @@ def test_own_shims_in_the_place_of_slurms_commands_are_refused_with_the_way_out(
         (own / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{shims}:{own}")
     with pytest.raises(
-        Conflict, match=f"^{shims}/scontrol is no command of Slurm's"
+        Conflict, match=f"^{shims}/scontrol is not a command of Slurm"
     ) as refused:
         bring_up(
             place, ClusterOptions(engine="slurm", engine_settings={"partition": "gpu"})

@@ -36,7 +36,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
 def test_what_is_not_installed_is_refused_before_a_head_starts(
     place: ClusterDir, extra: str, asked: ClusterOptions
 ) -> None:
-    with pytest.raises(Conflict, match="no module named") as refused:
+    with pytest.raises(
+        Conflict, match="needs a Python package that is not installed"
+    ) as refused:
         bring_up(place, asked)
     assert refused.value.hint == f"run: pip install 'corral[{extra}]'"
     assert not place.head_log.exists()

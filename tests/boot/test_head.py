@@ -111,7 +111,7 @@ def test_a_head_that_machines_may_have_joined_takes_no_other_port(
         port = other.getsockname()[1]
         place.head_json.write_text(json.dumps({"url": f"https://192.0.2.2:{port}"}))
         with pytest.raises(
-            Conflict, match=f"look for the head at port {port}"
+            Conflict, match=f"expect the head on port {port}"
         ) as refused:
             bind(place, ANY)
         assert f"ss -tlnp 'sport = :{port}'" in refused.value.hint
@@ -141,7 +141,7 @@ def test_a_head_takes_the_port_that_was_asked_for_or_says_that_it_is_taken(
         port = other.getsockname()[1]
         other.listen()
         with pytest.raises(
-            Conflict, match=f"port {port} of 127.0.0.1 cannot be served on"
+            Conflict, match=f"the head cannot listen on port {port} of 127.0.0.1"
         ):
             bind(place, LOOPBACK, port)
     place.head_json.write_text(json.dumps({"url": "http://127.0.0.1:1"}))

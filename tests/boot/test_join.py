@@ -18,16 +18,19 @@ WANTED = join.JoinRequest(url="https://10.0.0.1:7000", token="corral_join_bad")
     [
         (
             Unauthorised("the Authorization header is not: Bearer TOKEN", hint="send"),
-            "not known",
+            "does not know this join token",
         ),
-        (Unauthorised("this cluster does not know the token", hint="set"), "not known"),
+        (
+            Unauthorised("this cluster does not know the token", hint="set"),
+            "does not know this join token",
+        ),
         (
             Unauthorised("there is no user ann any more", hint=ANOTHER_JOIN),
             "no user ann",
         ),
         (
-            TokenUsed("the join token t1 was used already", hint=ANOTHER_JOIN),
-            "used already",
+            TokenUsed("the join token t1 has been used", hint=ANOTHER_JOIN),
+            "has been used",
         ),
     ],
 )

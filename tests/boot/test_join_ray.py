@@ -21,11 +21,11 @@ INVITATION = RayInvitation(address="10.0.0.1:7000", token="secret", folder="/n/w
     [
         (
             ("", "3.11.2"),
-            "not installed here",
+            "Ray is not installed on this machine",
             "pip install 'corral[ray]' 'ray==2.60.0'",
         ),
-        (("2.59.0", "3.11.2"), "Ray 2.59.0 is installed here", "ray==2.60.0"),
-        (("2.60.0", "3.11.4"), "this one 3.11.4", "Python 3.11.2"),
+        (("2.59.0", "3.11.2"), "this machine has Ray 2.59.0", "ray==2.60.0"),
+        (("2.60.0", "3.11.4"), "this machine has 3.11.4", "Python 3.11.2"),
     ],
     ids=["no ray", "other ray", "other python"],
 )
@@ -41,7 +41,7 @@ def test_a_machine_that_ray_would_not_let_in_is_refused_before_it_asks(
 
 
 def test_what_all_nodes_see_is_not_for_one_machine_to_say() -> None:
-    with pytest.raises(SpecInvalid, match="are options of its head"):
+    with pytest.raises(SpecInvalid, match="shared directories are set on the head"):
         check_machine(ClusterSettings(shared=("/data",)))
 
 

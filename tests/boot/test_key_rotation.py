@@ -209,7 +209,7 @@ def test_a_head_that_was_off_for_too_long_is_refused_with_what_to_do(
         assert await cluster.store.agreed(WRAPPED) is None
         late = cluster.head("b")
         with pytest.raises(
-            Conflict, match="another than that of the other heads"
+            Conflict, match="differs from that of the other heads"
         ) as refused:
             await late.begin()
         assert "copy the file" in refused.value.hint

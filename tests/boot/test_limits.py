@@ -39,12 +39,13 @@ def test_a_thousand_agents_do_not_fit_into_a_shell_s_limit_and_the_head_says_so(
     assert "few_files" in log
     assert "'agents': 412" in log
     assert told.startswith(
-        "the head may open 1024 files, enough for the agents of 412 nodes"
+        "the head may open only 1024 files, enough for the agents of 412 nodes"
     )
-    assert "there are 413" in told
+    assert "the cluster has 413 nodes" in told
     assert in_a_process("print(too_few_files(412))", soft=512, hard=1024) == (
-        "the head may open 512 files, enough for the agents of 156 nodes, and there are 412: "
-        "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
+        "the head may open only 512 files, enough for the agents of 156 nodes, but the "
+        "cluster has 412 nodes; raise this limit where the head is started: ulimit -Hn, or "
+        "LimitNOFILE of its service"
     )
     silent = in_a_process(
         "raise_files(); print([too_few_files(412)])", soft=512, hard=1024

@@ -61,7 +61,7 @@ def test_the_secret_of_the_environment_is_kept_where_only_its_owner_reads(
     assert provider_secret(settings) == "hush"
     assert provider_secret(ClusterSettings(**GIVEN)) is None
     Path(file).chmod(0o640)
-    with pytest.raises(Conflict, match="read by others"):
+    with pytest.raises(Conflict, match="other users may read it"):
         provider_secret(settings)
     Path(file).unlink()
     with pytest.raises(Conflict, match="cannot be read"):

@@ -107,6 +107,6 @@ def test_a_backup_from_before_the_oldest_readable_schema_is_refused(
 ) -> None:
     before = next(path for path in reversed(upgrades.RELEASED) if path not in OLDER)
     place = ClusterDir(tmp_path / "there")
-    with pytest.raises(Unsupported, match=f"schema {before.stem[-4:]}"):
+    with pytest.raises(Unsupported, match=f"schema version {before.stem[-4:]}"):
         restore(place, backup_of(before, tmp_path))
     assert not place.database.exists()

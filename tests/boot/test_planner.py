@@ -37,7 +37,7 @@ def test_a_plan_is_made_in_a_process_of_its_own_that_goes_when_it_is_closed() ->
         assert report["verdict"]
         with pytest.raises(Refusal) as refused:
             await process.plan("reliability", b'{"gpus": 1024, "days": 0}', by=ANN)
-        assert refused.value.message == "days is 0"
+        assert refused.value.message == "days cannot be 0"
         pid = process.pid or 0
         assert pid not in (0, os.getpid())
         await process.close()
@@ -90,7 +90,7 @@ def test_one_user_fills_the_line_for_nobody_else() -> None:
             for _ in range(MOST_OF_ONE_USER)
         ]
         await asyncio.sleep(0)
-        with pytest.raises(TooMany, match="4 plans of ann and 4 in all"):
+        with pytest.raises(TooMany, match="too many plans .*: 4 of ann, 4 in total"):
             await process.plan("cost", b"{}", by=ANN)
         plans.append(asyncio.create_task(process.plan("cost", b"{}", by=BOB)))
         await asyncio.sleep(0)
@@ -122,7 +122,7 @@ def test_seconds_of_planning_are_counted_for_each_user_and_come_back() -> None:
         for _ in range(4):  # 0.75 s of them come back meanwhile
             with pytest.raises(Trouble):
                 await process.plan("cost", b"{}", by=ANN)
-        with pytest.raises(TooMany, match="the 90 s of planning") as refused:
+        with pytest.raises(TooMany, match="the 90 s of computing time") as refused:
             await process.plan("cost", b"{}", by=ANN)
         assert 1000 < refused.value.retry_seconds < 1200
         with pytest.raises(Trouble):

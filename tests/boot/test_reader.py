@@ -5,10 +5,12 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from corral.boot import log_reader_process
-from corral.boot.log_reader_process import ReaderProcess
+from corral.boot.helper_process import HelperProcess
+from corral.boot.log_reader_process import LogReaderAnswer, ReaderProcess
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd, RankEnds
 from corral.domain.errors import Trouble
@@ -77,10 +79,25 @@ def test_a_reading_that_takes_too_long_is_given_up_and_the_next_one_is_made(
         await process.failure(ends(1))
         os.kill(process.pid or 0, signal.SIGSTOP)
         monkeypatch.setattr(log_reader_process, "READ_SECONDS", 0.05)
-        with pytest.raises(Trouble, match="not read in time"):
+        with pytest.raises(Trouble, match="could not be read: .* within 0.05 s"):
             await process.failure(ends(1))
         monkeypatch.setattr(log_reader_process, "READ_SECONDS", PATIENCE_SECONDS)
         assert await process.failure(ends(2)) == failure_of(ends(2))
         await process.close()
 
     asyncio.run(ask())
+
+
+def test_a_bug_of_the_reader_is_told_with_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(*_: object) -> bytes:
+        return msgspec.msgpack.encode(LogReaderAnswer(fault="KeyError('x')"))
+
+    monkeypatch.setattr(HelperProcess, "ask", answer)
+    with pytest.raises(Trouble) as trouble:
+        asyncio.run(ReaderProcess().failure(ends(2)))
+    assert trouble.value.message == (
+        "the last log lines of the attempt (ranks: 2) could not be read: a bug of the "
+        "log reader: KeyError('x')"
+    )

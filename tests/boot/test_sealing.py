@@ -69,7 +69,7 @@ def test_a_file_without_a_key_is_refused_and_left_alone(
     path = tmp_path / "key"
     path.write_text(text)
     path.chmod(0o600)
-    with pytest.raises(KeyTrouble, match="holds no key"):
+    with pytest.raises(KeyTrouble, match="does not contain a valid key"):
         KeyRing.load(path)
     assert path.read_text() == text
 

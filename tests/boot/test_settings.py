@@ -2,8 +2,10 @@
 
 import json
 import threading
+from collections.abc import Mapping
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,12 +79,14 @@ def test_another_host_is_served_with_a_certificate_given_whole_or_made(
 ) -> None:
     assert ClusterSettings(host=host, nodes=0).host == host
     assert ClusterSettings(host=host, tls_certificate="c", tls_key="k").host == host
-    with pytest.raises(UnsafeBind) as refused:
+    with pytest.raises(
+        UnsafeBind, match="--tls-certificate is set without --tls-key"
+    ) as refused:
         ClusterSettings(host=host, tls_certificate="c")
     assert "--tls-certificate" in refused.value.hint
-    with pytest.raises(UnsafeBind):
+    with pytest.raises(UnsafeBind, match="--tls-key is set without --tls-certificate"):
         ClusterSettings(host=host, tls_key="k")
-    with pytest.raises(UnsafeBind):
+    with pytest.raises(UnsafeBind, match="--host is empty"):
         ClusterSettings(host="")
 
 
@@ -164,7 +168,7 @@ def test_what_the_head_alone_reads_changes_while_nodes_run_on(
     assert decide(place, ClusterOptions(monitoring=True), none).monitoring
     with pytest.raises(Conflict) as refused:
         decide(place, ClusterOptions(monitoring=True, gpus=2), none)
-    assert "ends its jobs, run: corral down; corral up" in refused.value.hint
+    assert "(ends all jobs), run: corral down; corral up" in refused.value.hint
     monkeypatch.setattr("corral.boot.bring_up.head_runs", lambda place: True)
     with pytest.raises(Conflict) as refused:
         decide(place, ClusterOptions(monitoring=True), none)
@@ -183,7 +187,7 @@ def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
     with pytest.raises(Conflict) as refused:
         decide(place, asked, none)
     assert refused.value.message.endswith(
-        "and its --gpus is not given, --pretend is off, --shared is not given, --label is not given"
+        "settings: --gpus is not set, --pretend is off, --shared is not set, --label is not set"
     )
     assert refused.value.hint.endswith(
         "corral up --gpus 1 --pretend --shared '/my data' --label a=b --label n1:c"
@@ -249,9 +253,9 @@ def test_what_is_made_once_is_made_once_whoever_comes_first(tmp_path: Path) -> N
 
 
 def test_slices_are_of_pretend_gpus_and_not_shared_by_time_too() -> None:
-    with pytest.raises(SpecInvalid, match="not both"):
+    with pytest.raises(SpecInvalid, match="not allowed together with --gpu-shares"):
         ClusterSettings(gpus=1, gpu_slices=7, gpu_shares=True)
-    with pytest.raises(SpecInvalid, match="real ones"):
+    with pytest.raises(SpecInvalid, match="this machine has real GPUs"):
         settled(ClusterOptions(gpus=1, gpu_slices=7), lambda: 8)
 
 
@@ -282,14 +286,28 @@ def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
     known = ClusterSettings.load(place)
     assert known is not None
     assert known.retention == Retention(seconds=43_200.0, jobs=7)
-    for wrong in (
-        {"keep_days": 0.0},
-        {"keep_days": 1e9},
-        {"keep_days": nan},
-        {"keep_jobs": 0},
-    ):
-        with pytest.raises(SpecInvalid, match="cannot be kept"):
-            ClusterSettings(**wrong)
+    for wrong in (0.0, 1e9, nan):
+        with pytest.raises(SpecInvalid, match="^--keep-days .* is not valid: .* days$"):
+            ClusterSettings(keep_days=wrong)
+    with pytest.raises(SpecInvalid, match="^--keep-jobs 0 is not valid"):
+        ClusterSettings(keep_jobs=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"gpus": 1, "gpu_slices": 65}, "--gpu-slices 65 is not valid: use 1 to 64$"),
+        ({"check_hours": -1.0}, "--check-hours -1 is not valid: use 0 to .* hours$"),
+        ({"check_gangs": -1}, "--check-gangs -1 is not valid: use 0 or more GPUs$"),
+        ({"user_requests": 0.0}, "--user-requests 0 is not valid: .* a second$"),
+        ({"plan_seconds": 0.0}, "--plan-seconds 0 is not valid: .* an hour$"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_alone(
+    wrong: Mapping[str, Any], why: str
+) -> None:
+    with pytest.raises(SpecInvalid, match=f"^{why}"):
+        ClusterSettings(**wrong)
 
 
 def test_the_health_of_nodes_is_observed_or_enforced_and_nothing_else() -> None:

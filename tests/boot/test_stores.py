@@ -57,9 +57,9 @@ def test_heads_with_one_key_and_one_folder_are_of_one_mind(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "key", "state", "what"),
     [
-        ("a", "a/key", "state", "another head is called a"),
-        ("b", None, "state", "another than that of the other heads"),
-        ("b", "a/key", "elsewhere", "not the folder that the other heads share"),
+        ("a", "a/key", "state", "another head already has the name a"),
+        ("b", None, "state", "differs from that of the other heads"),
+        ("b", "a/key", "elsewhere", "not the directory that the other heads share"),
     ],
 )
 def test_a_head_that_differs_is_refused_with_what_to_do(
@@ -81,9 +81,9 @@ def test_a_head_that_differs_is_refused_with_what_to_do(
 def test_a_head_that_is_refused_leaves_its_name_to_the_next(tmp_path: Path) -> None:
     store, state = MemoryStore(), tmp_path / "state"
     join(store, tmp_path / "a", "a", state)
-    with pytest.raises(Conflict, match="another than that of the other heads"):
+    with pytest.raises(Conflict, match="differs from that of the other heads"):
         join(store, tmp_path / "b", "b", state)
-    with pytest.raises(Conflict, match="not the folder that the other heads share"):
+    with pytest.raises(Conflict, match="not the directory that the other heads share"):
         join(store, tmp_path / "c", "b", tmp_path / "elsewhere", tmp_path / "a" / "key")
     join(store, tmp_path / "d", "b", state, tmp_path / "a" / "key")
 
@@ -92,7 +92,7 @@ def test_the_address_is_read_from_a_file_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "store"
     file.write_text(f"{ADDRESS}\n")
     file.chmod(0o640)
-    with pytest.raises(Conflict, match="others may read it"):
+    with pytest.raises(Conflict, match="other users may read it"):
         url_in(str(file))
     file.chmod(0o600)
     assert url_in(str(file)) == ADDRESS
@@ -117,7 +117,9 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(
     asked = ClusterOptions(
         nodes=1, gpus=0, store_file=ADDRESS, shared_state=str(tmp_path)
     )
-    with pytest.raises(SpecInvalid, match="names a file") as refused:
+    with pytest.raises(
+        SpecInvalid, match="needs a file instead of an address"
+    ) as refused:
         bring_up(ClusterDir(tmp_path / "a"), asked)
     assert "hush" not in f"{refused.value.message}{refused.value.hint}"
 
@@ -141,7 +143,7 @@ def test_what_does_not_go_together_is_refused(wrong: dict[str, str]) -> None:
 def test_a_directory_with_jobs_of_its_own_is_not_left_behind(tmp_path: Path) -> None:
     place, _ = place_of(tmp_path / "a")
     asyncio.run(open_store(place, None, lambda: "c1").close())
-    with pytest.raises(CorralError, match="a store of its own already"):
+    with pytest.raises(CorralError, match="already contains a store"):
         open_store(place, ADDRESS, lambda: "c1")
 
 

@@ -52,17 +52,19 @@ def test_settings_of_one_engine_are_not_those_of_the_next(place: ClusterDir) -> 
 
 
 def test_an_unknown_engine_is_refused_with_those_there_are(place: ClusterDir) -> None:
-    with pytest.raises(SpecInvalid, match="no engine nomad: .*local, other"):
+    with pytest.raises(SpecInvalid, match="no engine nomad; .*local, other"):
         decide(place, ClusterOptions(engine="nomad"), no_gpus)
 
 
 def test_only_the_local_engine_makes_nodes(place: ClusterDir) -> None:
-    with pytest.raises(SpecInvalid, match="--nodes, --gpu-type: nodes are made by"):
+    with pytest.raises(
+        SpecInvalid, match="--nodes, --gpu-type: only valid with the local engine"
+    ):
         decide(place, ClusterOptions(engine="other", nodes=2, gpu_type="h100"), no_gpus)
 
 
 def test_the_local_engine_has_no_settings(place: ClusterDir) -> None:
-    with pytest.raises(SpecInvalid, match="no settings of its own"):
+    with pytest.raises(SpecInvalid, match="the local engine has no settings"):
         decide(place, ClusterOptions(engine_settings={"a": "b"}), no_gpus)
 
 
@@ -70,11 +72,11 @@ def test_the_local_engine_has_no_settings(place: ClusterDir) -> None:
     ("engine", "given", "what"),
     [
         ("slurm", {"pretned": "yes"}, "no setting 'pretned'"),
-        ("ray", {"address": "here"}, "no address of a Ray cluster"),
+        ("ray", {"address": "here"}, "not the address of a Ray cluster"),
         (
             "kubernetes",
             {"call_seconds": "soon"},
-            "call_seconds=soon is no number of seconds",
+            "call_seconds=soon is not a number of seconds",
         ),
     ],
 )
@@ -100,18 +102,18 @@ def test_settings_are_read_before_a_head_that_is_up_is_told_to_end(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(SpecInvalid, match="no setting 'pretned'"):
             bring_up(place, ClusterOptions(engine_settings={"pretned": "yes"}))
-        with pytest.raises(Conflict, match="its --set is partition=gpu"):
+        with pytest.raises(Conflict, match="other settings: --set is partition=gpu"):
             bring_up(place, ClusterOptions(engine_settings={"partition": "cpu"}))
 
 
 def test_what_was_not_given_is_not_named(place: ClusterDir) -> None:
     ClusterSettings(nodes=2).save(place)
-    with pytest.raises(SpecInvalid, match="^--nodes: nodes are made by"):
+    with pytest.raises(SpecInvalid, match="^--nodes: only valid with the local engine"):
         decide(place, ClusterOptions(engine="other", nodes=3), no_gpus)
 
 
 def test_a_setting_is_a_name_and_a_value() -> None:
     assert pairs_of(("a=b", "c=d=e", "f=")) == {"a": "b", "c": "d=e", "f": ""}
     for wrong in ("a", "=b", " =b"):
-        with pytest.raises(SpecInvalid, match="no NAME=VALUE"):
+        with pytest.raises(SpecInvalid, match="is not of the form NAME=VALUE"):
             pairs_of((wrong,))

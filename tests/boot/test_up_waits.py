@@ -12,7 +12,7 @@ from corral.domain.cluster_warning import WarningCode
 from corral.domain.errors import Unreachable
 from corral.wire import api
 
-SILENT = "slurm does not answer: cannot reach slurmctld"
+SILENT = "Slurm does not answer: cannot reach slurmctld"
 
 
 def status(
@@ -85,7 +85,7 @@ def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
 ) -> None:
     place = lent(tmp_path, monkeypatch)
     with pytest.raises(
-        StartFailed, match="the head runs, and goes on trying"
+        StartFailed, match="the head still runs and continues to try"
     ) as failed:
         bring_up.wait_for_nodes(place, status, since_bytes=0)
     assert SILENT in failed.value.message
@@ -97,7 +97,7 @@ def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
 @pytest.mark.parametrize(
     ("warning", "code"),
     [
-        ("slurm has not answered for 2 s", WarningCode.ENGINE),
+        ("Slurm has not answered for 2 s", WarningCode.ENGINE),
         ("the disk of the head is full", WarningCode.DISK_FULL),
     ],
 )

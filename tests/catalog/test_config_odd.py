@@ -62,7 +62,7 @@ def read(config: dict[str, Any]) -> Model | ModelRefused:
         ("num_hidden_layers", 20_000, "from 1 to 10,000"),
         ("hidden_size", 10**30, "from 1 to 1,000,000,000"),
         ("vocab_size", 0, "vocab_size"),
-        ("head_dim", "many", "has 'many' as its head_dim"),
+        ("head_dim", "many", "cannot have 'many' as head_dim"),
     ],
 )
 def test_a_size_that_no_model_has_is_told_with_its_field(

@@ -201,7 +201,7 @@ def test_a_field_of_experts_that_is_missing_is_named() -> None:
 
 
 def test_a_field_that_is_no_number_is_named() -> None:
-    with pytest.raises(ModelRefused, match="'80' as its num_hidden_layers"):
+    with pytest.raises(ModelRefused, match="'80' as num_hidden_layers"):
         model_of_config(LLAMA | {"num_hidden_layers": "80"})
 
 

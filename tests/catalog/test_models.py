@@ -195,8 +195,8 @@ def test_the_form_of_an_mlp_is_found_by_the_count_of_parameters() -> None:
     ("given", "reason"),
     [
         ({"layers": 0}, "layers"),
-        ({"heads": 7}, "come out even"),
-        ({"kv_heads": 3}, "share"),
+        ({"heads": 7}, "hidden=64 is not a multiple of heads=7"),
+        ({"kv_heads": 3}, "heads=8 is not a multiple of kv_heads=3"),
     ],
 )
 def test_dimensions_that_do_not_fit_are_refused(

@@ -82,9 +82,9 @@ def test_a_list_of_ones_own_goes_before_the_catalog() -> None:
         (line("aws:h100", "weekly", "2"), "weekly"),
         (line("aws:h100", "gpu", "2"), "gpu"),
         (line("buy:h100", "spot", "2"), "spot"),
-        (line("aws:h100", "on_demand", "0"), "is 0"),
+        (line("aws:h100", "on_demand", "0"), "must be above 0"),
         (line("aws:h100", "on_demand", "cheap"), "cheap"),
-        ("aws:h100,on_demand,2", "needed"),
+        ("aws:h100,on_demand,2", "lacks a value"),
     ],
 )
 def test_a_line_that_is_not_in_order_is_told(bad: str, reason: str) -> None:

@@ -146,15 +146,13 @@ def test_a_signal_goes_to_those_of_an_array_that_run_and_of_the_others_it_is_sai
 ) -> None:
     code, text = corral("stop", "--signal", "USR1", "sweep", "-y")
     assert code == 0
-    assert (
-        f"USR1 was sent to sweep_2 ({sweep}_2), which is not cancelled by that" in text
-    )
-    assert re.search("sweep_3 is [A-Z]+: there is nothing to send USR1 to", text)
+    assert f"USR1 was sent to sweep_2 ({sweep}_2); the job is not cancelled" in text
+    assert re.search("sweep_3 is [A-Z]+; only a running job can receive USR1", text)
     while not isinstance(message := agent.receive(), SignalNow):
         pass
     assert (message.job, message.number, message.to) == (f"{sweep}_2", 10, "ranks")
     code, text = corral("stop", "--signal", "USR1", "sweep_3", "-y")
-    assert (code, "nothing to send USR1 to" in text) == (3, True)
+    assert (code, "only a running job can receive USR1" in text) == (3, True)
     code, text = corral("stop", "--signal", "USR1", "-y")
     assert (code, "corral stop --signal USR1 JOB" in text) == (2, True)
 
@@ -168,7 +166,7 @@ def test_one_job_that_is_refused_keeps_no_other_from_its_change(
     assert code == 3
     assert f"USR1 was sent to sweep_2 ({sweep}_2)" in text
     assert re.search(
-        "corral: sweep_3 is [A-Z]+: there is nothing to send USR1 to", text
+        "corral: sweep_3 is [A-Z]+; only a running job can receive USR1", text
     )
     assert "corral: there is no job 'nobody'" in text
     assert corral("stop", "--signal", "USR1", f"{sweep}_2", "-y")[0] == 0
@@ -180,8 +178,8 @@ def test_one_job_that_is_refused_keeps_no_other_from_its_change(
     code, text = corral("stop", f"{sweep}_0", f"{sweep}_3", f"{sweep}_1", "-y")
     assert code == 3
     assert f"sweep_3 ({sweep}_3) is " in text  # though the one before it was refused
-    assert f"job {sweep}_0 is DONE already" in text
-    assert f"job {sweep}_1 is FAILED already" in text
+    assert f"job {sweep}_0 is already DONE" in text
+    assert f"job {sweep}_1 is already FAILED" in text
 
 
 def test_one_node_that_is_not_there_keeps_no_other_from_its_change(
@@ -199,7 +197,7 @@ def test_one_node_that_is_not_there_keeps_no_other_from_its_change(
         ([3], "3"),
         ([2, 0, 1], "0-2"),
         ([0, 1, 5, 7, 8, 9], "0-1, 5, 7-9"),
-        (list(range(0, 20, 2)), "0, 2, 4, 6, 8, 10, 12, 14 and 2 more spans"),
+        (list(range(0, 20, 2)), "0, 2, 4, 6, 8, 10, 12, 14 and 2 more index ranges"),
     ],
 )
 def test_indices_are_told_as_spans(indices: list[int], text: str) -> None:
@@ -245,12 +243,17 @@ def test_what_is_advised_to_an_array_is_about_all_of_it(
         "--",
         "x",
     )
-    assert "corral stop j1, and submit it without begin" in corral("why", "late")[1]
+    assert (
+        "corral stop j1, and submit the job without begin" in corral("why", "late")[1]
+    )
     (group,) = json.loads(corral("why", "late", "--json")[1])["groups"]
     assert group["suggestions"] == [
-        "to begin sooner: corral stop j1, and submit it without begin"
+        "to begin sooner: corral stop j1, and submit the job without begin"
     ]
-    assert "corral stop j1_3, and submit it without begin" in corral("why", "late_3")[1]
+    assert (
+        "corral stop j1_3, and submit the job without begin"
+        in corral("why", "late_3")[1]
+    )
     corral("stop", "late", "-y")
     assert "corral stop" not in corral("why", "late")[1]
 

@@ -250,9 +250,9 @@ def test_what_cannot_be_shown_is_refused_with_what_to_type(
     recorded: Head, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, code, hint in (
-        (["j1", "--node", "n1"], 2, "--queue Q"),
+        (["j1", "--node", "n1"], 2, "--node and --queue cannot be combined"),
         (["--since", "lately"], 2, "--since 30m"),
-        (["--json", "--csv"], 2, "leave one of them out"),
+        (["--json", "--csv"], 2, "leave out --csv or --json"),
         (["nobody"], 3, "corral ps --all"),
         (["--node", "nobody"], 3, "corral node ls"),
         (["--queue", "nobody"], 3, "corral queue ls"),
@@ -283,7 +283,8 @@ def test_watching_goes_on_until_the_job_is_over(
     told = capsys.readouterr()
     assert naps == [3.0, 3.0]
     assert told.out.count(f"train ({job['id']})") == 3
-    assert f"train has never run: it is QUEUED; run: corral why {job['id']}" in told.err
+    assert "train has not run, so it has no series; its state is QUEUED" in told.err
+    assert f"run: corral why {job['id']}" in told.err
 
 
 def test_of_a_wide_job_not_every_node_is_asked() -> None:

@@ -90,7 +90,9 @@ def test_whoever_holds_the_directory_is_told_the_way_back_in(
 ) -> None:
     monkeypatch.delenv("CORRAL_URL", raising=False)
     monkeypatch.delenv("CORRAL_TOKEN", raising=False)
-    assert "remove the file token" in error_output.hint_of(TokenRevoked("m", hint="h"))
+    assert "delete the file `token`" in error_output.hint_of(
+        TokenRevoked("m", hint="h")
+    )
     monkeypatch.setenv("CORRAL_TOKEN", "given")
     assert error_output.hint_of(TokenRevoked("m", hint="h")) == "h"
 
@@ -112,8 +114,8 @@ def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_he
     with pytest.raises(TokenExpired) as refused:
         role_of(token, None, now=901.0)
     hint = error_output.hint_of(refused.value)
-    assert "15 minutes and works once" in hint
-    assert hint.endswith("corral node token")
+    assert "valid for 15 minutes and one machine" in hint
+    assert "ask an operator to run: corral node token" in hint
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_he
     [
         (["join"], error_output.USAGE, "URL and --token are missing"),
         (["join", "--token", "corral_join_a"], error_output.USAGE, "URL is missing"),
-        (["leave", "-y"], error_output.REFUSED, "this machine is no node"),
+        (["leave", "-y"], error_output.REFUSED, "has not joined a cluster"),
     ],
 )
 def test_where_nothing_has_joined_it_is_said_what_is_missing(
@@ -193,7 +195,9 @@ def test_a_viewer_who_submits_with_a_workdir_is_refused_in_words(
     monkeypatch.setenv("CORRAL_TOKEN", TOKENS["vera"])
     assert run(["run", "-d", "--", "true"]) == 3
     told = capsys.readouterr().err
-    assert "workdir.upload takes the role user; this token lets vera be viewer" in told
+    assert (
+        "the role user is required to upload workdirs; this token of vera has" in told
+    )
 
 
 def test_who_has_not_logged_in_cannot_log_out(
@@ -210,5 +214,5 @@ def test_a_line_to_join_a_head_on_loopback_comes_with_a_warning(
     assert run(["node", "token"]) == error_output.DONE
     said = capsys.readouterr()
     assert said.out.startswith("corral join http://127.0.0.1:")
-    assert "only this machine reaches" in said.err
+    assert "only this machine can reach" in said.err
     assert "--host ADDRESS" in said.err

@@ -54,7 +54,9 @@ def test_logs_of_a_job_that_waits_say_so_at_once_and_its_end_is_told_once(
         ]
         with Followed("logs", "-f", "slow") as followed:
             eventually(
-                lambda: "has not run yet: its output follows" in followed.err.getvalue()
+                lambda: (
+                    "has not run yet; its output is printed" in followed.err.getvalue()
+                )
             )
             http.post(f"/v1/jobs/{job['id']}/cancel", json={}).raise_for_status()
     assert followed.codes == [0]
@@ -111,7 +113,7 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
     told = followed.err.getvalue()
     assert "[two] two" in told
     assert "two is FAILED with exit code 3" in told
-    assert told.endswith("1 done, 1 not\n")
+    assert told.endswith("1 done, 1 failed or cancelled\n")
 
 
 def test_why_a_job_without_retries_failed_is_told_at_its_end_alone(

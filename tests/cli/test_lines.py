@@ -39,7 +39,7 @@ def test_a_line_has_the_time_at_which_it_began() -> None:
         line.replace(" UTC", "").split()[1:] for line in out.getvalue().splitlines()
     ] == [
         ["00:00:00", "[0]", "a"],
-        ["not", "known", "[1]", "other"],
+        ["unknown", "[1]", "other"],
         ["00:00:00", "[0]", "begun"],
         ["00:00:06", "[0]", "c"],
         ["00:00:07", "[0]", "cut"],

@@ -34,7 +34,7 @@ def test_all_without_a_limit_is_all_that_is_kept(
 def test_what_is_cut_is_told_with_what_shows_the_rest(
     many: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = "the newest {}: there are more; see: corral ps {}"
+    more = "only the newest {} are listed; for older jobs, run: corral ps {}"
     assert listed(capsys) == (100, more.format(100, "--before j1_20"))
     assert listed(capsys, "--all", "--limit", "7") == (
         7,
@@ -90,11 +90,11 @@ def test_a_listing_is_narrowed_by_queue_user_state_and_time(
     assert ids(capsys, "--since", "2100-01-01") == [kept.id]  # it has not ended by then
     capsys.readouterr()
     assert run(["ps", "--queue", "speech"]) == 0
-    assert "no job is like that" in capsys.readouterr().err
+    assert "no job matches" in capsys.readouterr().err
     assert run(["ps", "--state", "running,quick"]) == 2
     assert "not a state of a job" in capsys.readouterr().err
     assert run(["ps", "--since", "soon"]) == 2
-    assert "--since soon is neither a span nor a date" in capsys.readouterr().err
+    assert "--since soon is neither a duration nor a date" in capsys.readouterr().err
     run(
         [
             "ps",

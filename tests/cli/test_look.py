@@ -65,7 +65,8 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
     ]
     found = list(of_nodes(nodes, [one for one in nodes if one.id != "c"]))
     told = [(one.where, one.state, one.text, one.to_do) for one in found]
-    to_c = "see: corral node show c; when it is off for good: corral node dead c"
+    off = "if the machine is off for good: corral node dead c"
+    to_c = f"see: corral node show c; {off}"
     assert told == [
         ("c", Is.WRONG, "dead: its agent said so", to_c),
         ("d", Is.WRONG, "GPU 0 fell off the bus", "reboot; then: corral node clear d"),
@@ -73,16 +74,21 @@ def test_nodes_that_are_well_are_told_together_and_each_other_one_with_what_to_d
             "e",
             Is.NOTE,
             "cordoned by a person",
-            "to give it work again: corral node uncordon e",
+            "to allow new jobs again: corral node uncordon e",
         ),
         (
             "e",
             Is.WRONG,
             "GPU 1 is slow",
-            "when it is repaired: corral doctor gpu --node e",
+            "after the repair, run: corral doctor gpu --node e",
         ),
-        ("nodes", Is.WELL, "3 nodes are alive and take work", ""),
-        ("nodes", Is.NOTE, "never put to the proof: d, f", "corral doctor gpu"),
+        ("nodes", Is.WELL, "3 nodes are alive and accept jobs", ""),
+        (
+            "nodes",
+            Is.NOTE,
+            "never checked: d, f",
+            "to check idle nodes, run: corral doctor gpu",
+        ),
     ]
 
 
@@ -93,6 +99,10 @@ def test_pretend_gpus_of_the_cluster_are_told_beside_those_of_this_machine() -> 
             for one in of_pretend_gpus(api.Gpus(**COUNTS, total=6, pretend=pretend))
         ]
         for pretend in (0, 4, 6)
+    ]
+    alone = api.Gpus(**COUNTS, total=1, pretend=1)
+    assert [one.text for one in of_pretend_gpus(alone)] == [
+        "the only GPU of the cluster is a pretend one: jobs run on the CPU"
     ]
     ends = "GPUs of the cluster are pretend ones: jobs run on the CPU"
     assert texts == [[], [f"4 of 6 {ends}"], [f"all 6 {ends}"]]
@@ -120,11 +130,11 @@ def test_an_alert_of_a_node_is_told_with_the_node_alone_and_one_version_is_asked
     found = list(of_head(status, standing))
     assert [one.text for one in found[1:]] == [
         "the disk is slow", "disk_full", "queue_starved", 
-        "no receiver gets alerts when something fails",
+        "no alert receiver is configured: failures are not reported to anyone",
     ]  # fmt: skip
     assert (
         found[0].to_do
-        == f"this command line is {__version__}: install the same on both"
+        == f"install one version on both: this command line is {__version__}"
     )
     assert [one.state for one in found[1:4]] == [Is.NOTE, Is.WRONG, Is.NOTE]
 
@@ -139,7 +149,9 @@ def test_doctor_alone_looks_at_the_cluster_and_ends_with_1_where_something_is_wr
     assert run(["doctor", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["wrong"] == 0
-    assert "1 node is alive and takes work" in [one["text"] for one in told["findings"]]
+    assert "1 node is alive and accepts jobs" in [
+        one["text"] for one in told["findings"]
+    ]
     assert run(["doctor"]) == 0
     assert "nothing is wrong" in capsys.readouterr().out
     monkeypatch.setenv("CORRAL_URL", "http://127.0.0.1:9")

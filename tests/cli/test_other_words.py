@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.cli.embedded_head import awaited_text
+from corral.cli.embedded_head import awaited_text, late_text
 from corral.cli.main import OTHER_WORDS, TOP, other_word, run
 from corral.client.head_target import unreachable
 from corral.wire.api import JobView, NodeView
@@ -46,6 +46,23 @@ def test_a_long_end_says_what_it_waits_for() -> None:
         "not answer"
     )
     assert awaited_text(jobs[1:], nodes, 135.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("pids", "head", "head_runs", "end"),
+    [
+        ([12, 13], 7, True, ": its head (process 7) still runs"),
+        ([], None, True, ": its head still runs"),
+        ([12, 13], None, False, ": processes of its nodes still run: 12, 13"),
+        ([], None, False, ", but all of its processes have ended now"),
+    ],
+)
+def test_an_end_that_takes_too_long_names_the_processes(
+    pids: list[int], head: int | None, head_runs: bool, end: str
+) -> None:
+    assert late_text(pids, head, head_runs=head_runs) == (
+        f"the cluster did not stop in time{end}"
+    )
 
 
 def test_a_certificate_that_is_not_trusted_names_the_variable() -> None:

@@ -28,5 +28,5 @@ def test_the_command_copies_all_that_the_line_counts() -> None:
 def test_of_several_nodes_the_command_is_that_of_one() -> None:
     assert summary(outputs(kept("n1", "model.pt"), kept("n2", "model.pt"))) == (
         "2 files (20 B) written in the work folder on n1, n2; "
-        "get those of a node: corral cp j5: ./n1 --node n1"
+        "get the files of one node: corral cp j5: ./n1 --node n1"
     )

@@ -146,7 +146,9 @@ def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
     planned = PLANNED.model_copy(update={"forecast": forecast()})
     show_plan([planned], NOTHING, whole=True)
     told = capsys.readouterr().out
-    assert "starts    in 12 to 40 min (80 %); the last 200 held 83 %" in told
+    assert (
+        "starts    in 12 to 40 min (80 % likely; 83 % of the last 200 forecasts" in told
+    )
     assert "ends      in more than 2 h" in told
     assert "sooner    with 1 node instead of 2 it starts in 12 to 40 min" in told
 
@@ -157,11 +159,11 @@ def test_who_is_likely_to_be_given_up_is_told_that_instead_of_an_end(
     early = forecast().model_copy(update={"gives_up_at": 60.0, "is_too_late": True})
     show_plan([PLANNED.model_copy(update={"forecast": early})], NOTHING, whole=True)
     told = capsys.readouterr().out
-    assert "but       will be given up at 1970-01-" in told
+    assert "but       fails at 1970-01-" in told
     assert "ends " not in told
     assert when_text(early).endswith("before it is likely to start: " + early.text)
     late = early.model_copy(update={"is_too_late": False})
-    assert "is given up at 1970-01-" in when_text(late)
+    assert "; fails at 1970-01-" in when_text(late)
     assert when_text(late).startswith("starts in 12 to 40 min")
 
 
@@ -209,6 +211,6 @@ def test_who_does_not_stay_is_told_when_the_job_starts_too(
     tell_when(Waiting(), [job], Change(json=as_json))  # type: ignore[arg-type]
     told = capsys.readouterr()
     assert told.out == ""
-    assert ("train starts in 12 to 40 min (80 %)" in told.err) == (
+    assert ("train starts in 12 to 40 min (80 % likely; " in told.err) == (
         state == "QUEUED" and not as_json
     )

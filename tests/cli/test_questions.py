@@ -9,8 +9,9 @@ from typing import IO, Any
 
 import pytest
 
-from corral.cli.head_options import Change
+from corral.cli.head_options import Change, declined
 from corral.cli.lost_work import array_impact, job_impact
+from corral.cli.main import run
 from corral.domain.errors import Conflict
 from corral.wire.api import JobDetail, JobView
 from corral.wire.job_parts import AttemptView, CheckpointView, ShapeView
@@ -72,10 +73,32 @@ def test_an_answer_that_is_piped_in_counts_before_something_ends(
     assert Change().agreed("stop it?", destroys=True) is agreed
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["secret", "rm", "x"], ["user", "rm", "ann"], ["token", "revoke", "t1"]],
+)
+def test_a_no_is_refused_with_the_reason_and_how_to_skip_the_question(
+    words: list[str], pipe: IO[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe.write("n\n")
+    pipe.close()
+    assert run(words) == 3
+    assert capsys.readouterr().err == (
+        "corral: nothing was changed: the question was not answered with yes\n"
+        "  answer y, or add --yes to skip the question\n"
+    )
+
+
+def test_a_refusal_says_what_was_not_done() -> None:
+    refusal = declined("nothing was stopped", hint="run: corral down --leave")
+    assert refusal.message.startswith("nothing was stopped: the question was not")
+    assert refusal.hint == "run: corral down --leave"
+
+
 def test_a_line_of_a_list_is_no_answer(pipe: IO[str]) -> None:
     pipe.write("train2\ntrain3\n")
     pipe.flush()
-    with pytest.raises(Conflict, match="'train2' was piped in") as refused:
+    with pytest.raises(Conflict, match="standard input contains 'train2'") as refused:
         Change().agreed("stop it?", destroys=True)
     assert "-y" in refused.value.hint
     assert Change(yes=True).agreed("stop it?", destroys=True)
@@ -116,21 +139,21 @@ def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:
 @pytest.mark.parametrize(
     ("one", "text"),
     [
-        (job("QUEUED"), "train (j1) is QUEUED: no work is lost"),
+        (job("QUEUED"), "train (j1) is QUEUED: no work would be lost"),
         (job("DONE"), "train (j1) is DONE"),
         (
             job("RUNNING"),
-            "train (j1) is RUNNING on 8 GPUs and has no save: 10 min of work are lost",
+            "train (j1) is RUNNING on 8 GPUs and has no save: 10 min of work would be lost",
         ),
         (
             job("RUNNING", saves=(1100.0, 1480.0)),
             "train (j1) is RUNNING on 8 GPUs; its last save was 2 min ago: at most 2 min of work "
-            "are lost",
+            "would be lost",
         ),
         (
             job("RUNNING", saves=(400.0,)),
             "train (j1) is RUNNING on 8 GPUs; its last save was 20 min ago: at most 10 min of "
-            "work are lost",
+            "work would be lost",
         ),
     ],
 )
@@ -147,5 +170,5 @@ def test_what_stopping_an_array_ends() -> None:
         for index, state in enumerate(states)
     ]
     assert array_impact(jobs, now=1061.0) == (
-        "sweep has 3 unfinished jobs; 2 run, for at most 1 min"
+        "sweep has 3 unfinished jobs; 2 of them run, the longest for 1 min"
     )

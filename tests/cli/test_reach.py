@@ -11,7 +11,10 @@ from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.cli import cluster
 from corral.cli.head_options import Common
 
-WARNED = "pods most likely do not; start it where they do: corral down --leave; corral up --host"
+WARNED = (
+    "pods probably cannot; serve on an address that pods can reach: "
+    "corral down --leave; corral up --host"
+)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +57,4 @@ def test_up_says_that_only_this_machine_reaches_the_head(
     cluster._tell_up(Common(dir=tmp_path), found, fresh=True)
     said = " ".join(capsys.readouterr().err.split())
     assert (WARNED in said) is is_warned
-    assert (f"only this machine reaches the head at {url}" in said) is is_warned
+    assert (f"only this machine can reach the head at {url}" in said) is is_warned

@@ -64,7 +64,10 @@ def test_every_report_has_a_verdict_a_table_and_a_page(kind: str, by: str) -> No
 
 def test_the_verdict_is_of_all_rows_and_those_left_out_are_counted() -> None:
     told = shown(found("goodput", "user", limit=1))
-    assert "Of 15.0 GPU-hours that were held, 8.00 brought steps" in told.verdict
+    assert (
+        "Of 15.0 GPU-hours that were held, 8.00 went into training steps"
+        in told.verdict
+    )
     assert "goodput 53.3 %" in told.verdict
     (table,) = told.tables
     assert [row[0] for row in table.rows] == ["ann", "total"]
@@ -86,7 +89,7 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
 def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
     body = encoded(report("cost", "queue", []), first=0, last=1, currency="EUR")
     told = shown(ReportView.model_validate_json(body))
-    assert (told.verdict, told.tables) == ("Nobody held a GPU in that time.", ())
+    assert (told.verdict, told.tables) == ("No GPU was allocated in this period.", ())
 
 
 def test_a_moment_is_so_long_ago_or_a_date() -> None:
@@ -126,7 +129,7 @@ LOST = "0 wasted, an unknown part for time in which no kernel ran"
             8.67,
             0.0,
             0.0,
-            f"8.67 EUR by own prices ({LOST})",
+            f"8.67 EUR at the cluster's prices ({LOST})",
             ["money", "wasted", "not used"],
         ),
         (
@@ -140,7 +143,8 @@ LOST = "0 wasted, an unknown part for time in which no kernel ran"
             8.67,
             10.8,
             HOUR,
-            f"8.67 EUR by own prices ({LOST}); 10.8 USD at list prices of clouds ({LOST}); "
+            f"8.67 EUR at the cluster's prices ({LOST}); "
+            f"10.8 USD at list prices of clouds ({LOST}); "
             "1.00 GPU-hours have no price",
             [
                 "money",

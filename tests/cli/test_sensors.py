@@ -75,9 +75,9 @@ machine's memory  4 GB of 16 GB
 pressure          CPU 50 %, memory 0 %
 disk /data        250 GB of 1 TB free, read-only
 disk /nfs         does not answer
-port mlx5_0/1     infiniband, up, 400 Gbit/s, 3 errors, fell once
+port mlx5_0/1     infiniband, up, 400 Gbit/s, 3 errors, went down once
 clock             250 ms behind the head's
-silent            /nfs
+no answer from    /nfs
 """
 
 

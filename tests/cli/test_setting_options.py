@@ -104,12 +104,13 @@ def test_a_setting_without_a_typed_option_is_not_requested() -> None:
 
 
 def test_the_default_is_part_of_the_help() -> None:
-    assert SETTINGS["keep_jobs"].text.endswith(" (50000).")
-    assert SETTINGS["key_file"].text.endswith(" (DIR/key).")
-    assert SETTINGS["own_disks"].text.endswith(" own.")
+    assert SETTINGS["keep_jobs"].text.endswith(" (default: 50000).")
+    assert SETTINGS["key_file"].text.endswith(" (default: DIR/key).")
+    assert SETTINGS["own_disks"].text.endswith(" share this machine's disk).")
+    assert SETTINGS["monitoring"].text.endswith(" is installed.")
     assert SETTINGS["store_file"].text.endswith("; or set CORRAL_STORE.")
     assert SETTINGS["labels"].text.endswith("; may be repeated.")
-    assert replace(SETTINGS["keep_jobs"], default=7).text.endswith(" (7).")
+    assert replace(SETTINGS["keep_jobs"], default=7).text.endswith(" (default: 7).")
 
 
 def test_an_address_in_place_of_the_path_of_a_store_is_kept_for_its_check() -> None:
@@ -118,9 +119,9 @@ def test_an_address_in_place_of_the_path_of_a_store_is_kept_for_its_check() -> N
 
 
 def test_pairs_without_a_value_are_refused() -> None:
-    with pytest.raises(SpecInvalid, match="no NAME=VALUE"):
+    with pytest.raises(SpecInvalid, match="is not of the form NAME=VALUE"):
         asked("--set", "partition")
-    with pytest.raises(SpecInvalid, match="not NAME=VALUE"):
+    with pytest.raises(SpecInvalid, match="not of the form NAME=VALUE"):
         asked("--policy", "root")
 
 

@@ -35,7 +35,10 @@ def test_the_signal_before_the_limit_is_shown_where_one_was_asked_for(
                 "warn": {"before": "5m"},
             }
         )
-    for name, told in (("warned", "USR1, 2 min"), ("early", "none, to save, 5 min")):
+    for name, told in (
+        ("warned", "USR1, 2 min"),
+        ("early", "none, only a request to save, 5 min"),
+    ):
         capsys.readouterr()
         assert run(["show", name]) == 0
         assert f"signal      {told} before the time limit\n" in capsys.readouterr().out

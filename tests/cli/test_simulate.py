@@ -101,7 +101,11 @@ def test_numbers_by_queue_and_by_size_add_up(
         assert mean == pytest.approx(numbers["wait_mean_s"])
         assert max(part["wait_max_s"] for part in parts) == numbers["wait_max_s"]
     assert run(["simulate", str(log), "--cluster", "2x8", "--by"]) == 0
-    assert "5 to 8" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "5 to 8" in said.out
+    legend = "jct: mean time from the submission to the end of a job; wait: jct without"
+    assert legend in said.err
+    assert "split: share that was idle on partly used nodes" in said.err
 
 
 def test_jobs_that_the_nodes_cannot_hold_are_left_out_and_told(
@@ -115,7 +119,7 @@ def test_jobs_that_the_nodes_cannot_hold_are_left_out_and_told(
     said = capsys.readouterr()
     answer = json.loads(said.out)
     assert answer["too_large"] == 60 - answer["policies"]["default"]["jobs"] == 28
-    assert "28 jobs ask for more than the 4 GPUs there are" in said.err
+    assert "not replayed: 28 jobs too large for the nodes, where a job can" in said.err
 
 
 def test_without_a_policy_it_is_the_default_on_the_nodes_beside_the_log(
@@ -174,8 +178,8 @@ def test_jobs_none_of_which_fits_are_refused(log: Path) -> None:
 
 ODD_LOGS = {
     "": "has no job with GPUs that ended",
-    "a,0,1e300,1": "times are seconds",
-    "a,1e18,5,1": "times are seconds",
+    "a,0,1e300,1": "give times in seconds",
+    "a,1e18,5,1": "give times in seconds",
     "a,0,5,0": "has no job with GPUs that ended",
     "a,0,nan,1": "line 2",
     "a,0,5,1e12": "no job fits",
@@ -250,9 +254,9 @@ def test_what_cannot_be_replayed_is_refused(
     [
         (
             ["--policy", "magic"],
-            "there are: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las",
+            "use one of: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las",
         ),
-        (["--policy", "esy"], "did you mean easy? there are: fifo"),
+        (["--policy", "esy"], "did you mean easy? use one of: fifo"),
         (["--policy", "service"], "run: corral simulate TRACE --queues FILE"),
         (
             ["--events", "/no/such/events"],
@@ -351,7 +355,8 @@ def test_queues_of_a_file_own_lend_and_take_back(
     assert run([*words, "--policy", "fifo-skip", "--events", str(events)]) == 0
     told = capsys.readouterr()
     assert (
-        "queues is the live decision with these queues; fifo-skip: one line" in told.err
+        "the row queues is the live scheduler with these queues; fifo-skip: the same"
+        in told.err
     )
     policies = json.loads(told.out)["policies"]
     assert set(policies) == {"fifo-skip", "queues"}
@@ -397,11 +402,12 @@ def test_jobs_that_their_queue_may_never_hold_are_left_out_and_told(
     said = capsys.readouterr()
     answer = json.loads(said.out)
     assert (answer["too_large"], answer["policies"]["queues"]["jobs"]) == (4, 2)
-    assert "4 jobs ask for more than their queue may hold" in said.err
+    assert "not replayed: 4 jobs with more GPUs than the queue" in said.err
     file.write_text("kind: queues\nqueues: [{name: default, max_per_user: 0}]\n")
     assert run(words) == 3
     assert (
-        "each job asks for more than its queue may ever hold" in capsys.readouterr().err
+        "every job requests more GPUs than its queue may hold"
+        in capsys.readouterr().err
     )
 
 
@@ -417,9 +423,9 @@ def test_what_a_play_of_queues_leaves_out_is_said(
         run(["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file)]) == 0
     )
     said = capsys.readouterr().err
-    assert "no queue is called b: such jobs are in default" in said
-    assert "a replay has no dates to end a budget; that of: a" in said
-    assert "no max_duration ends a job in a replay; that of: a" in said
+    assert "there is no queue b: its jobs are in the queue default" in said
+    assert "the replay ignores the end of the budgets of the queues a" in said
+    assert "the replay ignores the max_duration of the queues a" in said
 
 
 @pytest.mark.parametrize(
@@ -459,7 +465,7 @@ def test_a_log_without_a_vc_has_no_queue_for_each(
 ) -> None:
     assert run(["simulate", str(log), "--cluster", "2x8", "--queue-per-vc"]) == 3
     said = capsys.readouterr().err
-    assert "no job of this log says its vc" in said
+    assert "no job of this log has a vc" in said
     assert "--queues FILE" in said
 
 

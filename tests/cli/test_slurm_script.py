@@ -55,7 +55,7 @@ def test_options_beside_a_batch_script_are_refused(
     script = tmp_path / "train.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH -J train\n")
     assert run(["run", "--gpus", "2", "--dry-run", str(script)]) == 2
-    assert "says itself what it asks for" in capsys.readouterr().err
+    assert "options of corral run do not apply to" in capsys.readouterr().err
 
 
 def test_what_slurm_would_refuse_is_refused_with_the_file_and_a_hint(
@@ -66,6 +66,25 @@ def test_what_slurm_would_refuse_is_refused_with_the_file_and_a_hint(
     with pytest.raises(SpecInvalid, match=r"train\.sbatch.*--reservation") as refused:
         spec_of_script(script)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "why", "hint"),
+    [
+        ("--comment='a b", "a quotation mark is not closed", "closing quotation mark"),
+        ("-J train \\", "nothing follows the last \\", "remove the last"),
+    ],
+)
+def test_a_line_that_cannot_be_split_is_named_with_its_fault(
+    tmp_path: Path, options: str, why: str, hint: str
+) -> None:
+    script = tmp_path / "train.sbatch"
+    script.write_text(f"#!/bin/bash\n#SBATCH {options}\n")
+    with pytest.raises(SpecInvalid) as refused:
+        spec_of_script(script)
+    assert f"line 2 of the script: {why}: #SBATCH {options}" in refused.value.message
+    assert hint in refused.value.hint
+    assert refused.value.hint.endswith("in line 2")
 
 
 def test_shims_are_put_over_shims_and_over_nothing_else(tmp_path: Path) -> None:

@@ -28,5 +28,5 @@ def test_up_says_that_the_head_still_runs_another_version(
     )
     cluster._tell_up(Common(), found, fresh=False)
     said = " ".join(capsys.readouterr().err.split())
-    note = f"the head still runs version 0.1.0, and this is {installed}; restart it"
+    note = f"runs version 0.1.0, and this command is version {installed};"
     assert (note in said and "corral up --restart" in said) is noted

@@ -104,7 +104,10 @@ def test_a_refused_workdir_is_told_in_the_words_of_the_head(
     head: Head, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("1")
-    said = "workdir.upload takes the role user; this token lets vera be viewer"
+    said = (
+        "the role user is required to upload workdirs; "
+        "this token of vera has the role viewer"
+    )
 
     async def from_asyncio() -> None:
         async with AsyncClient(url=head.url, token=TOKENS["vera"]) as client:
@@ -223,9 +226,9 @@ def test_a_mistake_is_told_before_anything_is_sent(
         client.submit(spec)
     with pytest.raises(SpecInvalid, match=r"^nodes: -1"):
         client.submit({**SPEC, "nodes": -1})
-    with pytest.raises(SpecInvalid, match="is no directory"):
+    with pytest.raises(SpecInvalid, match="is not a directory"):
         client.submit({**SPEC, "workdir": "/nowhere"})
-    with pytest.raises(SpecInvalid, match="no job"):
+    with pytest.raises(SpecInvalid, match="the list of specs is empty"):
         client.submit([])
 
 
@@ -255,7 +258,7 @@ def test_what_cannot_be_a_token_is_refused_unsent_and_not_repeated(
         monkeypatch.setenv("CORRAL_TOKEN", token)
         with Client(url=head.url) as client, pytest.raises(Unauthorised) as refused:
             client.status()
-        assert refused.value.message == "what CORRAL_TOKEN holds is not a valid token"
+        assert refused.value.message == "the value of CORRAL_TOKEN is not a valid token"
         assert "corral token create" in refused.value.hint
 
 
@@ -302,7 +305,7 @@ def test_the_environment_names_the_head_unless_a_directory_is_given(
     with Client(dir=place) as client:
         assert client.status().head.pid == 4711
     monkeypatch.setenv("CORRAL_URL", "nonsense")
-    with Client() as client, pytest.raises(SpecInvalid, match="no address"):
+    with Client() as client, pytest.raises(SpecInvalid, match="not a valid address"):
         client.status()
 
 

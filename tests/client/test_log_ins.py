@@ -48,7 +48,7 @@ def test_a_log_in_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file = keep_log_in(tmp_path, log_in(HERE))
     assert log_in_at(tmp_path, HERE) == log_in(HERE)
     file.chmod(0o640)
-    with pytest.raises(Conflict, match="may be read by others"):
+    with pytest.raises(Conflict, match="other users can read"):
         log_in_at(tmp_path, HERE)
     file.chmod(0o600)
     file.write_text("{}")

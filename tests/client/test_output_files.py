@@ -53,7 +53,7 @@ def test_a_folder_goes_as_cp_puts_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../out", "/abs", "a/../../out"])
 def test_no_name_leads_out(tmp_path: Path, name: str) -> None:
     here = tmp_path / "here"
-    with pytest.raises(OutputUnsafe, match="leads out"):
+    with pytest.raises(OutputUnsafe, match="would be written outside of"):
         write_outputs(pieces(stream((".", None), (name, b"evil"))), "", here)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["here"]
 
@@ -69,7 +69,7 @@ def test_nothing_is_written_through_a_link_that_is_there(tmp_path: Path) -> None
     (tmp_path / "out").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "a").symlink_to(tmp_path / "out")
-    with pytest.raises(OutputUnsafe, match="is a link"):
+    with pytest.raises(OutputUnsafe, match="is a symbolic link"):
         write_outputs(pieces(stream((".", None), ("a/b", b"1"))), "", tmp_path / "here")
     assert list((tmp_path / "out").iterdir()) == []
 

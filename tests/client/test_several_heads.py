@@ -139,6 +139,6 @@ def test_an_odd_address_among_them_is_refused(head: Head) -> None:
     url = f"{head.url},nonsense"
     with (
         Client(url=url, token=TOKENS["admin"]) as client,
-        pytest.raises(SpecInvalid, match="'nonsense' is no address"),
+        pytest.raises(SpecInvalid, match="'nonsense' is not a valid address"),
     ):
         client.status()

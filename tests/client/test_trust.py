@@ -48,7 +48,7 @@ def test_what_is_no_certificate_is_refused_over_tls(
 ) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     monkeypatch.setenv("CORRAL_CA", str(tmp_path / "ca.pem"))
-    with pytest.raises(SpecInvalid, match="holds no certificate"):
+    with pytest.raises(SpecInvalid, match="no certificate can be read from"):
         trusted_at("https://h:1")
 
 

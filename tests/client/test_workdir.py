@@ -132,7 +132,7 @@ def test_more_than_the_cap_is_refused_with_the_largest_files(tmp_path: Path) -> 
 
 
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecInvalid, match="no directory"):
+    with pytest.raises(SpecInvalid, match="not a directory"):
         digest(tmp_path / "none")
 
 
@@ -210,10 +210,11 @@ def test_credentials_stay_out_and_the_person_is_told(tmp_path: Path) -> None:
     assert files(root) == PLAIN.keys()
     (said,) = notes_on(root)
     assert said.startswith(
-        "left out of the workdir, as credentials: .aws/, .config/gcloud/, "
+        "left out of the workdir as possible credentials: .aws/, .config/gcloud/, "
     )
     assert (
-        f"and 13 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
+        f"and 13 more; to send one of them, run: echo '!.aws/' >> {root}/.corralignore"
+        in said
     )
 
 
@@ -246,12 +247,12 @@ def test_the_directory_of_a_cluster_is_never_sent_whatever_lets_it_in(
     )
     assert names(root) == [".corralignore", "a.py", "deep"]
     assert notes_on(root) == (
-        "left out of the workdir, as the directory of a cluster, never sent: deep/c/",
+        "left out of the workdir as the directory of a cluster, never sent: deep/c/",
     )
     for folder in ("deep/c", "deep/c/nodes/n1"):
         (root / folder).mkdir(parents=True, exist_ok=True)
         with pytest.raises(
-            SpecInvalid, match="the directory of a cluster with its keys"
+            SpecInvalid, match="the directory of a cluster, which contains keys"
         ):
             names(root / folder)
 

@@ -238,7 +238,7 @@ def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
         assert second.reason.code == "Dependency"
         assert (
             second.reason.sentence
-            == f"it waits for first to be done, known ({known}) to be done"
+            == f"the job waits for first to be done, known ({known}) to be done"
         )
         late = gang("late", begin=Moment(after_seconds=1800.0))
         (planned,) = head.control.dry_run([late], by=ALICE)
@@ -269,7 +269,7 @@ def test_a_dry_run_does_not_wait_for_what_has_happened() -> None:
         both = gang("both", after=(done, After(job=JobId("@0"))))
         _, planned = head.control.dry_run([gang("first"), both], by=ALICE)
         assert planned.reason is not None
-        assert planned.reason.sentence == "it waits for first to be done"
+        assert planned.reason.sentence == "the job waits for first to be done"
         hopeless = gang("hopeless", after=(After(job=other, name="other"),))
         (planned,) = head.control.dry_run([hopeless], by=ALICE)
         assert planned.reason is not None
@@ -364,7 +364,7 @@ def test_an_engine_that_does_not_answer_is_among_the_warnings() -> None:
     async def tell() -> None:
         head = await Head().start()
         assert head.control.warnings() == []
-        head.engine.trouble = "slurm does not answer: no route to host"
+        head.engine.trouble = "Slurm does not answer: no route to host"
         (warning,) = head.control.warnings()
         assert (warning.code, warning.text) == (
             WarningCode.ENGINE,
@@ -386,14 +386,15 @@ def test_a_broken_invariant_stops_placement_and_cancels_go_on(
 
         def broken(*args: object, placing: bool = True, **more: object) -> object:
             if placing:
-                raise InvariantBroken("I3: GPU 0 of node n1 would be given twice")
+                raise InvariantBroken("I3: GPUs [0] of node n1 would be used twice")
             return real_reconcile(*args, placing=False, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr("corral.control.control.reconcile", broken)
         id = await head.submit(gang())
         assert head.control.world.jobs[id].state == JobState.QUEUED
         assert any(
-            "placement is stopped" in said.text for said in head.control.warnings()
+            "no jobs are placed any more" in said.text
+            for said in head.control.warnings()
         )
         await head.granted(head.control.ask(Cancel(job=id), by=ALICE))
         assert head.control.world.ended[id] == JobState.CANCELLED

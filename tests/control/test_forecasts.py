@@ -289,7 +289,7 @@ def test_what_is_suggested_is_smaller_shorter_or_elsewhere() -> None:
         "with 1 node instead of 4",
         "in queue a",
         "in queue b",
-        "with a limit of 1 h",
+        "with a max_duration of 1 h",
     ]
     assert "on a100 instead of h100" in changes(replace(typed, nodes=1), "h100", "a100")
     assert changes(gang(gpus=4), "h100") == ["with 2 GPUs instead of 4"]

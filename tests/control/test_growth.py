@@ -42,7 +42,7 @@ def test_it_is_told_that_more_nodes_are_waited_for() -> None:
     told = awaited(cluster.world, cluster.world.jobs[id], never, [KIND])
     assert (never.code, told and told.code) == ("NeverFits", "Resources")
     assert told
-    assert "the engine could bring" in told.sentence
+    assert "the engine can add" in told.sentence
     assert awaited(cluster.world, cluster.world.jobs[id], never, []) is never
     full = Reason(code=ReasonCode.RESOURCES, sentence="full")
     assert awaited(cluster.world, cluster.world.jobs[id], full, [KIND]) is full

@@ -55,10 +55,12 @@ def crowded() -> Cluster:
 
 def test_the_two_that_hold_most_are_named_and_the_others_counted() -> None:
     cluster, id = full()
-    assert told(cluster, id) == "long (j2) holds 4 GPUs there, eval (j1) 3, b (j3) 1"
+    assert told(cluster, id) == (
+        "long (j2) uses 4 GPUs of these nodes, eval (j1) 3, b (j3) 1"
+    )
     assert (
         told(crowded(), JobId("j5"))
-        == "a0 (j1) holds 1 GPU there, a1 (j2) 1, and 2 others together 2"
+        == "a0 (j1) uses 1 GPU of these nodes, a1 (j2) 1, and 2 other jobs 2 in total"
     )
 
 
@@ -66,7 +68,7 @@ def test_an_exclusive_job_holds_all_gpus_of_its_node() -> None:
     cluster = Cluster(node("n1", gpus=4))
     cluster.up(cluster.submit(gang("alone", gpus=0, place=PlaceRule(exclusive=True))))
     waits = cluster.submit(gang("waits"))
-    assert told(cluster, waits) == "alone (j1, exclusive) holds 4 GPUs there"
+    assert told(cluster, waits) == ("alone (j1, exclusive) uses 4 GPUs of these nodes")
 
 
 def test_who_is_likely_to_end_first_is_told_with_when() -> None:
@@ -75,11 +77,13 @@ def test_who_is_likely_to_end_first_is_told_with_when() -> None:
         cluster, id, long=limit(7200.0), eval=kin(250.0, 500.0), b=kin(200.0, 900.0)
     )
     assert said.endswith(
-        "; likely first, eval (j1) ends in 4 to 9 min (80 %), as 12 jobs like it did"
+        "; eval (j1) is likely to end first: it ends in 4 to 9 min (80 % likely), judging "
+        "by 12 similar jobs"
     )
     said = told(cluster, id, long=limit(7200.0), b=limit(60.0))
     assert said.endswith(
-        "; likely first, b (j3) ends by its limit at 1970-01-12 13:47:40 UTC at the latest"
+        "; b (j3) is likely to end first: it ends at 1970-01-12 13:47:40 UTC at the latest, "
+        "by its limit"
     )
 
 
@@ -88,10 +92,13 @@ def test_which_nodes_take_no_work_is_told_also_where_nobody_holds_them() -> None
     for name in ("n1", "n3"):
         cluster.request(SetNode(node=NodeId(name), to="cordon"))
     big = cluster.submit(gang("big", gpus=2, nodes=2))
-    assert told(cluster, big) == "n1 takes no work now, see: corral node ls"
+    assert told(cluster, big) == "node n1 gets no new jobs now (see: corral node ls)"
     cluster.up(cluster.submit(gang("one")))
     cluster.request(SetNode(node=NodeId("n2"), to="cordon"))
-    said = "n1 and n2 take no work now, see: corral node ls; one (j4) holds 1 GPU there"
+    said = (
+        "n1 and n2 get no new jobs now (see: corral node ls); one (j4) uses 1 GPU of these "
+        "nodes"
+    )
     assert told(cluster, big) == said
 
 
@@ -101,4 +108,4 @@ def test_nothing_is_told_where_no_gpus_are_waited_for() -> None:
     cpus = cluster.submit(gang("cpus", gpus=0))
     assert told(cluster, cpus) == ""
     cluster.request(SetNode(node=NodeId("n1"), to="cordon"))
-    assert told(cluster, cpus) == "n1 takes no work now, see: corral node ls"
+    assert told(cluster, cpus) == "node n1 gets no new jobs now (see: corral node ls)"

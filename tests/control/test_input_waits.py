@@ -9,7 +9,7 @@ from tests.worlds import Cluster, gang, node
 
 @pytest.mark.parametrize(
     ("waiting", "options"),
-    [((None, None), None), ((0, None), "--stdin,"), ((3, 1), "--stdin --rank 1,")],
+    [((None, None), None), ((0, None), "--stdin;"), ((3, 1), "--stdin --rank 1;")],
 )
 def test_the_first_rank_that_waits_for_input_is_named(
     waiting: tuple[int | None, int | None], options: str | None
@@ -26,9 +26,9 @@ def test_the_first_rank_that_waits_for_input_is_named(
     else:
         first = min(rank for rank in waiting if rank is not None)
         assert text.startswith(
-            f"rank {first} waits for standard input, and nothing is typed"
+            f"rank {first} waits for standard input: to type it, run: corral attach "
         )
-        assert f"corral attach {id} {options} or corral stop {id}" in text
+        assert f"corral attach {id} {options} or run: corral stop {id}" in text
 
 
 def test_a_job_that_does_not_run_is_told_nothing_of_its_input() -> None:

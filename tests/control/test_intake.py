@@ -33,14 +33,22 @@ def test_too_many_whole_gpus_are_refused_with_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("gpus", "said", "there"),
     [
-        ((0,), "no node of this cluster could", "there is 1 node without GPUs; "),
-        ((0, 0), "no node of this cluster could", "there are 2 nodes without GPUs; "),
-        ((1,), "no node of this cluster could", "there is 1 node with 1 GPU (h100); "),
+        ((0,), "no node of this cluster is large", "there is 1 node without GPUs; "),
+        (
+            (0, 0),
+            "no node of this cluster is large",
+            "there are 2 nodes without GPUs; ",
+        ),
+        (
+            (1,),
+            "no node of this cluster is large",
+            "there is 1 node with 1 GPU (h100); ",
+        ),
         ((8,), "this cluster has only 1 node", "there is 1 node with 8 GPUs (h100); "),
         (
             (2, 8),
-            "only 1 of the 2 nodes of this cluster could",
-            "of up to 8 GPUs (h100); ",
+            "only 1 of the 2 nodes of this cluster is large enough",
+            "with up to 8 GPUs (h100); ",
         ),
     ],
 )
@@ -80,7 +88,7 @@ def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
         check_specs(world, [replace(gang(), resources=asked)], {}, shown_by="sinfo -N")
     assert refused.value.hint.startswith("there is 1 node without GPUs; ")
     assert refused.value.hint.endswith(
-        "run: corral node ls; or, for what lends them: sinfo -N"
+        "run: corral node ls; or, for the engine's own list: sinfo -N"
     )
     assert "corral up" not in refused.value.hint
 
@@ -90,7 +98,7 @@ def test_where_lent_nodes_have_gpus_but_give_no_parts_a_whole_one_is_told() -> N
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1")).world, [half], {}, shown_by="sinfo -N")
     assert refused.value.hint.startswith(
-        "no node lets GPUs be shared; write a whole one; "
+        "no node allows shares of a GPU; ask for a whole GPU; "
     )
 
 
@@ -145,7 +153,7 @@ def test_where_all_gpus_are_cut_a_part_is_named() -> None:
         check_specs(Cluster(sliced).world, [gang(gpus=1)], {})
     assert (
         refused.value.hint
-        == "all GPUs here are cut, into 4 parts; ask for parts: gpu: 0.25"
+        == "all GPUs here are partitioned (MIG) into 4 slices; ask for slices: gpu: 0.25"
     )
 
 
@@ -158,7 +166,7 @@ def test_a_form_that_labels_rule_out_is_refused_for_them_beside_another_form() -
         check_specs(world, [spec], {})
     assert "has only 3 nodes" not in refused.value.message
     assert (
-        "with zone=a; of the 3 that could hold its part 0 are such"
+        "with zone=a; 0 of the 3 nodes that are large enough match"
         in refused.value.message
     )
     assert "zone" in refused.value.hint
@@ -171,7 +179,7 @@ def test_each_of_several_forms_is_told_with_why_it_cannot_be() -> None:
         check_specs(Cluster(node("n1")).world, [replace(two, any_of=forms)], {})
     assert refused.value.message.endswith(
         " asks for 3 nodes with 1 GPU (this cluster has only 1 node), "
-        "or 1 node with 99 GPUs (no node of this cluster could ever hold its part)"
+        "or 1 node with 99 GPUs (no node of this cluster is large enough)"
     )
 
 
@@ -182,7 +190,9 @@ def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:
     check_asked(cluster.world, Suspend(job=id), now)
     cluster.request(Cancel(job=id))
     assert cluster.world.jobs[id].state == JobState.STOPPING
-    with pytest.raises(Conflict, match="train is being cancelled"):
+    with pytest.raises(
+        Conflict, match="train cannot be suspended: it is being cancelled"
+    ):
         check_asked(cluster.world, Suspend(job=id), now)
     check_asked(cluster.world, Cancel(job=id), now)
 
@@ -193,10 +203,10 @@ def test_every_job_has_a_reason_also_one_that_no_pass_has_seen() -> None:
     new = replace(
         job, state=JobState.QUEUED, reason=ReasonCode.NONE, reason_code=ReasonCode.NONE
     )
-    assert "the next pass" in reason_held(cluster.world, new, now).sentence
-    back = replace(new, reason="asked by ann")
+    assert "the next scheduling pass" in reason_held(cluster.world, new, now).sentence
+    back = replace(new, reason="requested by ann")
     assert reason_held(cluster.world, back, now).sentence.startswith(
-        "asked by ann: the next pass"
+        "requested by ann: the next scheduling pass"
     )
     assert (
         reason_held(cluster.world, new, now, stopped="it is stopped").sentence
@@ -210,4 +220,4 @@ def test_who_is_suspended_is_told_how_to_go_on() -> None:
     id = cluster.submit(gang("second"))
     cluster.request(Suspend(job=id))
     found = reason_held(cluster.world, cluster.world.jobs[id], now)
-    assert found.suggestions == (f"it goes on with: corral resume {id}",)
+    assert found.suggestions == (f"to resume it: corral resume {id}",)

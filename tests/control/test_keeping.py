@@ -65,7 +65,7 @@ def test_the_key_of_a_forgotten_job_is_refused_and_makes_no_second_one() -> None
         await head.cancelled("a")
         await head.cancelled("b")
         await head.later()
-        with pytest.raises(Forgotten, match="is not kept any more"):
+        with pytest.raises(Forgotten, match="with this key was deleted"):
             await head.submit(gang("a"), key="a")
         with pytest.raises(Forgotten):
             await head.control.submitted("a", by=ALICE)

@@ -142,7 +142,7 @@ def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has(
     found = full.bound(sensed)
     assert found is not None
     assert found.bound == BottleneckKind.COMMUNICATION
-    assert "NVLinks carry 360 of 450 GB/s, 80 % of their rate" in found.text
+    assert "of the job's GPUs carry 360 of 450 GB/s, 80 % of their rate" in found.text
 
 
 def test_an_attempt_that_is_over_is_not_spoken_of() -> None:

@@ -51,15 +51,15 @@ def test_a_queue_that_is_not_there_is_refused_with_the_one_that_was_meant() -> N
     with pytest.raises(NotFound) as refused:
         check_specs(house().world, [gang(queue="taem")], {})
     assert "team" in refused.value.hint
-    assert "corral queue ls; or make it: corral queue set taem" in refused.value.hint
+    assert "corral queue ls; or create it: corral queue set taem" in refused.value.hint
 
 
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"max_duration_seconds": 7200.0}, "lets a job run 1 h"),
-        ({"priority": 100}, "takes up to normal"),
-        ({"priority": -101}, "takes low and above"),
+        ({"max_duration_seconds": 7200.0}, "allows at most 1 h"),
+        ({"priority": 100}, "allows up to normal"),
+        ({"priority": -101}, "allows low and above"),
     ],
 )
 def test_a_job_that_the_queue_or_one_above_it_does_not_take_is_refused(
@@ -70,9 +70,9 @@ def test_a_job_that_the_queue_or_one_above_it_does_not_take_is_refused(
 
 
 def test_a_job_that_no_wait_would_make_fit_its_queue_is_refused() -> None:
-    with pytest.raises(QuotaExceeded, match="may borrow 2"):
+    with pytest.raises(QuotaExceeded, match="may borrow at most 2"):
         check_specs(house().world, [gang(queue="team", gpus=3)], {})
-    with pytest.raises(QuotaExceeded, match="one user may have 1"):
+    with pytest.raises(QuotaExceeded, match="one user may use at most 1"):
         check_specs(house().world, [gang(queue="team", gpus=2)], {})
     check_specs(house().world, [gang(queue="team", gpus=1)], {})
 
@@ -120,7 +120,7 @@ def test_a_queue_with_unfinished_jobs_is_not_taken_away() -> None:
     cluster = house()
     cluster.submit(gang(queue=QueueName("team")))
     with pytest.raises(
-        Conflict, match="team would be taken away, and it has 1 unfinished job"
+        Conflict, match="team cannot be removed: it has 1 unfinished job"
     ):
         check_asked(cluster.world, SetQueues(queues=(TOP,), whole=True), NOW)
 
@@ -143,7 +143,7 @@ def test_a_job_that_should_have_started_already_is_refused() -> None:
     check_moments(
         [gang(start_by=Moment(after_seconds=60.0)), gang(start_by=Moment(at=9.0))], 5.0
     )
-    with pytest.raises(SpecInvalid, match="start_by: .* is over"):
+    with pytest.raises(SpecInvalid, match="start_by is .* in the past"):
         check_moments([gang(start_by=Moment(at=5.0))], 5.0)
 
 
@@ -173,7 +173,8 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
     dated = Queue(name=QueueName("dated"), budget=Budget(gpu_hours=1.0, until=100.0))
     asked = SetQueues(queues=(dated,), whole=False)
     with pytest.raises(
-        SpecInvalid, match="dated: budget: 1970-01-01 00:01:40 UTC is over"
+        SpecInvalid,
+        match="dated: budget: until is 1970-01-01 00:01:40 UTC, which is in the",
     ):
         check_queues(cluster.world, asked, 100.0)
     assert (
@@ -184,7 +185,7 @@ def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_st
     asked = replace(asked, queues=(replace(dated, weight=2.0),))
     assert check_queues(cluster.world, asked, 100.0).queue(dated.name).weight == 2.0
     other = replace(dated, budget=Budget(gpu_hours=1.0, until=50.0))
-    with pytest.raises(SpecInvalid, match="00:00:50 UTC is over"):
+    with pytest.raises(SpecInvalid, match="00:00:50 UTC, which is in the past"):
         check_queues(cluster.world, replace(asked, queues=(other,)), 100.0)
 
 
@@ -215,7 +216,7 @@ def test_one_queue_that_cannot_be_is_refused_with_the_command_that_mends_it(
 def test_a_warning_needs_an_end_which_the_queue_may_give() -> None:
     world = Cluster(node("n1", gpus=8)).world
     warned = gang(warn=EndWarning(signal=10))
-    with pytest.raises(SpecInvalid, match="no end to warn before") as refused:
+    with pytest.raises(SpecInvalid, match="no end to warn of") as refused:
         check_specs(world, [normal(world, warned)], {})
     assert "--time 4h" in refused.value.hint
     check_specs(world, [normal(world, replace(warned, max_duration_seconds=9.0))], {})
@@ -241,9 +242,11 @@ def test_a_dry_run_tells_whom_it_would_stop() -> None:
         (mine,) = plan(
             cluster.world, cluster.facts, [gang(gpus=2, queue="own")], now, by=ALICE
         )
-        assert mine.stops == (f"{borrows} of queue poor (long, borrowing), {when}",)
+        assert mine.stops == (
+            f"{borrows} of queue poor (long, on borrowed GPUs), {when}",
+        )
         assert mine.reason is not None
-        said = f"2 GPUs are kept for it, and come free from long ({borrows})"
+        said = f"2 GPUs are kept for the job, and are being freed by long ({borrows})"
         assert mine.reason.sentence == said
         (theirs,) = plan(
             cluster.world, cluster.facts, [gang(queue="poor")], now, by=ALICE
@@ -262,24 +265,28 @@ def ended(user: UserName, stem: str, seconds: float) -> Ended:
         (
             [],
             None,
-            "nothing: no job has ended yet and it has no limit, so it goes behind",
+            "unknown, because no job has ended yet and this one has no limit",
         ),
-        ([], 600.0, "10 min, its limit: no job has ended yet"),
+        ([], 600.0, "10 min, the limit of the job: no job has ended yet"),
         (
             [(ALICE, "gpt", 120.0)],
             600.0,
-            "2 min, as the one ended job of its user, name and size",
+            "2 min, judging by one ended job of the same user, name and size",
         ),
-        ([(ALICE, "gpt", 900.0)], 600.0, "10 min, its limit: its kin took longer"),
+        (
+            [(ALICE, "gpt", 900.0)],
+            600.0,
+            "10 min, the limit of the job: similar jobs took longer",
+        ),
         (
             [(ALICE, "else", 60.0)] * 2,
             None,
-            "1 min, as the 2 ended jobs of its user and size took",
+            "1 min, judging by 2 ended jobs of the same user and size",
         ),
         (
             [(UserName("bob"), "x", 60.0)] * 2,
             None,
-            "1 min, as the 2 ended jobs of its queue and",
+            "1 min, judging by 2 ended jobs of the same queue and",
         ),
     ],
 )
@@ -305,7 +312,7 @@ def test_a_queue_that_goes_by_length_tells_what_it_assumes(
 def test_an_exclusive_job_that_its_queue_could_never_hold_whole_is_refused() -> None:
     spec = gang(queue="team", place=PlaceRule(exclusive=True))
     with pytest.raises(
-        QuotaExceeded, match="asks for 8 GPUs, as exclusive nodes count whole"
+        QuotaExceeded, match=r"asks for 8 GPUs \(all GPUs of exclusive nodes count\)"
     ):
         check_specs(house().world, [spec], {})
     check_specs(house().world, [gang(queue="team")], {})

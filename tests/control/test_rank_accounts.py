@@ -31,7 +31,7 @@ def test_an_account_that_is_not_the_owners_is_named_for_what_it_may_explain(
     job, attempt = cluster.world.jobs[id], cluster.world.attempts[id]
     text = rank_account_text(cluster.world, job, replace(attempt, failure=failure))
     assert (
-        text.startswith(f"its ranks ran as nobody on n1, not as {job.owner}")
+        text.startswith(f"the ranks ran as nobody on n1, not as {job.owner}")
         == is_named
     )
     assert bool(text) == is_named

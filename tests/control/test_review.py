@@ -92,7 +92,9 @@ def test_placing_that_fails_does_not_keep_cancels_waiting(
         assert head.control.world.jobs[running].state == JobState.STOPPING
         assert head.control.world.jobs[waiting].state == JobState.QUEUED
         assert "placement" in head.replays
-        assert any("placement failed" in said.text for said in head.control.warnings())
+        assert any(
+            "scheduling pass failed" in said.text for said in head.control.warnings()
+        )
 
     story(tell())
 

@@ -48,8 +48,8 @@ def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
     )
     assert len(said) == 7
     assert [warning.text for warning in said[-2:]] == [
-        "745 more nodes have faults: corral node ls",
-        "674 suspect nodes are waiting for your decision; to cordon: "
+        "745 more nodes have faults; run: corral node ls",
+        "674 nodes have faults but are not cordoned automatically; to cordon now: "
         "corral node cordon --suspects",
     ]
 
@@ -67,4 +67,4 @@ def test_users_who_share_an_account_are_warned_by_node() -> None:
     nodes = [shared("n1", "ann"), shared("n2", ""), shared("n3", "ann")]
     assert list(account_warnings(nodes, users=1)) == []
     (said,) = account_warnings(nodes, users=2)
-    assert said.text.startswith("n1, n3: the ranks of all users run as ann: ")
+    assert said.text.startswith("on n1, n3: the ranks of all users run as ann: ")

@@ -34,7 +34,7 @@ def test_a_user_without_an_account_is_refused_unless_the_node_has_a_range_of_uid
 ):
     refusal = NodePolicy().refuses_unknown("alice")
     assert refusal is not None
-    assert refusal.why == "it has no account alice"
+    assert refusal.why == "the node has no account alice"
     assert "useradd alice" in refusal.hint
     mapped = NodePolicy(uid_range="200000-200009")
     assert mapped.refuses_unknown("alice") is None

@@ -37,7 +37,7 @@ def test_no_rule_of_a_tree_is_without_end_or_less_than_nothing(
 
 @pytest.mark.parametrize("number", [nan, inf, -1.0])
 def test_the_budget_of_relocations_ends(number: float) -> None:
-    with pytest.raises(ValueError, match="ends"):
+    with pytest.raises(ValueError, match="at least 0 GPU-hours and finite"):
         RelocationRule(gpu_hours=number)
 
 

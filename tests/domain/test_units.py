@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from corral.domain.units import (
     bytes_of,
+    counted,
     duration_text,
     gpus_text,
     seconds_of,
@@ -32,7 +33,7 @@ def test_a_duration_is_read_in_every_spelling(text: str, seconds: float) -> None
     ["", "4", "-4h", "4 hours", "h", "4h30", "1:2:3:4", "12:0", "٣h", "1e3s", "4h\n5x"],
 )
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="no duration: write for example"):
+    with pytest.raises(ValueError, match="not a valid duration; write for example"):
         seconds_of(text)
 
 
@@ -59,7 +60,7 @@ def test_a_size_is_read_in_powers_of_1000_and_of_1024(text: str, size: int) -> N
     "text", ["", "GB", "-1GB", "1XB", "1 G B", "1e9", "١GB", "1,5GB"]
 )
 def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="no size: write for example"):
+    with pytest.raises(ValueError, match="not a valid size; write for example"):
         bytes_of(text)
 
 
@@ -109,7 +110,7 @@ def test_gpus_for_people_read_back_exactly(millis: int) -> None:
         (3601.0, 90_000.0, "in 1 to 25 h"),
         (90_000.0, 400_000.0, "in 1 to 5 d"),
         (7200.0, None, "in more than 2 h"),
-        (0.0, None, "at some time"),
+        (0.0, None, "at an unknown time"),
     ],
 )
 def test_a_span_is_told_in_one_unit_and_rounded_outwards(
@@ -128,3 +129,22 @@ def test_a_written_duration_reads_back(seconds: float) -> None:
 def test_a_written_duration_is_in_the_largest_unit_that_is_exact() -> None:
     texts = [written_duration(one) for one in (172800, 7200, 5400, 61, 0.5)]
     assert texts == ["2d", "2h", "90m", "61s", "0.5s"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 nodes"),
+        (1, "1 node"),
+        (2, "2 nodes"),
+        (2_048, "2,048 nodes"),
+        (2.5, "2.5 nodes"),
+    ],
+)
+def test_one_of_a_thing_is_told_in_the_singular(count: float, text: str) -> None:
+    assert counted(count, "node") == text
+
+
+def test_a_plural_may_be_its_own_word() -> None:
+    assert counted(2, "switch", "switches") == "2 switches"
+    assert counted(1, "switch", "switches") == "1 switch"

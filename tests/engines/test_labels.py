@@ -31,15 +31,15 @@ def test_a_topology_divides_the_nodes_in_order_into_equal_parts() -> None:
 @pytest.mark.parametrize(
     ("texts", "topology", "told"),
     [
-        (["a b=c"], None, "is no label"),
-        (["=c"], None, "is no label"),
-        (["zone="], None, "is no label"),
+        (["a b=c"], None, "is not a valid label"),
+        (["=c"], None, "is not a valid label"),
+        (["zone="], None, "is not a valid label"),
         (["n9:zone=a"], None, "no node n9"),
-        (["node=n1"], None, "own name"),
-        ([], "rows=2", "does not divide"),
-        ([], "racks=3", "does not divide 2 nodes"),
-        ([], "racks=0", "does not divide"),
-        ([], "racks=2,", "does not divide"),
+        (["node=n1"], None, "reserved for the name of the node"),
+        ([], "rows=2", "'rows=2' is not of the form racks=N"),
+        ([], "racks=3", "'racks=3' is not valid with --nodes 2"),
+        ([], "racks=0", "'racks=0' is not valid with --nodes 2"),
+        ([], "racks=2,", "'' is not of the form racks=N"),
     ],
 )
 def test_what_is_no_label_is_refused(

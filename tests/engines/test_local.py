@@ -349,7 +349,7 @@ def test_a_node_that_the_cluster_no_longer_has_is_proven_dead_and_gone(
         async with running(house_of(tmp_path, nodes=2)) as engine:
             await engine.down(kill=True)
         async with running(house_of(tmp_path, nodes=1)) as engine:
-            assert "no node of this cluster" in engine.observe()[N2]
+            assert "no longer part of this cluster" in engine.observe()[N2]
             assert N1 not in engine.observe()
             assert engine.gone() == {N2}
         async with running(house_of(tmp_path, nodes=2)) as engine:
@@ -368,7 +368,7 @@ def test_what_the_engine_cannot_do_it_says(tmp_path: Path) -> None:
         push=lambda wanted: None,
         register=register,
     )
-    assert "gateway" in engine.cannot["service"].reason
+    assert "cannot serve requests" in engine.cannot["service"].reason
 
 
 def test_nodes_share_the_machines_gpus_without_overlap(tmp_path: Path) -> None:

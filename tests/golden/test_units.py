@@ -63,7 +63,7 @@ def test_a_unit_is_written_again_alike_and_anothers_is_left_alone(
     assert mine.file == tmp_path / "systemd" / "user" / "corral-head.service"
     assert not install(mine)
     assert mine.file.read_text() == mine.text
-    with pytest.raises(Conflict, match="another's"):
+    with pytest.raises(Conflict, match="belongs to another cluster"):
         install(other)
     assert not remove(other)
     assert remove(mine)

@@ -69,7 +69,7 @@ ONE_RANK = [
     (raised("RuntimeError: No CUDA GPUs are available"), K.GPU_MISSING),
     (raised("AssertionError: Torch not compiled with CUDA enabled"), K.GPU_MISSING),
     (raised("OSError: [Errno 28] No space left on device"), K.DISK_FULL),
-    (raised("OSError: [Errno 122] Disk quota exceeded"), K.DISK_FULL),
+    (raised("OSError: [Errno 122] Disk quota exceeded"), K.QUOTA),
     (raised("OSError: [Errno 116] Stale file handle"), K.STORAGE),
     (raised("OSError: [Errno 5] Input/output error: '/data/x'"), K.STORAGE),
     (raised("OSError: [Errno 30] Read-only file system: '/out'"), K.STORAGE),
@@ -267,7 +267,7 @@ def test_the_place_of_an_error_is_the_newest_frame_of_the_program() -> None:
     place = "/work/train.py:31 (by torch/nn.py:9 in f)"
     assert (failure.place, failure.next) == (
         place,
-        f"look at {place}, and read the end of its log",
+        f"look at {place}, and read the end of the log",
     )
 
 

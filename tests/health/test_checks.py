@@ -68,7 +68,7 @@ def test_it_is_held_against_its_own_past_once_there_is_enough_of_it() -> None:
     )
     found = shown(CheckKind.MEMORY, fallen, *[SHEET * 0.9] * 3, on=asked())
     assert found.result == Result.FAILED
-    assert "of what it had" in found.text
+    assert "of the node's earlier results" in found.text
 
 
 def test_what_failed_does_not_become_what_is_expected() -> None:

@@ -21,7 +21,9 @@ from corral.health import (
     error_blocks,
     error_chains,
     gang_failure,
+    helper_loss,
     labels,
+    launcher_words,
     log_parser,
     pattern_hits,
     patterns,
@@ -29,6 +31,7 @@ from corral.health import (
     raised_errors,
     rank_failure,
     script_commands,
+    stack_places,
     traceback_frames,
 )
 from corral.health.gang_failure import failure_of
@@ -52,6 +55,8 @@ OF_LINES = (
     script_commands,
     error_blocks,
     raised_errors,
+    launcher_words,
+    stack_places,
 )  # of a cut line
 
 
@@ -120,7 +125,7 @@ def seconds(pattern: "re.Pattern[str]", attack: tuple[str, str], size: int) -> f
 
 WHOLE = [
     one
-    for room in (peer_evidence, log_parser, raised_errors, error_blocks)
+    for room in (peer_evidence, log_parser, raised_errors, error_blocks, helper_loss)
     for one in of_module(room)
 ]
 LINES = [

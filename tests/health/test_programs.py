@@ -21,9 +21,11 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure_class import Failure
 from corral.domain.ids import NodeId
 from corral.health.gang_failure import failure_of
+from corral.health.pattern_form import LINE_CHARACTERS
+from corral.health.patterns import PATTERNS
 
 Cell = Mapping[str, Any]
-TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes")
+TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes", "e", "f", "g")
 CELLS: Final[list[Cell]] = [
     cell
     for table in TABLES
@@ -90,4 +92,17 @@ def test_a_program_is_read_as_one_who_knows_it_would(
 
 
 def test_no_name_is_there_twice() -> None:
-    assert len({cell["name"] for cell in CELLS}) == len(CELLS) >= 290
+    assert len({cell["name"] for cell in CELLS}) == len(CELLS) >= 450
+
+
+def test_the_hints_of_a_pattern_leave_out_no_line_that_it_matches() -> None:
+    lines = {
+        row.strip()[:LINE_CHARACTERS]
+        for cell in CELLS
+        for end in cell["ends"]
+        for row in rows_of(end.get("tail", ""))
+    }
+    for pattern in PATTERNS:
+        for line in lines if pattern.hints else ():
+            found = pattern.words.search(line) is not None
+            assert found == pattern.matches(line, line.lower()), line

@@ -39,5 +39,5 @@ def test_no_attack_of_a_node_stops_the_head_or_reaches_another_users_job(
     control = place.head.control
     assert not control.trouble
     assert control.dropped.counts["save"] > 0
-    assert any("out of bounds" in sentence.text for sentence in control.warnings())
+    assert any("sends invalid data" in sentence.text for sentence in control.warnings())
     assert control.world.nodes["n1"].inventory.labels == ()  # type: ignore[index]

@@ -207,7 +207,7 @@ def test_many_of_a_kind_are_a_number() -> None:
         alerts=tuple(alert(f"n{number}", AlertKind.NODE_DOWN) for number in range(37))
     )
     assert len(many.lines) == 6
-    assert many.lines[-1] == "and 32 more: node down"
+    assert many.lines[-1] == "and 32 more alerts of the kind node down"
     assert many.severity == Severity.CRITICAL
 
 
@@ -254,5 +254,5 @@ def test_a_loss_that_is_not_a_number_is_told_with_its_step_while_the_job_runs() 
     cluster.tick()
     (alert,) = standing(look(cluster), RULES)
     assert (alert.key, alert.next) == ("loss_nan:j1:1", "corral why j1")
-    assert "its loss is not a number since step 40" in alert.text
+    assert "the training loss has been NaN (not a number) since step 40" in alert.text
     assert kinds(look(cluster), replace(RULES, loss_nan=False)) == []

@@ -44,12 +44,12 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
         (
             StepTimes(utilisation=0.97, link=NVLINK),
             BottleneckKind.COMMUNICATION,
-            "NVLinks carry 300 of 450 GB/s, 67 % of their rate",
+            "NVLinks of the job's GPUs carry 300 of 450 GB/s, 67 % of their rate",
         ),
         (
             StepTimes(utilisation=0.3, link=replace(NVLINK, name="PCIe links")),
             BottleneckKind.COMMUNICATION,
-            "PCIe links carry 300 of 450",
+            "PCIe links of the job's GPUs carry 300 of 450",
         ),
         (
             StepTimes(
@@ -59,7 +59,7 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
                 link=replace(NVLINK, bytes_per_s=9e9),
             ),
             BottleneckKind.COMMUNICATION,
-            "50 % of their time; its GPUs' NVLinks carry 9 of 450 GB/s",
+            "50 % of their time; the NVLinks of the job's GPUs carry 9 of 450 GB/s",
         ),
         (
             StepTimes(utilisation=0.97, link=replace(NVLINK, bytes_per_s=9e9)),
@@ -81,7 +81,7 @@ def test_each_bound_is_told_with_its_number_and_what_to_try(
 def test_what_is_advised_of_idle_gpus_can_be_typed() -> None:
     found = bottleneck_of(StepTimes(utilisation=0.0), job="j7")
     assert found is not None
-    assert found.advice == "giving them back: corral suspend j7"
+    assert found.advice == "releasing the GPUs: corral suspend j7"
 
 
 def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:

@@ -61,5 +61,5 @@ def test_frozen_weights_in_four_bits_take_a_quarter() -> None:
 
 
 def test_no_rank_is_refused() -> None:
-    with pytest.raises(ValueError, match="rank of 0"):
+    with pytest.raises(ValueError, match="at least 1, not 0"):
         adapter_parameters(LLAMA_8B, 0)

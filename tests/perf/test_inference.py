@@ -173,7 +173,7 @@ def test_old_attention_reads_a_shared_head_once_for_each_query_head() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         replace(FOUR, tensor=0)
-    with pytest.raises(ValueError, match="do not fill"):
+    with pytest.raises(ValueError, match="are too few for"):
         replace(FOUR, pipeline=81)
 
 

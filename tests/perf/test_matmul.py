@@ -58,7 +58,7 @@ def test_one_token_reads_the_weights_and_nothing_else_counts() -> None:
 
 def test_what_a_device_lacks_is_computed_in_a_wider_precision() -> None:
     assert computed_in(A100, Precision.FP8) is Precision.BF16
-    with pytest.raises(ValueError, match="multiplies neither fp32"):
+    with pytest.raises(ValueError, match="supports neither fp32"):
         computed_in(replace(A100, flops={Precision.FP8: 1.0}), Precision.FP32)
 
 

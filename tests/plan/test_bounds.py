@@ -52,14 +52,16 @@ def test_every_number_of_a_request_has_bounds(kind: type) -> None:
 @pytest.mark.parametrize(("kind", "name"), BOUNDS)
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(nan, "no number"), (inf, "endless"), (-1, "-1"), (1e300, "beyond any")],
+    [(nan, "NaN"), (inf, "infinite"), (-1, "-1"), (1e300, "larger than")],
 )
 def test_what_is_beyond_its_bounds_is_told_with_its_option_and_what_it_may_be(
     kind: type, name: str, value: float, said: str
 ) -> None:
     with pytest.raises(SpecInvalid) as refused:
         check(made(kind, **{name: value}))
-    assert refused.value.message.startswith(f"--{name.replace('_', '-')} is {said}")
+    assert refused.value.message.startswith(
+        f"--{name.replace('_', '-')} cannot be {said}"
+    )
     assert any(letter.isdigit() for letter in refused.value.hint)
 
 

@@ -134,7 +134,7 @@ def test_a_target_that_the_most_nodes_miss_is_refused_with_what_they_do() -> Non
         nodes_for_wait(
             work, WaitTarget(seconds=0.0, share=1.0), node_gpus=1, play=play, most=2
         )
-    assert "7200 s or more" in refused.value.hint
+    assert "allow a wait of 7200 s" in refused.value.hint
     with pytest.raises(Conflict, match="64 GPUs"):
         nodes_for_wait(
             workload_of([(0.0, 1.0, 64)]),
@@ -159,12 +159,12 @@ def test_a_log_is_forecast_and_sized_and_shown() -> None:
     assert len(found.forecast.steps) == 7
     assert found.sized is not None
     shown = report(found)
-    more = shown.answer("more than there are").value
+    more = shown.answer("GPUs to add").value
     assert more == found.sized.found.gpus - 8
     text = page(shown)
-    assert "How good such forecasts of the past were" in text
+    assert "Accuracy of such forecasts for the past" in text
     assert "A season is 7 days." in " ".join(text.split())
-    assert "Waits on more or fewer nodes" in text
+    assert "Waits with more or fewer nodes" in text
     # every hour of the log is in the curve that a mix of owned and rented GPUs is made
     # for
     assert sum(hours for _, hours in found.demand) == int(
@@ -181,4 +181,4 @@ def test_few_days_are_forecast_by_hours_and_fewer_not_at_all() -> None:
     assert week.forecast.step_hours == 1.0
     day = capacity(CapacityRequest(work=bursts(2)))
     assert day.forecast is None
-    assert "too few" in report(day).warnings[0]
+    assert "too short" in report(day).warnings[0]

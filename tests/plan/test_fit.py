@@ -153,7 +153,8 @@ def test_no_answer_goes_over_the_limit(ask: FitUse, gpus: int) -> None:
 def test_the_report_says_what_fits_and_what_would() -> None:
     told = report(fitting(FitUse(model=LLAMA_70B, device=device("h100"))))
     assert "needs 4 GPUs (TP 4)" in told.verdict
-    assert "2 GPUs are too tight: weights take 70.6 of the 72.0 GB" in told.verdict
+    assert "Too little memory on 2 GPUs: weights need 70.6 GB per GPU" in told.verdict
+    assert "72.0 GB are usable" in told.verdict
     assert told.answer("GPUs for inference").value == 4
     assert told.answer("memory for inference").band is not None
     tight = [
@@ -216,13 +217,14 @@ def test_nothing_asked_is_refused() -> None:
     [
         (
             FitUse(model=LLAMA_70B, device=device("h200")),
-            "1 GPU cannot hold the weights: 141.1 GB",
+            "1 GPU cannot hold the weights: they need 141.1 GB",
         ),
         (
             FitUse(model=LLAMA_8B, device=device("h100"), batch=64),
             # 72.0 - 16.06 of weights - 0.87 of a step - 0.1 of libraries - 1.5 of the
             # driver
-            "On 1 GPU weights and one step leave 53.5 GB for a KV cache of 68.7",
+            "On 1 GPU, weights and one step leave 53.5 GB per GPU for the KV cache, "
+            "which needs 68.7 GB",
         ),
         (FitUse(model=LLAMA_8B, device=device("h100")), "pre-training 4 GPUs."),
     ],

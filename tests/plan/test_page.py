@@ -229,7 +229,7 @@ def test_a_band_has_one_unit_with_its_number() -> None:
 
 def test_what_never_ends_is_said_in_a_word() -> None:
     assert [cell_text(value) for value in (inf, -inf, nan, 1234.0)] == [
-        "without end",
+        "infinite",
         "",
         "",
         "1,234",

@@ -55,7 +55,9 @@ def test_a_model_that_is_published_in_fp8_is_planned_in_fp8() -> None:
     made = plan_model(FitRequest("deepseek-r1", gpu="h200-sxm"))
     assert made.answer("GPUs for inference").value == 8
     assert "in fp8 needs 8 GPUs" in made.verdict
-    assert any("as deepseek-r1 is published" in line for line in made.assumed)
+    assert any(
+        "the published precision of deepseek-r1" in line for line in made.assumed
+    )
     asked = plan_model(FitRequest("deepseek-r1", gpu="h200-sxm", precision="bf16"))
     assert asked.answer("GPUs for inference").value == 16
 

@@ -61,7 +61,7 @@ def test_a_row_of_nothing_is_refused(kind: str) -> None:
 
 
 def test_what_nobody_has_is_refused_by_its_column() -> None:
-    with pytest.raises(RowRefused, match="n_gpus is 1e15"):
+    with pytest.raises(RowRefused, match="n_gpus cannot be 1e15"):
         predictor("training")(dict(ROWS["training"][0]) | {"n_gpus": "1e15"})
 
 

@@ -31,7 +31,7 @@ def test_a_model_with_experts_is_the_catalogs_with_the_rows_layers() -> None:
     told: list[str] = []
     whole = model_of_row(row | {"model": "DeepSeekV3 (w/o MTP)"}, told)
     assert whole == model("deepseek-v3")
-    assert told == ["deepseek-v3 as the catalog has it"]
+    assert told == ["deepseek-v3 as in the catalog"]
     part = model_of_row(row | {"model": "DeepSeekV3", "layers": "2"}, told)
     assert (part.layers, part.moe_layers) == (2, 1)
 

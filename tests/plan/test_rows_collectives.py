@@ -145,7 +145,7 @@ def test_a_small_message_through_torch_waits_for_its_host() -> None:
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"collective": "shuffle"}, "no collective"),
+        ({"collective": "shuffle"}, "not a known collective"),
         ({"size_bytes": "", "collective": "moe_alltoall dispatch"}, "size"),
         ({"gpu": "not stated"}, "neither the GPU"),
         ({"n_gpus": "12", "nodes": "5"}, "evenly"),

@@ -77,7 +77,7 @@ def row_of(**cells: str) -> dict[str, str]:
 def test_what_is_missing_is_told() -> None:
     told = " ".join(predict(row_of(batch_or_concurrency="8")).remarks)
     assert "prompts of 512 tokens" in told
-    assert "256 tokens out" in told
+    assert "256 output tokens" in told
 
 
 def test_a_row_needs_no_more_columns_than_it_fills() -> None:
@@ -104,17 +104,17 @@ def test_a_rate_makes_a_queue_and_a_fixed_number_makes_a_rate() -> None:
     ("cells", "reason"),
     [
         ({"gpu": "H10 SXM"}, "H10"),
-        ({"model": "no such model"}, "does not know the model"),
+        ({"model": "no such model"}, "does not contain the model"),
         ({"model": "Llama 3.1 405B"}, "do not fit"),
-        ({"n_gpus": "two"}, "need a number"),
+        ({"n_gpus": "two"}, "must be a number"),
         ({"tp": "1.5"}, "whole number"),
-        ({"scenario": "online"}, "needs the rate"),
-        ({"scenario": "online", "requests_per_s": "0"}, "need more than 0"),
-        ({"input_len": "0", "batch_or_concurrency": "1"}, "need 1 or more"),
-        ({"scenario": "online", "requests_per_s": "100000"}, "its queue only grows"),
+        ({"scenario": "online"}, "no rate of requests"),
+        ({"scenario": "online", "requests_per_s": "0"}, "must be above 0"),
+        ({"input_len": "0", "batch_or_concurrency": "1"}, "must be at least 1"),
+        ({"scenario": "online", "requests_per_s": "100000"}, "queue would only grow"),
         (
             {"scenario": "MLPerf Offline", "model": "Qwen 2.5 7B"},
-            "not a model of MLPerf",
+            "not a known model of MLPerf",
         ),
     ],
 )

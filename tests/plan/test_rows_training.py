@@ -101,7 +101,9 @@ def test_what_mlperf_does_not_say_is_as_submissions_have_it() -> None:
     silent |= {"precision": "not stated in log", "fsdp_zero_stage": ""}
     run = read(silent)
     assert (run.step.precision, run.layout.shard) == (Precision.FP8, Shard.OPTIMIZER)
-    assert {"products in fp8", "the optimizer is sharded (ZeRO-1)"} < set(run.remarks)
+    assert {"matrix products in fp8", "the optimizer is sharded (ZeRO-1)"} < set(
+        run.remarks
+    )
     old = read(silent | {"gpu": "A100 SXM 80GB"})
     assert old.step.precision is Precision.BF16
     assert read(silent | {"source": "our own"}).step.precision is Precision.BF16
@@ -124,7 +126,7 @@ def test_a_library_is_known_by_its_own_name_before_what_it_uses() -> None:
 
 
 def test_what_is_kept_in_the_hosts_memory_is_refused() -> None:
-    with pytest.raises(RowRefused, match="memory of the host"):
+    with pytest.raises(RowRefused, match="to the host's memory"):
         predict(LLAMA | {"notes": "HF + Deepspeed Zero 3 + Full Offload"})
 
 

@@ -31,7 +31,7 @@ def test_one_model_said_in_any_way_has_the_same_parameters(text: str) -> None:
     ("text", "refused", "said"),
     [
         ("llama-3.1-9b", NotFound, "llama-3.1-8b"),
-        ("{", ModelRefused, "no JSON"),
+        ("{", ModelRefused, "not valid JSON"),
         (
             "layers=32,hiden=4096",
             ModelRefused,
@@ -39,7 +39,7 @@ def test_one_model_said_in_any_way_has_the_same_parameters(text: str) -> None:
         ),
         ("layers=32,banana=4", ModelRefused, "write for example layers=32"),
         ("layers=32,hidden=many", ModelRefused, "'many'"),
-        ("layers=32", ModelRefused, "no hidden and no heads and no vocab"),
+        ("layers=32", ModelRefused, "are missing: hidden, heads, vocab"),
     ],
 )
 def test_what_is_no_model_is_told_with_the_nearest_way(

@@ -108,30 +108,36 @@ def test_more_memory_never_fits_less() -> None:
 
 
 def test_what_does_not_fit_says_by_how_much() -> None:
-    with pytest.raises(NoLayout, match=r"TP 8 is [\d.]+ GB a GPU too large") as caught:
+    with pytest.raises(
+        NoLayout, match=r"TP 8 needs [\d.]+ GB per GPU too much"
+    ) as caught:
         search(TrainAsk(model=LLAMA_70B, device=H100, gpus=8))
-    assert "LoRA" in str(caught.value.hint)
+    assert "--lora" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
     ("sizes", "why", "hint"),
     [
-        ({"tensor": 3}, "64 heads, which do not divide by 3", "--tensor 1, 2, 4 or 8"),
-        ({"tensor": 16}, "beyond the 8 GPUs", "--tensor 1, 2, 4 or 8"),
+        (
+            {"tensor": 3},
+            "64 heads, which is not a multiple of 3",
+            "--tensor 1, 2, 4 or 8",
+        ),
+        ({"tensor": 16}, "more than the 8 GPUs", "--tensor 1, 2, 4 or 8"),
         ({"pipeline": 81}, "more than the 80 layers", "--pipeline 80 or fewer"),
         (
             {"context": 3},
-            "4,096 tokens are not cut into 3 pieces",
+            "4,096 tokens cannot be divided into 3 equal pieces",
             "--context-parallel 1, 2 or 4",
         ),
         (
             {"context": 8},
-            "not cut into 8 pieces of 1,024",
+            "divided into 8 equal pieces of 1,024",
             "--context-parallel 1, 2 or 4",
         ),
         (
             {"tensor": 4, "pipeline": 4},
-            "8 GPUs do not come out even in groups of 16",
+            "8 GPUs cannot be divided into groups of 16",
             "16 GPUs",
         ),
     ],
@@ -159,11 +165,9 @@ def test_a_layout_by_hand_that_is_too_large_says_the_fewest_gpus_that_hold_it() 
         context=1,
         may_shard=False,
     )
-    with pytest.raises(NoLayout, match=r"does not fit in 8 x .*: TP 8 is") as caught:
+    with pytest.raises(NoLayout, match=r"does not fit in 8 x .*: TP 8 needs") as caught:
         search(ask)
-    found = re.search(
-        r"it fits on (\d+) GPUs \(TP 8 x DP (\d+)\)", str(caught.value.hint)
-    )
+    found = re.search(r"use (\d+) GPUs \(TP 8 x DP (\d+)\)", str(caught.value.hint))
     assert found is not None
     fewest, data = map(int, found.groups())
     assert fewest == 8 * data
@@ -221,10 +225,7 @@ def test_what_takes_next_to_nothing_is_not_named_as_what_holds_up() -> None:
 
 def test_a_context_beyond_the_model_is_cautioned() -> None:
     ask = TrainAsk(model=LLAMA_70B, device=H100, gpus=64, sequence=16_384)
-    assert (
-        "made for 4,096 tokens of context, not 16,384"
-        in report(search(ask)).warnings[0]
-    )
+    assert "a context of 4,096 tokens, not 16,384" in report(search(ask)).warnings[0]
 
 
 def test_the_report_says_once_what_a_band_is() -> None:
@@ -352,7 +353,7 @@ def test_another_gpu_is_searched_anew() -> None:
 def test_the_report_says_what_holds_it_up_and_what_would_help() -> None:
     found = search(TrainAsk(model=LLAMA_70B, device=H100, gpus=64))
     made = report(found, price_gpu_hour=2.0)
-    assert "of it is computing, then" in made.verdict
+    assert "of a step is computing, then" in made.verdict
     hours, cost = made.answer("GPU-hours").value, made.answer("cost").value
     assert isinstance(hours, float)
     assert cost == pytest.approx(2 * hours)

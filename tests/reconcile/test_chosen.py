@@ -60,7 +60,9 @@ def test_what_a_node_still_holds_in_the_books_is_not_given_twice() -> None:
     assert world.world.jobs[second].state == JobState.QUEUED
     assert world.outcome is not None
     assert world.outcome.reasons is not None
-    assert "not seen gone yet" in world.outcome.reasons[second].sentence
+    assert (
+        "where other jobs are still stopping" in world.outcome.reasons[second].sentence
+    )
     world.end(first, Exit(code=0))
     world.tick()
     assert world.world.attempts[second].nodes == (N1,)

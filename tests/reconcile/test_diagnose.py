@@ -119,7 +119,7 @@ def test_a_time_limit_that_is_reached_while_it_waits_for_input_says_so() -> None
     reason, attempt = job_at_its_limit("Go on? [y/N]", waits=0)
     assert (
         reason
-        == "ran as long as its max_duration of 60 s allows; it waited for standard input"
+        == "the job reached its max_duration of 60 s; the program waited for standard input"
     )
     assert (attempt.failure, attempt.cause) == (FailureKind.INPUT, Cause.REQUEST)
     assert attempt.quote == "Go on? [y/N]"
@@ -141,7 +141,7 @@ def test_a_time_limit_that_is_reached_after_a_child_failed_says_so(
 ) -> None:
     reason, attempt = job_at_its_limit(tail)
     assert attempt.failure == failure
-    assert ("had started failed before" in reason) == (failure is not None)
+    assert ("a child process failed" in reason) == (failure is not None)
     assert attempt.quote == ("KeyError: 'frame'" if failure else "")
     assert attempt.failed_at == ("train.py:3" if failure else "")
 

@@ -35,17 +35,19 @@ def ending(cluster: Cluster, id: JobId, *seconds: float) -> ExpectedEnd:
 def test_it_ends_as_those_of_its_kin_did_that_ran_longer() -> None:
     found = ending(*running(), 50.0, *(400.0 + 10 * number for number in range(21)))
     assert (found.kin, found.percent, found.ends_by) == (21, 80, None)
-    assert str(found) == "ends in 5 to 8 min (80 %), as 21 jobs like it did"
+    assert str(found) == (
+        "ends in 5 to 8 min (80 % likely), judging by 21 similar jobs"
+    )
 
 
 @pytest.mark.parametrize(
     ("kin", "percent", "text"),
     [
-        (1, None, "ends in 4 to 5 min, as a job like it did"),
-        (2, None, "ends in 4 to 5 min, as 2 jobs like it did"),
-        (3, 50, "ends in 4 to 5 min (50 %), as 3 jobs like it did"),
-        (8, 77, "ends in 4 to 5 min (77 %), as 8 jobs like it did"),
-        (9, 80, "ends in 4 to 5 min (80 %), as 9 jobs like it did"),
+        (1, None, "ends in 4 to 5 min, judging by 1 similar job"),
+        (2, None, "ends in 4 to 5 min, judging by 2 similar jobs"),
+        (3, 50, "ends in 4 to 5 min (50 % likely), judging by 3 similar jobs"),
+        (8, 77, "ends in 4 to 5 min (77 % likely), judging by 8 similar jobs"),
+        (9, 80, "ends in 4 to 5 min (80 % likely), judging by 9 similar jobs"),
     ],
 )
 def test_few_kin_say_how_few_and_no_more_than_they_can(
@@ -93,7 +95,9 @@ def test_the_rate_of_its_steps_goes_before_all_that_its_kin_did() -> None:
     assert found is not None
     assert found.ends is not None
     assert found.ends.high_seconds == pytest.approx(200.0)
-    assert str(found) == "ends in 3 to 4 min, by its rate of steps (step 300 of 700)"
+    assert str(found) == (
+        "ends in 3 to 4 min, judging by its step rate (step 300 of 700)"
+    )
     first = replace(LOOP, step=100)
     assert first.left_seconds is None, "no step is done"
     assert replace(LOOP, until=None).left_seconds is None

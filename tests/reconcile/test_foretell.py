@@ -175,14 +175,14 @@ def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
     assert found.starts.high_seconds is not None
     assert 990 < found.starts.high_seconds <= 1000
     assert found.starts.low_seconds < 500
-    assert str(found).endswith(" (no record yet: from limits)"), (
-        "no percentage that none has seen"
-    )
+    assert str(found).endswith(
+        " (no earlier forecasts to compare; based on the time limits of jobs)"
+    ), "no percentage that none has seen"
 
 
 @pytest.mark.parametrize(("others", "said"), [
-    ((None, None), "guessed: no job has a limit, and no job like these has ended"),
-    ((1000.0, None), "from limits, and guesses without one"),
+    ((None, None), "a guess: no job has a time limit, and no similar job has ended"),
+    ((1000.0, None), "based on time limits, and on guesses for jobs without one"),
 ])  # fmt: skip
 def test_limits_are_named_only_as_far_as_there_are_any(
     others: tuple[float | None, ...], said: str
@@ -193,7 +193,7 @@ def test_limits_are_named_only_as_far_as_there_are_any(
             cluster.submit(gang(f"train-{number}", max_duration_seconds=seconds))
         )
     found = asked(cluster, cluster.submit(gang("eval")))
-    assert str(found).endswith(f" (no record yet: {said})")
+    assert str(found).endswith(f" (no earlier forecasts to compare; {said})")
     known = asked(cluster, JobId("j3"), [ended("eval", 5.0)])
     assert known is not None
     assert ("limits" in known.basis) == (others[0] is not None)
@@ -313,7 +313,7 @@ def test_an_interval_is_widened_by_how_its_like_came_out() -> None:
     assert plain.starts.high_seconds < 300
     assert found.starts.high_seconds > 850
     assert (found.told, found.held) == (FEW, 0.0)
-    assert found.record == f"the last {FEW} held 0 %"
+    assert found.record == f"0 % of the last {FEW} forecasts were right"
     assert found.row.drawn_high_seconds == plain.row.drawn_high_seconds
 
 
@@ -323,14 +323,14 @@ def test_few_outcomes_are_told_as_a_guess_and_not_with_a_percentage() -> None:
     runs = [ended("train", 400.0)] * 20
     held, missed = outcome((300.0, 300.0), 300.0), outcome((300.0, 300.0), 310.0)
     for told, said in (
-        ([held], "only 1 start is on record, within the interval that was shown)"),
+        ([held], "only 1 earlier forecast can be compared, and it was right)"),
         (
             [missed],
-            "only 1 start is on record, not within the interval that was shown)",
+            "only 1 earlier forecast can be compared, and it was wrong)",
         ),
         (
             [held, *[missed] * 4],
-            "only 5 starts are on record, 1 of them within the interval that was shown)",
+            "only 5 earlier forecasts can be compared, 1 of them right)",
         ),
     ):
         found = asked(cluster, waiting, runs, told)
@@ -424,10 +424,12 @@ def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -
     waiting = cluster.submit(spec)
     shorter = replace(spec, max_duration_seconds=900.0)
     runs = [ended("runs", 1000.0), ended("big", 500.0, nodes=2)]
-    found = asked(cluster, waiting, runs, instead=[("with a limit of 15 min", shorter)])
+    found = asked(
+        cluster, waiting, runs, instead=[("with a max_duration of 15 min", shorter)]
+    )
     assert found is not None
     assert found.starts.low_seconds > 400
-    assert [one.change for one in found.instead] == ["with a limit of 15 min"]
+    assert [one.change for one in found.instead] == ["with a max_duration of 15 min"]
     assert found.instead[0].starts.high_seconds == 0.0
 
 

@@ -56,7 +56,7 @@ def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once()
     assert at(cluster, where).cordoned_by == "health"
     assert {"drain", "condition"} <= set(told(cluster))
     events = cluster.outcome.changes.events if cluster.outcome else ()
-    line = f"; to mend it: corral node drain {where} -y && sudo systemctl reboot"
+    line = f"; to repair it: corral node drain {where} -y && sudo systemctl reboot"
     assert [one.text.endswith(line) for one in events if one.kind == "condition"] == [
         True
     ]

@@ -55,7 +55,7 @@ def test_it_is_warned_once_then_suspended_with_a_receipt_and_the_reason() -> Non
     for seconds in (890.0, 20.0, 20.0):
         idler.wait(seconds)
     assert idler.kinds == ["idle_warned"]
-    assert "in 45 min it is suspended" in idler.told[0][1]
+    assert "will be suspended in 45 min" in idler.told[0][1]
     idler.wait(2000.0)
     assert idler.state == JobState.RUNNING
     idler.wait(1000.0)
@@ -142,5 +142,5 @@ def test_without_sensors_and_before_it_runs_nobody_is_idle() -> None:
 def test_a_rule_warns_before_it_reclaims_and_neither_at_once(
     spans: dict[str, float],
 ) -> None:
-    with pytest.raises(ValueError, match="warns, then reclaims"):
+    with pytest.raises(ValueError, match="must be at least 60 s, and warn not later"):
         IdleRule(**spans)

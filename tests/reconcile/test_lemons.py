@@ -57,7 +57,7 @@ def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers(
         SignalKind.LEMON,
         Restriction.AVOID,
     )
-    assert "users began to fail here" in condition.text
+    assert "users failed first on this node" in condition.text
     assert "chance" in condition.text
     assert cluster.world.nodes[BAD].is_to_be_tested
     assert not cluster.world.nodes[GOOD].conditions

@@ -214,7 +214,7 @@ def test_a_crash_loop_stops_after_three_failures_without_progress() -> None:
 
 @pytest.mark.parametrize(
     ("retries", "told"),
-    [(1, "; its one retry is used"), (2, "; all 2 retries are used")],
+    [(1, "; the only retry is used"), (2, "; all 2 retries are used")],
 )
 def test_used_retries_are_told_in_words(retries: int, told: str) -> None:
     cluster = trio()
@@ -358,7 +358,7 @@ def test_of_an_array_one_failure_is_enough_once_all_have_ended(
     told = {on: tuple(After(job=id, on=on, of="sweep") for id in parts) for on in On}
     mourns = cluster.submit(gang("mourns", after=told[On.FAILED]))
     all_done = cluster.submit(gang("cheers", after=told[On.DONE]))
-    reason = "it waits for any of sweep to fail, once all have ended"
+    reason = "the job waits for any of sweep to fail, once all have ended"
     assert cluster.world.jobs[mourns].reason == reason
     for id in parts:
         cluster.up(id)

@@ -55,21 +55,21 @@ def asks(*, cpu_millis: int = 0, memory_bytes: int = 0) -> JobSpec:
 @pytest.mark.parametrize(
     ("offers", "spec", "said"),
     [
-        (held(1), gang(gpus=2), "others hold 1 of 2 GPUs on n1"),
+        (held(1), gang(gpus=2), "programs outside Corral use 1 of 2 GPUs on n1"),
         (
             held(taken_cpu_millis=6500),
             asks(cpu_millis=2000),
-            "others hold 6.5 of 8 CPUs on n1",
+            "programs outside Corral use 6.5 of 8 CPUs on n1",
         ),
         (
             held(taken_memory_bytes=60 * 10**9),
             asks(memory_bytes=10**10),
-            "others hold 60 GB of 64 GB on n1",
+            "programs outside Corral use 60 GB of 64 GB on n1",
         ),
         (
             held(closed="it is cordoned"),
             gang(),
-            "n1 takes no work now (it is cordoned), see: corral node ls",
+            "node n1 gets no new jobs now: it is cordoned (see: corral node ls)",
         ),
     ],
     ids=["gpus", "cpus", "memory", "closed"],
@@ -102,7 +102,7 @@ def test_many_nodes_on_which_others_are_are_counted() -> None:
         hold(cluster, f"n{number}", held(1))
     assert (
         why(cluster, cluster.submit(gang(gpus=2)))
-        == "others hold 3 of 6 GPUs on 3 nodes"
+        == "programs outside Corral use 3 of 6 GPUs on 3 nodes"
     )
 
 
@@ -131,5 +131,8 @@ def test_what_others_hold_is_given_to_nobody() -> None:
     there = cluster.world.nodes[NodeId("n1")]
     draft.nodes[there.id] = replace(there, inventory=held(taken_cpu_millis=7000))
     draft.allocations[mine.key] = mine
-    with pytest.raises(InvariantBroken, match="cpu_millis of node n1: 2000 of 1000"):
+    with pytest.raises(
+        InvariantBroken,
+        match="cpu_millis of node n1: jobs would use 2000, but only 1000",
+    ):
         check(draft)

@@ -127,7 +127,7 @@ def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywh
     assert cluster.outcome is not None
     (taking,) = cluster.outcome.changes.receipts
     assert (taking.job, taking.kind) == (owner, "taking")
-    assert "not seen gone on all of its nodes yet" in taking.text
+    assert "its processes are still stopping" in taking.text
     assert cluster.world.attempts[owner].open_receipt == taking
     receipts = {one.kind: one for one in gone(cluster, wide, step=12)}
     assert receipts[ReceiptKind.TAKING].attempt == taking.attempt
@@ -258,8 +258,8 @@ def test_a_higher_priority_goes_first_as_far_as_its_queue_lets_it(
     if gives_way:
         job = cluster.world.jobs[stopping[0]]
         assert job.reason == (
-            f"preempted for speech-4 ({high}) of queue speech, which has priority 100, above its "
-            "own 0"
+            f"preempted for speech-4 ({high}) of queue speech, whose priority 100 is above that "
+            "of this job (0)"
         )
 
 
@@ -379,7 +379,8 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
     assert state(cluster, short) == JobState.STARTING
     assert receipts[stopping[0]].text.startswith(
         f"preempted for speech-4 ({short}) of queue speech, which has had less service (0.0 s "
-        "against 6 h) and has waited for as long as that costs; saved at step 12, lost no work"
+        "against 6 h) and has waited for as long as the preemption costs; saved at step 12, "
+        "lost no work"
     )
     assert receipts[short].others == (stopping[0],)
     cluster.tick(seconds=7200.0)
@@ -449,7 +450,7 @@ def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() ->
     assert state(cluster, short) == JobState.STARTING
     assert receipts[victim.job].text.startswith(
         f"preempted for vision-4 ({short}) of queue vision, which has had less service (0.0 s "
-        "against 6 h) and has waited for as long as that costs; queue speech had borrowed the "
-        "place; saved at step 12, lost no work"
+        "against 6 h) and has waited for as long as the preemption costs; queue speech had "
+        "borrowed the GPUs; saved at step 12, lost no work"
     )
     assert receipts[short].others == (victim.job,)

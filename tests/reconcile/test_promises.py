@@ -182,7 +182,7 @@ def test_one_that_is_not_seen_gone_moves_the_promises_in_their_order_and_is_name
     ]
     assert (after[0] or 0.0) < (after[1] or 0.0)
     text = next(e.text for e in reversed(house.events) if e.kind == "promise_moved")
-    assert "is not seen gone yet" in text
+    assert "is still stopping" in text
 
 
 def test_a_new_head_that_has_heard_no_node_yet_keeps_every_promise() -> None:
@@ -208,4 +208,4 @@ def test_a_promise_on_a_node_that_is_lost_is_ended_with_the_cause() -> None:
     house.pass_time(1)
     assert (wide, "promise_ended") in house.told
     text = next(e.text for e in house.events if e.kind == "promise_ended")
-    assert "node n2 takes no work now" in text
+    assert "node n2 gets no new jobs now" in text

@@ -100,10 +100,10 @@ def test_who_loses_least_is_moved_starts_elsewhere_at_once_and_both_are_told() -
     )
     said = why(cluster, big)
     assert (
-        f"to move right ({right}) would make room, which is done once it has waited"
+        f"moving right ({right}) would make room; it happens when the job has waited"
         in said
     )
-    costs = r"as long as that costs, now \d+(\.\d s| min): "
+    costs = r"as long as the move costs, now \d+(\.\d s| min): "
     assert re.search(costs + r"at 1970-01-12 [\d:]+ UTC at the earliest", said), said
     patient(cluster, big)
     moved = cluster.world.jobs[right]
@@ -147,7 +147,7 @@ def test_what_costs_more_than_the_budget_has_left_is_not_done_and_told() -> None
     patient(cluster, big)
     assert {state(cluster, id) for id in (left, right)} == {JobState.RUNNING}
     said = (
-        "costs more than is left of what relocations may cost: 0.01 of 0.01 GPU-hours"
+        "costs more than is left of the budget for relocations: 0.01 of 0.01 GPU-hours"
     )
     assert said in why(cluster, big)
 

@@ -48,10 +48,10 @@ def test_the_delay_is_over_by_itself_and_the_reason_tells_when() -> None:
     reason = reason_held(cluster.world, cluster.world.jobs[job], now)
     assert reason.code == "RetryDelay"
     assert (
-        "No space left on device; it waits 1.0 s, until 1970-01-12 13:46:42"
+        "No space left on device; the next attempt waits 1.0 s, until 1970-01-12 13:46:42"
         in reason.sentence
     )
-    assert "because 2 faults of the cluster ended it within 10 min" in reason.sentence
+    assert "2 faults of the cluster ended the job within 10 min" in reason.sentence
     assert reason.suggestions == (f"to begin now: corral resume {job}",)
     cluster.tick(seconds=1.1)
     assert cluster.world.jobs[job].state == JobState.STARTING

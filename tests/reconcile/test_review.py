@@ -111,12 +111,12 @@ def test_nodes_that_fall_silent_one_by_one_are_judged_alone_and_together_as_one_
         one for one in cluster.world.nodes.values() if one.liveness == Liveness.SILENT
     ]
     assert len(silent) == 3
-    assert not any("together" in one.why for one in silent)
+    assert not any("at the same time" in one.why for one in silent)
     cluster.mute |= {NodeId(f"n{i:02}") for i in range(10, 14)}
     for _ in range(8):
         cluster.tick()
     late = [cluster.world.nodes[NodeId(f"n{i:02}")] for i in range(10, 14)]
-    assert all("together" in one.why for one in late)
+    assert all("at the same time" in one.why for one in late)
 
 
 def test_each_of_many_dead_nodes_gives_back_what_it_held_once() -> None:
@@ -183,10 +183,10 @@ def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit
     cluster.end(id, Exit(code=3), on=first)
     assert cluster.world.jobs[id].state == JobState.RECOVERING
     cluster.request(stop(job=id))
-    assert cluster.world.jobs[id].reason == "asked by alice"
+    assert cluster.world.jobs[id].reason == "requested by alice"
     cluster.say(id, Phase.ENDED, on=second, exits=((1, Exit(signal=15)),))
     changes = cluster.tick().changes
-    assert [job.reason for job in changes.jobs] == ["asked by alice"]
+    assert [job.reason for job in changes.jobs] == ["requested by alice"]
     assert [one.kind for one in changes.receipts] == kinds
     assert all(one.culprit == f"rank 0 on {first}" for one in changes.receipts)
 

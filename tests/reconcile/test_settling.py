@@ -80,7 +80,7 @@ def test_what_broke_the_gpu_and_is_told_after_the_end_is_paid_by_the_cluster(
     assert job.state in (JobState.QUEUED, JobState.STARTING)
     events = failed.cluster.outcome.changes.events if failed.cluster.outcome else ()
     fault = next(one for one in events if one.kind == "fault")
-    assert "the cluster pays" in fault.text
+    assert "counts as a fault of the cluster" in fault.text
     assert "killed by signal 6" in fault.text
     receipts = failed.cluster.outcome.changes.receipts if failed.cluster.outcome else ()
     assert [one.cause for one in receipts] == [Cause.INFRA]

@@ -65,7 +65,7 @@ def test_both_the_other_job_and_the_moment_are_waited_for() -> None:
 def test_a_resume_does_not_come_before_the_begin() -> None:
     cluster = Cluster(node("n1"))
     id = cluster.submit(gang(begin=SOON))
-    with pytest.raises(Conflict, match="it begins in 59"):
+    with pytest.raises(Conflict, match="the job begins in 59"):
         check_asked(cluster.world, Resume(job=id), now_of(cluster))
     cluster.request(Suspend(job=id))
     cluster.request(Resume(job=id))
@@ -100,7 +100,7 @@ def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_
     outcome = cluster.tick(seconds=2.0)
     [job] = [one for one in outcome.changes.jobs if one.id == id]
     assert (job.state, job.reason_code) == (JobState.FAILED, "Deadline")
-    assert "0 of the 1 node that could hold its part have room now" in job.reason
+    assert "0 of the 1 node that is large enough have room now" in job.reason
     [receipt] = outcome.changes.receipts
     assert receipt == Receipt(
         job=id, attempt=job.attempt, kind=ReceiptKind.DEADLINE, cause=Cause.REQUEST,

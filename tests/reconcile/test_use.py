@@ -269,7 +269,7 @@ def test_a_queue_lets_in_no_more_exclusive_jobs_than_it_may_have_whole_nodes() -
     reason = cluster.outcome.reasons[second]
     assert reason.code == "UserLimit"
     assert reason.sentence.startswith(
-        "it asks for 1 GPU, and exclusively: 4 GPUs are charged; alice has 4 of the 6 GPUs"
+        "the job asks for 1 GPU, and exclusive nodes count as 4 GPUs; alice uses 4 of the 6 GPUs"
     )
 
 

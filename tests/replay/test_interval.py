@@ -60,7 +60,7 @@ def test_without_a_record_the_draws_are_told_and_no_part_is_known() -> None:
     assert told_interval(drawn, Record()) == drawn
     assert Record().held is None
     assert Record().level == MISS
-    with pytest.raises(ValueError, match="no wait"):
+    with pytest.raises(ValueError, match="at least one drawn wait"):
         drawn_interval([])
 
 

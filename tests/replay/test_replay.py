@@ -92,7 +92,7 @@ def test_a_gang_larger_than_the_nodes_can_hold_is_refused(
         return Workload(submits=[0.0], durations=[5.0], gpus=[size], queues=[0])
 
     assert replay(work(gpus), nodes, POLICIES["fifo"]).ended == [5.0]
-    with pytest.raises(ValueError, match="room for"):
+    with pytest.raises(ValueError, match="the nodes fit at most"):
         replay(work(gpus + 1), nodes, POLICIES["fifo"])
 
 

@@ -89,7 +89,7 @@ def test_a_user_without_an_account_waits_and_is_shown_why() -> None:
     with house("--nodes", "1", "--gpus", "0") as here, here.client() as admin:
         here.root.parent.chmod(0o755)
         for user, said in (
-            ("zoe", "it has no account zoe"),
+            ("zoe", "has no account zoe"),
             ("games", "below the lowest"),
         ):
             token = token_of(here, user)

@@ -25,7 +25,7 @@ def test_what_runs_goes_on_when_the_store_is_lost_and_restored(here: House) -> N
         "runs", f"{wait_in_shell(go)}; echo went on", resources={"gpu": 1}
     )
     here.until_state(runs, "RUNNING")
-    assert "1 jobs, 1 of them unfinished" in here.ok("backup", str(file))
+    assert "1 job, 1 of them unfinished" in here.ok("backup", str(file))
     since = here.submit("since", "true")
     here.until_over(since)
     here.kill_head()
@@ -52,7 +52,7 @@ def test_restore_and_backup_refuse_in_words(here: House) -> None:
     assert (found["file"], found["jobs"]) == (str(file), 0)
     again = here.corral("backup", str(file))
     assert again.returncode == 3
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     onto = here.corral("restore", str(file))
     assert onto.returncode == 3
-    assert "a head runs" in onto.stderr
+    assert "a head already runs" in onto.stderr

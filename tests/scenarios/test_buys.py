@@ -46,7 +46,10 @@ def test_a_long_job_that_saves_gives_way_to_one_that_will_end_soon_and_resumes(
     assert given.text.startswith(
         f"preempted for short ({short}) of queue default, which has had less service (0.0 s "
     )
-    assert "and has waited for as long as that costs; saved at step " in given.text
+    assert (
+        "and has waited for as long as the preemption costs; saved at step "
+        in given.text
+    )
     assert here.job(long).state == "QUEUED"
     finish(here, "short")
     went_on(here, long, given)

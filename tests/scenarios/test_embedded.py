@@ -54,8 +54,8 @@ def test_a_head_that_does_not_start_says_why_without_its_log() -> None:
         done = here.corral("up", "--gpus", "1", "--host", "192.0.2.99")
         assert done.returncode == 4
         assert done.stderr.splitlines()[0] == (
-            "corral: the head does not start: no port can be had on 192.0.2.99: "
+            "corral: the head does not start: the head cannot listen on 192.0.2.99: "
             "Cannot assign requested address"
         )
-        assert "keep to loopback: corral up --host 127.0.0.1" in done.stderr
+        assert "serve only this machine: corral up --host 127.0.0.1" in done.stderr
         assert "{" not in done.stderr

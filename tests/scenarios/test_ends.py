@@ -99,7 +99,8 @@ def test_an_array_runs_each_index_and_no_more_at_once_than_it_may(here: House) -
         most = max(most, running)
     assert most <= 2
     late = here.corral("stop", "array", "-y")
-    assert (late.returncode, "all jobs of array are over" in late.stderr) == (3, True)
+    over = "all jobs of the array array have already ended"
+    assert (late.returncode, over in late.stderr) == (3, True)
 
 
 def test_after_waits_for_what_it_names_and_never_means_cancelled(here: House) -> None:

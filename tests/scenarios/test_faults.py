@@ -158,7 +158,7 @@ def test_down_leaves_no_process_of_the_cluster() -> None:
         assert here.processes()
         done = here.corral("down")
         assert done.returncode == 0, done.stderr
-        assert "1 unfinished: last (RUNNING)" in done.stderr
+        assert "1 unfinished job: last (RUNNING)" in done.stderr
         assert here.processes() == []
         assert here.corral("ps").returncode == 4
 
@@ -181,7 +181,8 @@ def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
         )
         said = here.corral("up")
         assert said.returncode == 0, said.stderr
-        assert f"continues {here.root}: " in " ".join(said.stderr.split())
+        noted = " ".join(said.stderr.split())
+        assert f"the cluster in {here.root} continues with " in noted
         assert f"in {here.root})" in here.ok("status")
         job = here.until_over(ends)
         assert (job.exit_code, job.attempt) == (9, 1)
@@ -196,7 +197,7 @@ def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
         pid = here.head_pid()
         again = here.corral("up")
         assert "already up" in again.stdout
-        pages = f"pages: {here.answer('status')['head']['url']}/ in a browser"
+        pages = f"web pages: {here.answer('status')['head']['url']}/;"
         assert pages in again.stdout
         assert "corral ui" in again.stdout
         assert "continues" not in again.stderr
@@ -206,7 +207,8 @@ def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
         assert "corral down; corral up --nodes 2" in done.stderr
         stays = here.submit("stays", "sleep 300")
         until(lambda: here.job(stays).state == "RUNNING", "it runs")
-        assert f"continues {here.root}: 1 " in here.corral("up", "--restart").stderr
+        restarted = " ".join(here.corral("up", "--restart").stderr.split())
+        assert f"{here.root} continues with 1 unfinished job" in restarted
         assert here.head_pid() != pid
         assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
         here.ok("down")

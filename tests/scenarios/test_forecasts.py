@@ -81,7 +81,10 @@ def test_a_waiting_job_starts_within_what_it_was_told_and_that_is_on_the_record(
         "--",
         "true",
     )
-    none = r"^starts +(in|within) .* \(no record yet: from limits\)$"
+    none = (
+        r"^starts +(in|within) .* \(no earlier forecasts to compare; based on the time "
+        r"limits of jobs\)$"
+    )
     assert re.search(none, said, re.M), said
     with here.client() as client:
         both = client.submit(spec("both", nodes=2))[0].id
@@ -106,7 +109,7 @@ def test_a_waiting_job_starts_within_what_it_was_told_and_that_is_on_the_record(
     forecast = plan(here, spec("next", nodes=2)).forecast
     assert forecast is not None
     assert forecast.text.endswith(
-        "(a guess: only 1 start is on record, within the interval that was shown)"
+        "(a guess: only 1 earlier forecast can be compared, and it was right)"
     )
     finish(here, "c")
     here.until_over(c)
@@ -119,7 +122,7 @@ def test_fewer_nodes_are_suggested_with_when_that_would_start(here: House) -> No
     found = told(here, two)
     assert [one.change for one in found.instead] == ["with 1 node instead of 2"]
     said = here.ok("why", "two")
-    starts = r"^  it starts (in|within) .* \((80 %|no record yet|a guess)"
+    starts = r"^  it starts (in|within) .* \((80 %|no earlier forecasts|a guess)"
     assert re.search(starts, said, re.M), said
     assert re.search(r"^  with 1 node instead of 2 it starts now$", said, re.M), said
     finish(here, "long")

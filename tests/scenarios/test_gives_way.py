@@ -88,7 +88,8 @@ def test_a_higher_priority_takes_the_place_of_a_job_that_saves(here: House) -> N
     assert {here.job(id).state for id in others} == {"RUNNING"}, "they do not save"
     given = receipt(here.job(low), "preemption")
     assert given.text.startswith(
-        f"preempted for high ({high}) of queue speech, which has priority 100, above its own 0; "
+        f"preempted for high ({high}) of queue speech, whose priority 100 is above that of this "
+        "job (0); "
     )
     finish(here, "high")
     went_on(here, low, given)
@@ -113,7 +114,7 @@ def test_a_spent_budget_is_seen_before_and_after_and_demotes_in_sight(
     until(lambda: "budget of queue text is spent" in here.ok("events"), "it is told")
     shown = here.corral("queue", "ls")
     assert (
-        "the budget of queue text is spent: until it is renewed its jobs run only"
+        "the budget of queue text is spent: until it is renewed, jobs of the queue run only"
         in (shown.stderr.replace("\n", " "))
     )
     owner = waits(here, "pays", "speech")

@@ -129,9 +129,7 @@ def test_a_copy_of_a_nodes_folder_is_no_second_node(two: Machines) -> None:
     )
     try:
         log = two.head.root / "head.log"
-        until(
-            lambda: "its identity was copied" in log.read_text(), "the copy is refused"
-        )
+        until(lambda: "its token was copied" in log.read_text(), "the copy is refused")
         assert two.node("w1").address == two["w1"].host.address
         assert (two.job(job).state, two.job(job).attempt) == ("RUNNING", 1)
     finally:

@@ -71,7 +71,7 @@ def test_a_save_below_the_directory_of_the_start_binds_no_job_to_a_node(
         assert {str(Path.home()), str(here.root.parent)} < set(client.node("n1").shared)
         (planned,) = client.plan(gang)
         assert len(planned.seats) == 2
-        with pytest.raises(Refusal, match="not proven shared"):
+        with pytest.raises(Refusal, match="not known to share"):
             client.plan({**gang, "checkpoint": {"path": "/opt/saves"}})
 
 

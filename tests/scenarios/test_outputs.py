@@ -152,9 +152,9 @@ def test_what_a_silent_node_keeps_is_said_not_to_be_known(here: House) -> None:
         shown = here.ok("show", id).splitlines()
         assert shown[0].split() == ["job", "quiet", f"({id})"]
         assert shown[-1].startswith(
-            "outputs  what is kept on n1 is not known (node n1 does not"
+            "outputs  the files kept on n1 are not known (node n1 does not"
         )
-        assert shown[-1].endswith(f"; try later: corral outputs {id}")
+        assert shown[-1].endswith(f"; to try again later, run: corral outputs {id}")
         with here.client() as client:
             until(lambda: client.node("n1").liveness == "silent", "it is silent")
             assert (

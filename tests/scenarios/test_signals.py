@@ -50,11 +50,11 @@ def test_ranks_on_two_nodes_get_it_and_go_on(here: House) -> None:
         here.until_there(here.shared / rank)
     refused = here.corral("cancel", "-y", "--signal", "FROB", "two")
     assert refused.returncode != 0
-    assert "'FROB' is no signal" in refused.stderr
+    assert "'FROB' is not a signal" in refused.stderr
     (here.shared / "enough").touch()
     job = here.until_over("two")
     assert (job.state, len(job.attempts)) == ("DONE", 1)
     until(lambda: here.logs("two").count("went on to its end") == 2, "both ends")
     late = here.corral("cancel", "-y", "--signal", "USR1", "two")
     assert late.returncode != 0
-    assert "two is DONE: there is nothing to send USR1 to" in late.stderr
+    assert "two is DONE; only a running job can receive USR1" in late.stderr

@@ -68,7 +68,7 @@ def test_machines_are_brought_up_over_ssh_and_those_that_fail_are_told_apart() -
         known.write_text(known.read_text().splitlines()[0] + "\n")
         (folder / "hosts").write_text("\n".join(lines[:2]))
         done = found.head.corral(*words)
-        assert "host key is not known" in done.stderr
+        assert "not in known_hosts" in done.stderr
         assert f"ssh-keyscan {found['w2'].host.address}" in done.stderr
         assert "joined" in done.stdout
         # w1 again: nothing new

@@ -178,11 +178,11 @@ def forms(*asked: tuple[int, int]) -> tuple[Shape, ...]:
 
 
 @pytest.mark.parametrize(("asked", "said"), [
-    (((3, 2),), "3 nodes with 2 GPUs; 0 of the 3 nodes that could hold its part"),
+    (((3, 2),), "3 nodes with 2 GPUs; 0 of the 3 nodes that are large enough have"),
     (((3, 2), (1, 2)), "3 nodes with 2 GPUs, or 1 node with 2 GPUs; "),
     (((9, 2), (2, 4), (3, 2)), ", or 2 other forms, the last of them 3 nodes with 2 GPUs; 0 of "),
-    (((5, 2), (4, 2), (3, 2)), "3 to 5 nodes with 2 GPUs; 0 of the 3 nodes that could hold its "),
-    (((3, 8), (3, 2)), ", or 3 nodes with 2 GPUs; 0 of the 3 nodes that could hold 2 GPUs have"),
+    (((5, 2), (4, 2), (3, 2)), "3 to 5 nodes with 2 GPUs; 0 of the 3 nodes that are large enough "),
+    (((3, 8), (3, 2)), "or 3 nodes with 2 GPUs; 0 of the 3 nodes that are large enough for 2 GPUs"),
 ])  # fmt: skip
 def test_it_is_told_of_the_shape_that_decides_among_all_its_forms(
     asked: tuple[tuple[int, int], ...], said: str
@@ -195,14 +195,14 @@ def test_it_is_told_of_the_shape_that_decides_among_all_its_forms(
     assert said in reason.sentence
     assert reason.code == "Resources"
     would_rather_have_more = len(asked) == 3
-    assert reason.sentence.endswith(", and 3 are enough") == would_rather_have_more
+    assert reason.sentence.endswith(", and 3 are needed") == would_rather_have_more
 
 
 def test_a_gang_of_which_no_form_could_ever_be_is_told_of_the_least() -> None:
     gang = waiting("a", shapes=forms((5, 2), (4, 2), (3, 2)))
     reason = run([node("n1"), node("n2")], [gang]).reasons()[gang.job]
     assert reason.code == "NeverFits"
-    assert "3 nodes with 2 GPUs; only 2 nodes could ever" in reason.sentence
+    assert "3 nodes with 2 GPUs; only 2 nodes are large enough" in reason.sentence
 
 
 def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes() -> (

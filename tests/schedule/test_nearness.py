@@ -76,13 +76,13 @@ def test_a_rack_is_waited_for_then_a_pod_then_anything_is_taken() -> None:
     found = decided(three, waited=0.0, taken=(0, 1))
     assert where(found) == []
     assert found.reasons()[JobId("j1")].sentence == (
-        "waits up to 10 min for one pod: fits now over 2 pods"
+        "the job waits up to 10 min for nodes in one pod; now it would fit only across 2 pods"
     )
     assert len(where(decided(three, waited=600.0, taken=(0, 1)))) == 3
     two = [gang(2)]
     found = decided(two, waited=59.0, taken=(0, 2, 4))
     assert found.reasons()[JobId("j1")].sentence == (
-        "waits up to 1 min for one rack: fits now over 2 racks"
+        "the job waits up to 1 min for nodes in one rack; now it would fit only across 2 racks"
     )
     assert where(decided(two, waited=60.0, taken=(0, 2, 4))) == ["n1", "n3"], "one pod"
     assert where(decided(two, waited=59.0)) == ["n4", "n5"], "there is one"

@@ -95,15 +95,15 @@ def test_nodes_that_refuse_the_owner_are_passed_over_and_the_reason_is_told() ->
     assert why(decision) == {"j": "NoAccount"}
     (reason,) = decision.reasons().values()
     assert reason.sentence == (
-        "it asks for 2 nodes; of the 2 that could hold its part only 1 has an account for alice "
-        "that jobs may run as"
+        "the job asks for 2 nodes; only 1 of the 2 nodes that could hold a part of the job "
+        "has an account for alice that jobs may run as"
     )
     assert reason.suggestions == ("node n1: it has no account alice",)
     everywhere = off_refusing_nodes([NodeId("n1"), NodeId("n2")], "alice", "")
     (reason,) = run(nodes, gang("j", constraints=(everywhere,))).reasons().values()
     assert (
         reason.sentence
-        == "no node that could hold it has an account for alice that jobs may run as"
+        == "no node that could hold the job has an account for alice that jobs may run as"
     )
     zone = Constraint(label="zone", values=("a",))
     assert why(run(nodes, gang("j", constraints=(zone, refused)))) == {
@@ -124,11 +124,11 @@ def test_a_reason_says_for_whom_a_node_is_held_whole() -> None:
     alone, beside = gang("alone", exclusive=True), gang("beside", order=1)
     (held,) = run([node("n1", 4)], alone, beside).held
     assert held.reason.sentence == (
-        "it asks for 1 node with 1 GPU; 0 of the 1 node that could hold its part have room now; "
-        "1 is held whole for alone (exclusive)"
+        "the job asks for 1 node with 1 GPU; 0 of the 1 node that is large enough have "
+        "room now; 1 is used exclusively by alone"
     )
     (held,) = run([node("n1", 1)], gang("first"), beside).held
-    assert "held whole" not in held.reason.sentence
+    assert "exclusive" not in held.reason.sentence
 
 
 def test_a_reservation_of_an_exclusive_job_is_not_taken_by_those_behind_it() -> None:
@@ -155,13 +155,16 @@ def test_a_job_and_those_that_it_is_apart_from_never_meet(asker_first: bool) -> 
     assert why(decision) == {("quiet" if asker_first else "noisy"): "ApartFrom"}
 
 
+WAIT = "wait until those jobs end"
+
+
 @pytest.mark.parametrize(
     ("shuns", "own", "told", "help"),
     [
-        ((), ("apv", "gone"), "apv", "leave apart_from out, or wait for those jobs"),
-        (("job",), (), "apv, whose apart_from names it", "wait for those jobs"),
-        (("job",), ("gone",), "apv, whose apart_from names it", "wait for those jobs"),
-        (("job",), ("apv",), "apv", "wait for those jobs"),
+        ((), ("apv", "gone"), "apv", "remove apart_from, or wait until those jobs end"),
+        (("job",), (), "apv, whose apart_from names this job", WAIT),
+        (("job",), ("gone",), "apv, whose apart_from names this job", WAIT),
+        (("job",), ("apv",), "apv", WAIT),
     ],
 )
 def test_who_keeps_a_job_apart_is_named_and_nobody_who_is_not_there(
@@ -177,9 +180,7 @@ def test_who_keeps_a_job_apart_is_named_and_nobody_who_is_not_there(
         .reasons()
         .values()
     )
-    assert reason.sentence.endswith(
-        f"of the 1 node with room for its part 0 are free of {told}"
-    )
+    assert reason.sentence.endswith(f"0 of the 1 node with room now are free of {told}")
     assert reason.suggestions == (help,)
     room.give(seat, kin="apv", apart_from=shuns)
     assert where(decide([room], [gang("job", apart_from=own)], fleet=NodeTypes([busy])))
@@ -337,7 +338,8 @@ def test_require_is_explained_by_the_level_and_what_is_free_in_it() -> None:
     [held] = decision.held
     assert (held.reason.code, held.reason.sentence) == (
         "Topology",
-        "it asks for 2 nodes in one rack; 2 have room now, and at most 1 of them lie in one rack",
+        "the job asks for 2 nodes in one rack; 2 nodes have room now, but no rack has more than "
+        "1 of them",
     )
     assert why(run(nodes, gang("far", nodes=3, topology=request))) == {
         "far": "BadTopology"
@@ -404,7 +406,7 @@ def test_who_asks_for_a_label_or_a_rack_that_no_node_has_is_told_how_to_give_it(
     waiting = (gang("tier", constraints=(tier,)), gang("near", nodes=2, topology=near))
     reasons = run(nodes, *waiting).reasons()
     assert (
-        "to give it one: corral node label NODE tier=gold"
+        "to set it: corral node label NODE tier=gold"
         in reasons[JobId("tier")].suggestions[0]
     )
     assert (

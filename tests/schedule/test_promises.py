@@ -372,7 +372,7 @@ def test_room_that_its_queue_may_not_hold_beside_one_who_is_promised_a_start_is_
     day.live(until=[JobId("told")])
     reason = day.last.reasons()[JobId("high")]
     assert (day.began[JobId("told")], reason.code) == (90.0, "QueueLimit")
-    assert "with those who are promised a start" in reason.sentence
+    assert "together with jobs that are promised a start" in reason.sentence
 
 
 def test_what_is_idle_now_is_promised_last_so_that_one_who_stays_may_have_it() -> None:
@@ -401,7 +401,7 @@ def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until
         "idle GPUs are kept: 2 GPUs for wide, which starts by 1970-01-01 00:01:40 UTC"
     )
     assert kept in told["long"].sentence
-    assert "this one might not be gone by then" in told["long"].sentence
+    assert "this job might still run by then" in told["long"].sentence
     assert kept in told["endless"].sentence
     assert "max_duration" in told["endless"].suggestions[0]
 

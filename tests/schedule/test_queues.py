@@ -273,7 +273,7 @@ def test_nobody_passes_one_without_room_in_a_strict_queue(
     assert [one.job for one in decision.placed] == ["j0", "j1", *passes]
     if not passes:
         assert decision.reasons()[JobId("small")].code == "Order"
-        assert "j2 before it" in decision.reasons()[JobId("small")].sentence
+        assert "the older job j2" in decision.reasons()[JobId("small")].sentence
 
 
 def test_who_waits_behind_a_strict_queue_is_only_of_it_and_not_behind_who_may_not() -> (
@@ -317,8 +317,8 @@ def test_past_use_puts_a_user_behind_one_who_has_used_nothing() -> None:
     ("queue", "code", "sentence"),
     [
         ("a", "QueueLimit", "queue a uses 2 of its 2 GPUs and may borrow none"),
-        ("b", "UserLimit", "ann has 1 of the 1 GPU that one user may have in queue b"),
-        ("c", "NothingToBorrow", "they keep for themselves"),
+        ("b", "UserLimit", "ann uses 1 of the 1 GPU that one user may use in queue b"),
+        ("c", "NothingToBorrow", "no other queue lends idle GPUs"),
     ],
 )
 def test_a_job_that_its_queue_holds_back_is_told_with_numbers(

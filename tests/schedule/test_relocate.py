@@ -169,8 +169,11 @@ def test_nobody_is_moved_beyond_the_budget_or_before_the_gang_has_waited_for_it(
     None
 ):
     for more, said in (
-        ({"budget": 2.0}, "costs more than is left of what relocations may cost"),
-        ({"now": 0.5}, "as long as that costs, now 0.8 s: after the next save of it"),
+        ({"budget": 2.0}, "costs more than is left of the budget for relocations"),
+        (
+            {"now": 0.5},
+            "as long as the move costs, now 0.8 s: after the next save of that job",
+        ),
     ):
         house = replace(halves(3.0, 3.0, 3.0, 3.0), **more)  # type: ignore[arg-type]
         house.waiting = [gang("j9", 4)]
@@ -184,7 +187,7 @@ def test_the_earliest_moment_of_a_move_is_the_same_however_much_is_not_saved() -
         house = replace(halves(cost, cost, cost, cost), now=1.0, least=8.0)
         house.waiting = [gang("j9", 4)]
         said = house.decide().reasons()[JobId("j9")].sentence
-        assert f": at {moment_text(2.0)} at the earliest, if just saved then" in said
+        assert f": at {moment_text(2.0)} at the earliest, right after a save" in said
 
 
 def test_nobody_is_moved_who_would_have_no_place() -> None:

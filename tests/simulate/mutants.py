@@ -439,7 +439,7 @@ AGENT = [
     Mutant(
         "a stop of what is not there has no answer",
         "simulate.agent:SimulatedAgent._stop",
-        'self._shims.refuse(stop.key, "nothing of it is on this node", infra=True)',
+        'self._shims.refuse(stop.key, "the attempt is not on this node", infra=True)',
         "pass",
         "I10",
         seed=21,

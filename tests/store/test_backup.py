@@ -134,7 +134,7 @@ def test_a_line_that_is_no_row_is_refused_and_nothing_is_kept(
     written: list[bytes], tmp_path: Path, bad: bytes
 ) -> None:
     place = on_sqlite(tmp_path / "second.db")
-    with pytest.raises(StoreTrouble, match="not one of its store"):
+    with pytest.raises(StoreTrouble, match="not a row of a store"):
         filled(place, [*written, bad])
     store = place[1]()
 

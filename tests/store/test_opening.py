@@ -168,7 +168,7 @@ REFUSED: list[tuple[str, Callable[[Path], Any], type[CorralError], str]] = [
         StoreTrouble,
         "not a database",
     ),
-    ("log alone", log_alone, StoreTrouble, "is gone"),
+    ("log alone", log_alone, StoreTrouble, "is missing"),
     ("directory", lambda path: path.mkdir(), StoreTrouble, "corral.db"),
 ]
 

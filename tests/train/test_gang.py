@@ -262,7 +262,7 @@ def test_the_second_sigterm_ends_it_at_once(world: World) -> None:
     gang = world.launch(1, 1, steps=10, pause_seconds=60)
     wait_for(world.samples, "the first step, which sleeps")
     gang.kill(signal.SIGTERM)
-    wait_for(lambda: "SIGTERM again" in gang.log(), "the first was taken")
+    wait_for(lambda: "a second SIGTERM" in gang.log(), "the first was taken")
     assert gang.pids[0] not in world.zygote.ended
     gang.kill(signal.SIGTERM)
     assert gang.wait() == [-signal.SIGTERM]

@@ -62,7 +62,7 @@ def test_failures_seen_shorten_what_is_expected_and_calm_lengthens_it(
 
 @pytest.mark.parametrize(("cost", "mtbf"), [(-1.0, 10.0), (1.0, 0.0)])
 def test_nonsense_is_refused(cost: float, mtbf: float) -> None:
-    with pytest.raises(ValueError, match="no interval"):
+    with pytest.raises(ValueError, match="the cost of a save"):
         young_daly_seconds(cost, mtbf)
 
 

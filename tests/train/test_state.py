@@ -170,7 +170,7 @@ def test_saving_draws_no_random_number_and_changes_no_state(tmp_path: Path) -> N
 def test_another_model_is_refused_and_named(tmp_path: Path) -> None:
     found = save(holder(), tmp_path)
     other = StateHolder(model=nn.Linear(3, 3))
-    with pytest.raises(DoesNotFit, match="not of this model"):
+    with pytest.raises(DoesNotFit, match="does not fit this model"):
         load(found, other)
     assert found.path.exists()
 

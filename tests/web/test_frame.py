@@ -93,7 +93,7 @@ def test_buttons_say_why_a_viewer_may_not_press_them(
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel).to_have_attribute("aria-disabled", "true")
     expect(cancel).to_have_attribute(
-        "title", re.compile("a viewer: viewers change nothing")
+        "title", re.compile("a viewer: viewers may not change jobs")
     )
     cancel.click(force=True)
     assert page.locator("dialog[open]").count() == 0
@@ -104,7 +104,7 @@ def test_buttons_say_why_a_viewer_may_not_press_them(
     )
     visit.open("/submit")
     expect(page.get_by_role("button", name="Submit")).to_be_disabled()
-    page.get_by_text("viewers submit nothing").wait_for(timeout=PATIENCE_MS)
+    page.get_by_text("viewers may not submit jobs").wait_for(timeout=PATIENCE_MS)
 
 
 def test_a_tab_names_the_job_and_its_state(

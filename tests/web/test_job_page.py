@@ -77,7 +77,9 @@ def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None
     here.until_state(id, "RUNNING")
     enter(visit, here, f"/jobs/{id}")
     expect(
-        visit.page.get_by_text(re.compile("in about 4 min .*by the time of its steps"))
+        visit.page.get_by_text(
+            re.compile("in about 4 min .*estimated from its step time")
+        )
     ).to_be_visible()
     here.ok("stop", id, "-y")
 

@@ -47,7 +47,7 @@ def test_who_logs_in_at_the_provider_is_where_they_wanted_to_be(
     expect(page.get_by_text("ann · user")).to_be_visible()
     assert page.evaluate("document.cookie") == ""
     page.get_by_role("button", name="Token for the command line").click()
-    page.get_by_role("button", name="Make one").click()
+    page.get_by_role("button", name="Create token").click()
     typed = page.locator("dialog pre").inner_text()
     token = typed.partition("CORRAL_TOKEN=")[2].strip()
     page.get_by_role("button", name="Close").click()

@@ -138,12 +138,12 @@ def test_a_plan_is_asked_for_in_the_words_of_the_catalog(
     page = visit.page
     visit.log_in(link(here))
     visit.open("/plan")
-    model = page.get_by_label("Model (needed)")
+    model = page.get_by_label("Model (required)")
     assert "llama-3.1-8b" in model.evaluate(
         "one => [...one.list.options].map(o => o.value)"
     )
     model.fill("llama-3.1-8b")
-    page.get_by_label("GPUs (needed)").fill("8")
+    page.get_by_label("GPUs (required)").fill("8")
     page.get_by_label("Tokens", exact=True).fill("15T")
     page.get_by_role("button", name="Plan", exact=True).click()
     page.get_by_role("heading", name="Training llama-3.1-8b on 8 x").wait_for()
@@ -185,7 +185,7 @@ def test_a_failed_job_says_what_it_failed_of_and_what_to_do(
     told = here.answer("why", id)["failed"]  # the same words
     visit.log_in(link(here))
     visit.open(f"/jobs/{id}")
-    said = visit.page.get_by_label("What attempt 1 failed of")
+    said = visit.page.get_by_label("Why attempt 1 failed")
     for word in ("text", "culprit", "quote", "next"):
         assert told[word]
         expect(said).to_contain_text(told[word])
@@ -226,12 +226,12 @@ def test_a_node_that_dies_is_seen_to_while_one_looks(visit: Visit, here: House) 
     here.until_state(moved, "RUNNING")
     here.kill_node("n3")
     expect(cell).not_to_contain_text("alive", timeout=PATIENCE_MS)
-    page.get_by_label("Which nodes").select_option("With something wrong")
+    page.get_by_label("Which nodes").select_option("With problems")
     expect(page.get_by_role("row").filter(has_text="n3")).to_be_visible()
     cell.click()
-    lost = page.locator("section.card", has_text="Jobs that it took down")
+    lost = page.locator("section.card", has_text="Jobs lost with this node")
     expect(lost.get_by_role("row").filter(has_text="moved")).to_contain_text("queued")
     expect(page.get_by_text("moved is RECOVERING").first).to_be_visible()
     visit.open("/")
-    expect(page.get_by_text("it took down")).to_contain_text(moved)
+    expect(page.get_by_text("jobs lost with it")).to_contain_text(moved)
     here.ok("stop", moved, "-y")

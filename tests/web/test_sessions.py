@@ -75,7 +75,7 @@ def test_logs_go_on_where_they_were_when_the_head_comes_back(
     visit.open(f"/jobs/{id}")
     page.get_by_text("line-3", exact=False).wait_for()
     here.ok("down", "--leave")
-    page.get_by_text("not to be had now").wait_for()
+    page.get_by_text("unavailable now").wait_for()
     here.ok("up")
     page.locator(".link", has_text="live").last.wait_for()
     before = page.get_by_role("log").inner_text().splitlines()[-1]

@@ -77,17 +77,17 @@ def test_every_field_of_a_file_is_read() -> None:
     ("line", "text", "hint"),
     [
         ("gpus: -1", "q.yaml:3: queues[0].gpus", "write: gpus: 8"),
-        ("borrow: many", "is no number of GPUs", "write: borrow: 8"),
-        ("gpu: 8", "there is no such field", "known: name, parent, gpus"),
+        ("borrow: many", "is not a valid number of GPUs", "write: borrow: 8"),
+        ("gpu: 8", "there is no such field", "use one of: name, parent, gpus"),
         (
             "policy: lifo",
-            '"lifo" is no policy',
+            '"lifo" is not a valid policy',
             "one of: default, fifo, fifo-skip, sjf",
         ),
         ("priorities: low", "the lowest and the highest", "[low, normal]"),
         (
             "priorities: [low, top]",
-            '"top" is no priority',
+            '"top" is not a valid priority',
             "write: priorities: [low, normal]",
         ),
         (
@@ -95,32 +95,32 @@ def test_every_field_of_a_file_is_read() -> None:
             '"many GPUs" is text',
             "write: gpus: 8 or {h100: 8, any: 4}",
         ),
-        ('gpus: {"": 8}', '"" is no type of GPU', "write: h100, or any"),
+        ('gpus: {"": 8}', '"" is not a valid GPU type', "write: h100, or any"),
         (
             "budget: {money: 1, rates: {h100:8: 2}}",
-            '"h100:8" is no type of GPU',
+            '"h100:8" is not a valid GPU type',
             "write: h100",
         ),
         (
             "budget: {money: 1, rates: x}",
-            '"x" is no number',
+            '"x" is not a number',
             "write: rates: {h100: 2.5, any: 1}",
         ),
         (
             "budget: {gpu_hours: 1, then: later}",
-            "is no priority",
+            "is not a valid priority",
             "write: then: borrow-only",
         ),
-        ("max_duration: 24", "24 of what?", "write: max_duration: 24m, 24h or 24s"),
-        ("parent: nobody", "there is no queue nobody", "name one of: a"),
+        ("max_duration: 24", "24 has no unit", "write: max_duration: 24m, 24h or 24s"),
+        ("parent: nobody", "there is no queue nobody", "set parent to one of: a"),
         (
             "budget: {gpu_hours: 1, until: soon}",
-            "is no date",
+            "is not a valid date",
             "write: until: 2030-12-31",
         ),
-        ("budget: {money: 1}", "money needs rates", "rates"),
+        ("budget: {money: 1}", "must be set with money", "rates"),
         ("budget: {hours: 1}", "there is no such field", "gpu_hours"),
-        ("queues: [{name: b, gpus: 4}]", "given 4 more", "write: gpus: 4"),
+        ("queues: [{name: b, gpus: 4}]", "own 4 more", "write: gpus: 4"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) -> None:
@@ -141,14 +141,14 @@ def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) ->
         (
             "relocation: {gpu_hours: 1, hours: 1}",
             "there is no such field",
-            "known: gpu_hours, pause",
+            "use one of: gpu_hours, pause",
         ),
         (
             "relocation: {gpu_hours: 1, pause: 2d}",
-            "a pause is at most a day",
+            "the pause is longer than one day",
             "pause: 6h",
         ),
-        ("locality_delay: {rack: 5}", "5 of what?", "write: rack: 5m, 5h or 5s"),
+        ("locality_delay: {rack: 5}", "5 has no unit", "write: rack: 5m, 5h or 5s"),
     ],
 )
 def test_what_is_wrong_for_all_queues_is_said_with_its_line(
@@ -235,7 +235,7 @@ def test_what_has_parts_is_refused_with_its_right_form(line: str, hint: str) -> 
         (
             "kind: Queues\nqueues: []\n",
             "q.yaml:2: queues: ",
-            "begin it with: kind: queues",
+            "begin the file with: kind: queues",
         ),
     ],
 )

@@ -215,7 +215,7 @@ def test_short_forms() -> None:
 
 
 def test_several_jobs_in_one_toml_table_are_told_how_to_be_written() -> None:
-    with pytest.raises(SpecInvalid, match="line of --- between"):
+    with pytest.raises(SpecInvalid, match="a line --- between"):
         parse_specs('[[jobs]]\nname = "a"\nrun = "x"\n', source="many.toml", toml=True)
 
 
@@ -310,10 +310,10 @@ def test_a_chain_of_thousands_is_no_cycle_and_a_ring_of_thousands_is_one() -> No
 
 def test_too_many_jobs_at_once_are_refused() -> None:
     sweep = {"run": "x", "array": "0-5999"}
-    with pytest.raises(SpecInvalid, match="more than the 10,000 jobs"):
+    with pytest.raises(SpecInvalid, match="more than 10,000 jobs"):
         to_domain(parse_values([{"name": "a", **sweep}, {"name": "b", **sweep}]))
     many = {"run": "x", "array": "0-999"}
-    with pytest.raises(SpecInvalid, match="wait for one another"):
+    with pytest.raises(SpecInvalid, match="dependencies"):
         to_domain(
             parse_values([{"name": "a", **many, "after": "b"}, {"name": "b", **many}])
         )

@@ -270,3 +270,35 @@ def test_a_file_that_is_not_there_too_large_or_no_text_is_refused(
             read_specs(path)
         assert str(path) in refused.value.message
         assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("image", "text", "hint"),
+    [
+        ("-x", "'-x' is not a valid image", "write: image: ubuntu:24.04"),
+        ("UPPER/x", "'UPPER/x' is not an image reference", "image: nvcr.io/"),
+        ("dir:/etc", "'dir:/etc' is not an image of a registry", "oci-archive:"),
+        ("/data/x.tar", "is a path, but not of an Apptainer", "oci-archive:"),
+        ("oci:x", "its path is not absolute", "image: oci-archive:/data/x.tar"),
+        ("a" * 2000, "the name of the image has 2000 characters", "shorter name"),
+    ],
+)
+def test_a_bad_image_is_refused_with_its_line(image: str, text: str, hint: str) -> None:
+    found = told(OK + f"image: {image}")
+    assert found.startswith("job.yaml:3: image: ")
+    assert text in found
+    assert hint in found.split("->")[1]
+
+
+def test_a_secret_cannot_have_the_name_of_a_variable_of_corral() -> None:
+    found = told(OK + "secrets: [RANK]")
+    assert "RANK is set by Corral" in found
+    assert "-> use another name" in found
+
+
+@pytest.mark.parametrize("time", ["20261122T0800", "2026-11-22 08:00", "20261122"])
+def test_a_time_without_a_zone_is_repeated_with_one(time: str) -> None:
+    found = told(OK + f"begin: '{time}'")
+    assert "has no time zone" in found
+    assert "write: begin: 2026-11-22T0" in found
+    assert ":00:00Z, or with +02:00 instead of Z" in found

@@ -74,8 +74,8 @@ function Inside({ who, known }: { who: SessionView | undefined; known: boolean }
 function Away({ since }: { since: number }) {
   return (
     <p className="notice bad away" role="alert">
-      The head does not answer. Everything here is as of {moment(since)}; it is tried again every
-      few seconds.
+      The head does not answer. All data on this page is as of {moment(since)}. The connection is
+      retried every few seconds.
     </p>
   );
 }

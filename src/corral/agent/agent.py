@@ -315,7 +315,7 @@ class Agent:
             pass  # the head has all that it needs
         except (CorralError, OSError, ValueError, WebSocketException) as trouble:
             log.warning(
-                "a connection for %s.%s ended: %s",
+                "the terminal or file connection of attempt %s.%s was lost: %s",
                 request.job,
                 request.attempt,
                 trouble,
@@ -345,7 +345,10 @@ class Agent:
             try:
                 room = await asyncio.to_thread(room_at, attempts)
             except OSError as trouble:
-                log.warning("the room on the disk is looked at later: %s", trouble)
+                log.warning(
+                    "the free space on the disk cannot be read, trying again: %s",
+                    trouble,
+                )
             else:
                 self._set_closed_reason(closed_by(room, is_closed=bool(self._closed)))
             await asyncio.sleep(DISK_SECONDS)

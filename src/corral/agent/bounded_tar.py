@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from corral.domain.units import share_text
+
 # at once: a header that asks for more is an attack
 MOST_READ_BYTES: Final = 4 * 1024**2
 CHUNK_BYTES: Final = 1024**2
@@ -86,7 +88,7 @@ class BoundedReader:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= MOST_READ_BYTES:
-            raise BadArchive(f"it asks for {size} bytes at once")
+            raise BadArchive(f"a header in it requests {size} bytes at once")
         self.check_time()
         pieces = []
         while size and (piece := self._stream.read(size)):
@@ -97,7 +99,7 @@ class BoundedReader:
 
     def seek(self, position: int) -> int:
         if position < self._position:
-            raise BadArchive("it points backwards")
+            raise BadArchive("a header in it points backwards")
         while self._position < position:
             if not self.read(min(position - self._position, CHUNK_BYTES)):
                 break
@@ -111,7 +113,7 @@ class BoundedReader:
 
     def check_time(self) -> None:
         if time.monotonic() > self._deadline:
-            raise BoundsExceeded(f"it takes over {self._seconds:g} s to unpack")
+            raise BoundsExceeded(f"unpacking takes over {self._seconds:g} s")
 
 
 def unpack_members(
@@ -136,11 +138,14 @@ def unpack_members(
     for member in _iterate_members(reader):
         number += 1
         if member.size < 0 or member.sparse is not None:
-            raise BadArchive(f"{member.name[:200]!r} is of a kind that is not allowed")
+            raise BadArchive(
+                f"{member.name[:200]!r} is a sparse file or has a negative size"
+            )
         size_bytes += member.size
         if number > bounds.members or size_bytes > bounds.bytes:
             raise BoundsExceeded(
-                f"it has over {bounds.members} members or {bounds.bytes} bytes"
+                f"the archive has over {bounds.members} files or over "
+                f"{bounds.bytes} bytes"
             )
         content.of(member)
         try:
@@ -163,7 +168,7 @@ def _iterate_members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
                 yield member
                 archive.members.clear()
     except BROKEN as wrong:
-        raise BadArchive(f"it cannot be read: {wrong}") from wrong
+        raise BadArchive(f"the archive cannot be read: {wrong}") from wrong
 
 
 class Content:
@@ -188,7 +193,9 @@ class Content:
         while left_bytes:
             data = self._reader.read(min(left_bytes, CHUNK_BYTES))
             if not data:
-                raise BadArchive(f"{self._member.name[:200]!r} is cut short")
+                raise BadArchive(
+                    f"the archive ends within the file {self._member.name[:200]!r}"
+                )
             self._check_disk(len(data))
             left_bytes -= len(data)
             view = memoryview(data)
@@ -207,7 +214,8 @@ class Content:
         ):
             free_bytes = disk_stat.f_bavail * disk_stat.f_frsize
             raise BadArchive(
-                f"the disk has {free_bytes} bytes left, which are kept free"
+                f"the node's disk is nearly full: {free_bytes} bytes are free, and "
+                f"{share_text(DISK_RESERVE)} of the disk must stay free"
             )
 
 
@@ -218,11 +226,14 @@ def path_parts(name: str, bounds: UnpackLimits) -> list[str]:
     """
     path_segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if ".." in path_segments or "\0" in name:
-        raise BadArchive(f"{name[:200]!r} leads outside")
+        raise BadArchive(f"the path {name[:200]!r} leads out of the target folder")
     if len(os.fsencode(name)) > bounds.path_bytes or len(path_segments) > bounds.depth:
         raise BadArchive(
-            f"{name[:200]!r} is longer than {bounds.path_bytes} bytes or too deep"
+            f"the path {name[:200]!r} has over {bounds.path_bytes} bytes or "
+            f"over {bounds.depth} folders"
         )
     if any(len(os.fsencode(segment)) > 255 for segment in path_segments):
-        raise BadArchive(f"a name of {name[:200]!r} is longer than 255 bytes")
+        raise BadArchive(
+            f"the path {name[:200]!r} has a component that is longer than 255 bytes"
+        )
     return path_segments

@@ -142,18 +142,18 @@ class Dialler:
             self._said = trouble
             if trouble:
                 log.warning(
-                    "no talk with the head at %s: %s", path, trouble, exc_info=fault
+                    "no connection to the head at %s: %s", path, trouble, exc_info=fault
                 )
             else:
-                log.info("talking with the head at %s", path)
+                log.info("connected to the head at %s", path)
 
 
 def _error_text(trouble: Exception) -> str:
     if isinstance(trouble, InvalidStatus):
         status = trouble.response.status_code
         meanings = {
-            401: "it does not know this node's token",
-            403: "this node's token may not",
+            401: "the head does not know this node's token",
+            403: "this node's token is not allowed to do this",
         }
-        return f"HTTP {status}: {meanings.get(status, 'refused')}"
+        return f"HTTP {status}: {meanings.get(status, 'the head refused the request')}"
     return f"{type(trouble).__name__}: {trouble}"

@@ -106,7 +106,9 @@ class Obedience:
             if refusal_reason := self.known.why_not(desired_state) or self._other_boot(
                 desired_state
             ):
-                log.error("a word of the head is refused: %s", refusal_reason)
+                log.error(
+                    "a desired state from the head is refused: %s", refusal_reason
+                )
                 continue
             self.known.keep(desired_state)
             self.obey(desired_state)
@@ -119,7 +121,10 @@ class Obedience:
         boot as gone."""
         if wanted.boot in ("", self.boot):
             return ""
-        return f"its orders are for boot {wanted.boot} of this node, which is {self.boot} now"
+        return (
+            f"the desired state is for boot {wanted.boot} of this node, but the current "
+            f"boot is {self.boot}"
+        )
 
     def obey(self, wanted: DesiredState) -> None:
         present = {attempt.key for attempt in self.seen()}
@@ -133,7 +138,7 @@ class Obedience:
             elif stop.key in present:
                 self.ranks.stop(stop)
             else:  # the head waits for a word before it gives the GPUs to another
-                self.ranks.refuse(stop.key, "nothing of it is on this node", True)
+                self.ranks.refuse(stop.key, "the attempt is not on this node", True)
         for key, steps in wanted.committed:
             if key in present:
                 self.ranks.committed(key, steps)
@@ -166,7 +171,7 @@ class Obedience:
             late = now - settling_since > LOG_SECONDS
             if late:
                 log.warning(
-                    "the last of the logs of %s.%s did not reach the head", *key
+                    "the last log lines of attempt %s.%s did not reach the head", *key
                 )
             if late or self.drained(key):
                 del self._settling[key]
@@ -202,14 +207,15 @@ class Obedience:
         except asyncio.CancelledError:
             if key not in self._late_stops:
                 raise
-            self.ranks.refuse(key, "stopped before it was started", False)
+            self.ranks.refuse(key, "the attempt was stopped before it started", False)
         except NotStarted as trouble:
             self.ranks.refuse(key, trouble.message, trouble.infra, trouble.of)
         except OSError as trouble:
-            self.ranks.refuse(key, f"it cannot be started here: {trouble}", True)
+            reason = f"the attempt cannot be started on this node: {trouble}"
+            self.ranks.refuse(key, reason, True)
         except Exception as bug:
-            log.exception("a bug in starting %s.%s", *key)
-            self.ranks.refuse(key, f"a bug of Corral's: {bug!r}", True)
+            log.exception("a bug in Corral: attempt %s.%s cannot be started", *key)
+            self.ranks.refuse(key, f"a bug in Corral: {bug!r}", True)
 
     def _finish_preparing(self, key: AttemptKey) -> None:
         self._preparing.pop(key, None)

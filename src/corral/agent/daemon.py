@@ -76,7 +76,8 @@ def sole_agent(node_dir: Path) -> Iterator[None]:
         except BlockingIOError:
             raise AlreadyRunning(
                 f"another agent runs in {node_dir}",
-                hint=f"its process: cat {node_dir / 'agent.pid'}; give each node its own directory",
+                hint="use another directory, or stop the agent whose process id is in "
+                f"{node_dir / 'agent.pid'}",
             ) from None
         yield
 
@@ -206,6 +207,6 @@ async def _run_until_stopped(
 
     async def wait() -> None:
         await stopped.wait()
-        log.info("asked to end; what runs on the node, runs on")
+        log.info("the agent ends as requested; attempts on the node continue")
 
     await first_of(running, wait())

@@ -42,7 +42,9 @@ async def keep_bounded(
             for key, reason in (await overruns(node_dir, policy())).items():
                 overrun(key, reason)
         except (OSError, ValueError, SettingsInvalid) as trouble:
-            log.warning("the disk that attempts take is looked at later: %s", trouble)
+            log.warning(
+                "the disk use of attempts cannot be read, trying again: %s", trouble
+            )
 
 
 async def overruns(
@@ -64,8 +66,8 @@ async def overruns(
     )
     return {
         folders[folder]: (
-            f"disk: its files on the node take more than {size_text(limit)}, the limit of the "
-            "node's policy (disk in policy.json)"
+            f"disk: the attempt's files on the node use more than {size_text(limit)}, the "
+            "limit of the node's policy (disk in policy.json)"
         )
         for folder, usage_bytes in bytes_by_folder.items()
         if usage_bytes > limit and folder in folders

@@ -170,11 +170,11 @@ class Prepare:
                 await self._unpack_archive(archive, into)
         except SnapshotUnsafe as wrong:
             raise NotStarted(
-                f"the workdir is not unpacked: {wrong}", infra=False
+                f"the workdir cannot be unpacked: {wrong}", infra=False
             ) from wrong
         except (CorralError, OSError) as trouble:
             raise NotStarted(
-                f"the workdir cannot be had: {trouble}", infra=True
+                f"the workdir cannot be fetched or unpacked: {trouble}", infra=True
             ) from trouble
         return into
 
@@ -189,7 +189,7 @@ class Prepare:
             message = f"{refused.message}; {refused.hint}"
             raise NotStarted(message, infra=True, of=POLICY) from refused
         except (CorralError, OSError) as trouble:
-            reason = f"the account of its ranks cannot be had: {trouble}"
+            reason = f"the account for the job's ranks cannot be determined: {trouble}"
             raise NotStarted(reason, infra=True) from trouble
 
     async def secrets(self, launch: Launch) -> Mapping[str, str]:
@@ -207,15 +207,17 @@ class Prepare:
             values = msgspec.json.decode(text, type=SecretsAnswer).secrets
         except HeadRefuses as no:
             raise NotStarted(
-                f"its secrets: {no}", infra=no.its_code != "not_found"
+                f"the head refused the job's secrets: {no}",
+                infra=no.its_code != "not_found",
             ) from no
         except (HeadAway, ValueError) as trouble:
             raise NotStarted(
-                f"its secrets cannot be had: {trouble}", infra=True
+                f"the job's secrets cannot be fetched: {trouble}", infra=True
             ) from trouble
         missing = [name for name in launch.secrets if name not in values]
         if missing:
-            raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
+            names = ", ".join(missing)
+            raise NotStarted(f"the head has no secret named {names}", infra=False)
         secret_values = {name: values[name] for name in launch.secrets}
         if OWN_TOKEN in secret_values:  # and where it may be shown
             secret_values["CORRAL_URL"] = self.heads.url()
@@ -257,7 +259,7 @@ class Prepare:
             raise NotStarted(f"{trouble}", infra=trouble.infra) from trouble
         except (CorralError, OSError) as trouble:
             raise NotStarted(
-                f"the image cannot be kept: {trouble}", infra=True
+                f"the image cannot be stored on this node: {trouble}", infra=True
             ) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
@@ -305,7 +307,7 @@ class Prepare:
         try:
             return msgspec.json.decode(text, type=OwnerAnswer).number
         except ValueError as wrong:
-            raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
+            raise HeadAway(f"the head's answer is not valid: {wrong}") from wrong
 
     async def _cached_snapshot(self, digest: str) -> Path:
         """Return the path of the snapshot's archive in the node's cache; fetch it first
@@ -342,7 +344,9 @@ class Prepare:
 
     def _fetch_snapshot(self, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
-            raise HeadRefuses(f"{digest!r} is no digest", its_code="spec_invalid")
+            raise HeadRefuses(
+                f"the workdir's digest {digest!r} is not valid", its_code="spec_invalid"
+            )
         path = self.node_dir / "cache" / f"{digest}.tar.gz"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
@@ -353,7 +357,9 @@ class Prepare:
                     snapshot_path = self._download_body(f"{SNAPSHOT}{digest}", target)
                     os.fsync(target.fileno())
                 if snapshot_path != digest:
-                    raise HeadAway(f"the snapshot {digest[:12]} came damaged")
+                    raise HeadAway(
+                        f"the snapshot {digest[:12]} was damaged in transfer"
+                    )
                 partial_path.rename(path)
             finally:
                 partial_path.unlink(missing_ok=True)
@@ -410,7 +416,9 @@ class Prepare:
         ) as away:
             raise HeadAway(f"{type(away).__name__}: {away}") from away
         except FileNotFoundError as away:
-            raise HeadAway(f"no head has written {self.heads.head_file}") from away
+            raise HeadAway(
+                f"the head's address is not known: {self.heads.head_file} is missing"
+            ) from away
         except (WrongHead, Unauthorised, InsecureHead) as unproven:
             raise HeadAway(unproven.message) from unproven
 
@@ -430,14 +438,14 @@ async def _unpack_in_helper(archive: Path, into: Path) -> None:
         async with asyncio.timeout(WORKDIR.seconds + _TIMEOUT_SECONDS):
             _, stderr = await helper.communicate()
     except TimeoutError:
-        raise SnapshotUnsafe(f"it takes over {WORKDIR.seconds:g} s to unpack") from None
+        raise SnapshotUnsafe(f"unpacking takes over {WORKDIR.seconds:g} s") from None
     finally:
         if helper.returncode is None:
             helper.kill()
             await helper.wait()
     failure_reason = (
         stderr.decode(errors="replace").strip()
-        or f"its helper ended with {helper.returncode}"
+        or f"the unpack process ended with exit code {helper.returncode}"
     )
     if helper.returncode == EXIT_UNSAFE:
         raise SnapshotUnsafe(failure_reason)
@@ -452,7 +460,7 @@ def _refusal_error(path: str, status: int, body: bytes) -> CorralError:
         refusal = msgspec.json.decode(body, type=_ErrorAnswer).error
     except ValueError:
         refusal = _Said()
-    error_text = refusal.message or f"HTTP {status} for {path}"
+    error_text = refusal.message or f"the head answered HTTP {status} for {path}"
     if status >= 500 or status == 429:
         return HeadAway(error_text)
     return HeadRefuses(error_text, its_code=refusal.code)

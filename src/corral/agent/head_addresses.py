@@ -82,7 +82,7 @@ class HeadAddresses:
     async def elsewhere(self) -> None:
         """Wait until the current address changes to that of another head."""
         await self._moved.wait()
-        log.info("the talk goes on with another head")
+        log.info("the agent connects to another head")
 
     def _known(self) -> list[str]:
         try:

@@ -161,7 +161,8 @@ class Heartbeats:
         once in a row."""
         if left_out and left_out != self._left_out:
             log.warning(
-                "left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out)
+                "left out of heartbeats, not encodable or too large: %s",
+                "; ".join(left_out),
             )
         self._left_out = left_out
 
@@ -184,7 +185,7 @@ class Heartbeats:
                     self.node.send_files(request)
                 case other:
                     raise ValueError(
-                        f"the head sent {type(other).__name__} among the beats"
+                        f"unexpected message among heartbeats: {type(other).__name__}"
                     )
 
     def _hear(self, heard: HeartbeatAck) -> None:

@@ -30,13 +30,13 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
         room -= size
         if fitted != attempt:
             left_out.append(
-                f"attempt {attempt.key[1]} of {attempt.key[0]}: some of what it reports"
+                f"a part of the report of attempt {attempt.key[1]} of {attempt.key[0]}"
             )
     shortened_beat = msgspec.structs.replace(
         beat,
         seen=tuple(fitted_attempts),
         inventory=_encodable_part(beat.inventory, "the inventory", left_out),
-        sample=_encodable_part(beat.sample, "the sample of the sensors", left_out),
+        sample=_encodable_part(beat.sample, "the sensor values", left_out),
         signals=tuple(
             signal
             for signal in beat.signals

@@ -34,7 +34,7 @@ class Inotify:
         """
         self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify cannot be had")
+            raise OSError(ctypes.get_errno(), "inotify is not available")
         self._woken = woken
         self._watches: dict[Path, int] = {}
         self._folders: dict[int, Path] = {}

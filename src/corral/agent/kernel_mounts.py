@@ -68,7 +68,7 @@ def mount(
         flags,
         data.encode() or None,
     )
-    _raise_on_error(answer, f"mount {kind or source} on {target}")
+    _raise_on_error(answer, f"cannot mount {kind or source} on {target}")
 
 
 def bind(source: str, target: str) -> None:
@@ -125,9 +125,9 @@ def pivot(root: str) -> None:
     os.chdir(root)
     number = SYS_PIVOT_ROOT[os.uname().machine]
     _raise_on_error(
-        _libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot to {root}"
+        _libc.syscall(ctypes.c_long(number), b".", b"."), f"cannot pivot to {root}"
     )
-    _raise_on_error(_libc.umount2(b".", MNT_DETACH), "let go of the old root")
+    _raise_on_error(_libc.umount2(b".", MNT_DETACH), "cannot unmount the old root")
     os.chdir("/")
 
 
@@ -141,7 +141,8 @@ def own_mounts() -> bool:
     if _libc.unshare(CLONE_NEWNS) != 0:
         uid, gid = os.geteuid(), os.getegid()
         _raise_on_error(
-            _libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "take a mount namespace"
+            _libc.unshare(CLONE_NEWUSER | CLONE_NEWNS),
+            "cannot create a mount namespace",
         )
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
@@ -156,7 +157,7 @@ def own_hostname(name: str) -> None:
 
     Raises: OSError when the kernel does not allow it.
     """
-    _raise_on_error(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
+    _raise_on_error(_libc.unshare(CLONE_NEWUTS), "cannot create a hostname namespace")
     socket.sethostname(name)
 
 
@@ -178,7 +179,7 @@ def join_mounts(pid: int) -> None:
         try:
             _raise_on_error(
                 _libc.setns(descriptor, flag),
-                f"join the {kind} namespace of process {pid}",
+                f"cannot join the {kind} namespace of process {pid}",
             )
         finally:
             os.close(descriptor)
@@ -207,7 +208,7 @@ def enter_namespaces(opened: Mapping[str, int]) -> None:
         if kind in opened:
             _raise_on_error(
                 _libc.setns(opened[kind], flag),
-                f"join the {kind} namespace of the image",
+                f"cannot join the {kind} namespace of the image",
             )
 
 

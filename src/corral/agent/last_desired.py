@@ -63,9 +63,13 @@ class LastDesired:
         if self._newest is None:
             return ""
         if wanted.cluster != self._newest.cluster:
-            return f"it is of cluster {wanted.cluster}; this node is of {self._newest.cluster}"
+            own_cluster = self._newest.cluster
+            return f"it is for cluster {wanted.cluster}; this node is in {own_cluster}"
         if wanted.version < self._newest.version:
-            return f"version {wanted.version} is older than {self._newest.version}"
+            return (
+                f"its version {wanted.version} is older than the current "
+                f"{self._newest.version}"
+            )
         return ""
 
     def keep(self, wanted: DesiredState) -> None:

@@ -77,7 +77,8 @@ class LauncherClient:
                     return ours
         ours.close()
         raise NoLauncher(
-            "the launcher ends as soon as it is started", hint="see launcher.log"
+            "the node's launcher ends as soon as it is started",
+            hint=f"run: tail {self._node_dir / 'launcher.log'}",
         )
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class LauncherClient:
         connection = self._connect_launcher()
         if connection is None:
             raise NoLauncher(
-                f"the launcher does not start: exit code {code}",
+                f"the node's launcher does not start: exit code {code}",
                 hint=f"run: tail {self._node_dir / 'launcher.log'}",
             )
         self._is_outdated = False

@@ -31,7 +31,8 @@ async def keep_swept(attempts: Path, ask: Ask) -> None:
             await sweep(attempts, ask)
         except (CorralError, OSError, ValueError) as trouble:
             log.warning(
-                "what is left of ended attempts is looked at later: %s", trouble
+                "folders of ended attempts cannot be removed now, trying again: %s",
+                trouble,
             )
         await asyncio.sleep(ASK_SECONDS)
 

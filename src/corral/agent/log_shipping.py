@@ -126,7 +126,7 @@ class LogShipper:
             answer = from_head(frame if isinstance(frame, bytes) else frame.encode())
             if not isinstance(answer, LogAt):
                 raise ValueError(
-                    f"the head sent {type(answer).__name__} among the logs"
+                    f"unexpected message among logs: {type(answer).__name__}"
                 )
             followed = self._followed.get((answer.job, answer.attempt))
             log = followed.logs.get(answer.rank) if followed else None

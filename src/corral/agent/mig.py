@@ -86,4 +86,7 @@ def _read_device_minor(access: Path) -> int:
         name, _, value = line.partition(":")
         if name.strip() == _MINOR:
             return int(value)
-    raise ValueError(f"{access} has no {_MINOR}")
+    raise ValueError(
+        f"the MIG device file {access} does not list a minor number (line {_MINOR!r} is "
+        "missing)"
+    )

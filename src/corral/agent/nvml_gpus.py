@@ -17,11 +17,11 @@ def driver_indices(chosen: tuple[int, ...] | None) -> Sequence[int]:
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
         return ()
     except pynvml.NVMLError as trouble:
-        raise RuntimeError(f"NVML does not start: {trouble}") from trouble
+        raise RuntimeError(f"NVML cannot be initialized: {trouble}") from trouble
     try:
         indices = range(pynvml.nvmlDeviceGetCount())
     except pynvml.NVMLError as trouble:
-        raise RuntimeError(f"NVML fails: {trouble}") from trouble
+        raise RuntimeError(f"the NVIDIA driver (NVML) failed: {trouble}") from trouble
     return (
         indices if chosen is None else [index for index in chosen if index in indices]
     )

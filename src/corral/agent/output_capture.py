@@ -17,7 +17,7 @@ KEPT_BYTES: Final = 64 * MEGABYTE  # of a rank, in two files
 BURST_BYTES: Final = 32 * MEGABYTE
 BYTES_PER_SECOND: Final = 16 * MEGABYTE
 _RESUME_BYTES: Final = 4 * MEGABYTE  # after a drop this much must be allowed again
-_TOO_FAST: Final = f"more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
+_TOO_FAST: Final = f"the rank wrote more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
 
 
 class RankLog:
@@ -104,7 +104,7 @@ class RankLog:
         while data:
             if self._size_bytes >= self._segment_bytes and not self._rotate_file():
                 return self._count_dropped_bytes(
-                    len(data), "the log could not be rotated"
+                    len(data), "the log file could not be rotated"
                 )
             chunk = data[: self._segment_bytes - self._size_bytes]
             try:
@@ -146,7 +146,7 @@ def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
     Raises: OSError other than for a missing file.
     """
     if offset < 0 or max_bytes < 0:
-        raise ValueError(f"no offset and no amount is negative: {offset}, {max_bytes}")
+        raise ValueError(f"a negative offset or size: {offset}, {max_bytes}")
     # a rotation in between is seen as a file that ends early: look again
     for _ in range(3):
         for candidate in (_rotated_file(file), file):

@@ -51,7 +51,7 @@ class PortBlock:
                 continue
             return range(start, start + BLOCK)
         self._lock.close()
-        raise OSError("every block of ports of this machine is taken by another node")
+        raise OSError("all port ranges of this machine are used by other nodes")
 
 
 def _block_starts() -> Iterator[int]:

@@ -79,7 +79,10 @@ def enter_private_root(
             return ""
         return _own_disk(node_dir, settings, user=user)
     except OSError as trouble:
-        return f"node {settings.node} has no private root, its ranks see the machine's: {trouble}"
+        return (
+            f"node {settings.node} has no private root, its ranks see the machine's files: "
+            f"{trouble}"
+        )
 
 
 def has_private_root(inside: int) -> bool:
@@ -126,7 +129,11 @@ def _own_disk(node_dir: Path, settings: NodeSight, *, user: bool) -> str:
             )
         name_node(str(root), settings, hosts_files)
     kernel_mounts.pivot(str(root))
-    return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
+    return (
+        f"these paths are read-only on node {settings.node}: {', '.join(plain)}"
+        if plain
+        else ""
+    )
 
 
 def _hide_only(node_dir: Path, settings: NodeSight) -> None:

@@ -31,8 +31,8 @@ def load_settings(node_dir: Path) -> NodeSettings:
         return decode_settings(text)
     except ValueError as wrong:
         raise SettingsInvalid(
-            f"{node_dir / FILE} does not read as a node's settings: {wrong}",
-            hint="correct it, or write it again: corral down; corral up",
+            f"{node_dir / FILE} does not contain valid node settings: {wrong}",
+            hint="correct the file, or create it again: corral down; corral up",
         ) from wrong
 
 
@@ -42,21 +42,28 @@ def load_token(node_dir: Path) -> str:
     token = private_file(node_dir / TOKEN).decode("ascii", "replace").strip()
     if not token:
         raise SettingsInvalid(
-            f"{node_dir / TOKEN} is empty",
-            hint="write it again: corral down; corral up",
+            f"the token file {node_dir / TOKEN} is empty",
+            hint="create the file again: corral down; corral up",
         )
     return token
 
 
 def trust(settings: NodeSettings) -> ssl.SSLContext:
     """Return the TLS context that verifies the head's certificate. Raises:
-    SettingsInvalid when the file holds no usable certificate."""
+    SettingsInvalid when the file, or this machine's certificate store, holds no usable
+    certificate."""
     try:
         return trusting(settings.trusted, system=settings.trusted is None)
     except OSError as wrong:
+        if settings.trusted is None:
+            raise SettingsInvalid(
+                f"the certificate store of this machine cannot be read: {wrong}",
+                hint="install this machine's CA certificates (package ca-certificates)",
+            ) from wrong
         raise SettingsInvalid(
-            f"{settings.trusted} holds no certificate that can be trusted: {wrong}",
-            hint="name the head's certificate: corral up --tls-certificate FILE",
+            f"{settings.trusted} does not contain a valid certificate: {wrong}",
+            hint="copy the head's certificate (PEM) into this file, then start the "
+            "agent again",
         ) from wrong
 
 
@@ -85,12 +92,12 @@ def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
     except OSError as absent:
         raise SettingsInvalid(
             f"{path} cannot be read: {absent.strerror}",
-            hint="name the directory of a node: python -m corral.agent ~/.corral/nodes/n1",
+            hint="give the directory of a node: python -m corral.agent ~/.corral/nodes/n1",
         ) from absent
     closed = stat.S_IWGRP | stat.S_IWOTH if may_be_read else stat.S_IRWXG | stat.S_IRWXO
     if path_stat.st_mode & closed:
         raise SettingsInvalid(
-            f"{path} may be {'written' if may_be_read else 'read'} by others "
+            f"{path} can be {'written' if may_be_read else 'read'} by other accounts "
             f"(mode {stat.S_IMODE(path_stat.st_mode):o})",
             hint=f"run: chmod {644 if may_be_read else 600} {path}",
         )

@@ -71,9 +71,9 @@ class Renewal:
         except HeadRefuses as no:
             if no.its_code == UNSUPPORTED:  # its engine hands out its tokens
                 return DAY_SECONDS
-            log.warning("the node's token is not renewed: %s", no)
+            log.warning("the node's token cannot be renewed: %s", no)
         except (HeadAway, OSError, ValueError) as trouble:
-            log.info("the node's token is not renewed yet: %s", trouble)
+            log.info("the node's token cannot be renewed yet: %s", trouble)
         else:
             return LOOK_SECONDS
         return AGAIN_SECONDS
@@ -108,7 +108,7 @@ class Renewal:
         await asyncio.to_thread(self.post, RENEW, body)
         _write_token_file(self.node_dir / TOKEN, new_token)
         self._switch_token(new_token)
-        log.info("the node's token is renewed")
+        log.info("the node's token was renewed")
 
     def _switch_token(self, token: str) -> None:
         self.token = token

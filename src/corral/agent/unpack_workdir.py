@@ -66,7 +66,7 @@ def unpack(archive: Path, into: Path, bounds: UnpackLimits = WORKDIR) -> None:
             unpack_members(stream, bounds, workdir.place, disk=root)
     except BoundsExceeded as wrong:
         raise SnapshotTooLarge(
-            f"{archive.name}: {wrong}, more than a workdir may hold"
+            f"{archive.name}: {wrong}, the limit for a workdir"
         ) from wrong
     except BadArchive as wrong:
         raise SnapshotUnsafe(f"{archive.name}: {wrong}") from wrong
@@ -125,13 +125,16 @@ class _Workdir:
         try:
             source = _open_folder_below(self._root, folders, member, make=False)
         except FileNotFoundError as missing:
-            raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
+            raise BadArchive(
+                f"{member.name[:200]!r} is a hard link to a missing file"
+            ) from missing
         try:
             if not stat.S_ISREG(
                 os.stat(target, dir_fd=source, follow_symlinks=False).st_mode
             ):
                 raise BadArchive(
-                    f"{member.name[:200]!r} is a hard link to no file: {member.linkname[:200]!r}"
+                    f"{member.name[:200]!r} is a hard link to {member.linkname[:200]!r}, "
+                    "which is not a file"
                 )
             os.link(
                 target,
@@ -141,7 +144,9 @@ class _Workdir:
                 follow_symlinks=False,
             )
         except FileNotFoundError as missing:
-            raise BadArchive(f"{member.name[:200]!r} links to no file") from missing
+            raise BadArchive(
+                f"{member.name[:200]!r} is a hard link to a missing file"
+            ) from missing
         finally:
             os.close(source)
 
@@ -160,7 +165,9 @@ def _open_folder_below(
             below = os.open(folder, flags, dir_fd=current_descriptor)
         except NotADirectoryError as link:
             name = member.name[:200]
-            raise BadArchive(f"{name!r} would be written through {folder!r}") from link
+            raise BadArchive(
+                f"the path of {name!r} leads through {folder!r}, which is not a folder"
+            ) from link
         finally:
             os.close(current_descriptor)
         current_descriptor = below
@@ -204,7 +211,8 @@ def _check_link(member: tarfile.TarInfo, folders: Sequence[str]) -> None:
         or depth < 0
     ):
         raise BadArchive(
-            f"{member.name[:200]!r} is a link out of the workdir: {member.linkname[:200]!r}"
+            f"{member.name[:200]!r} is a link that leads out of the workdir: "
+            f"{member.linkname[:200]!r}"
         )
 
 

@@ -57,8 +57,8 @@ def load_policy(
                 return decode_policy(private_file(file, may_be_read=file == machine))
             except ValueError as wrong:
                 raise SettingsInvalid(
-                    f"{file} does not read as a node's policy: {wrong}",
-                    hint="correct it; docs/guides/node-policy.md lists its fields",
+                    f"{file} does not contain a valid node policy: {wrong}",
+                    hint="correct the file; docs/guides/node-policy.md lists the fields",
                 ) from wrong
     return default
 
@@ -197,7 +197,7 @@ class Accounts:
             self._refused[owner] = reason
             self.changed()
         return AccountRefused(
-            f"machine {self.settings.node}: {refusal.why}", hint=refusal.hint
+            f"node {self.settings.node}: {refusal.why}", hint=refusal.hint
         )
 
     def _refusal_text(self, refusal: PolicyRefusal) -> str:
@@ -213,14 +213,15 @@ class Accounts:
         uid = policy.uids.uid(await number(launch.key))
         if uid is None:
             return PolicyRefusal(
-                f"its range of uids {policy.uids} has none left for {launch.owner}",
-                "declare a longer uid_range in its policy.json",
+                f"the node's uid_range {policy.uids} has no uid left for {launch.owner}",
+                "set a longer uid_range in the node's policy.json",
             )
         with suppress(KeyError):
             account_name = pwd.getpwuid(uid).pw_name
             return PolicyRefusal(
-                f"uid {uid} of its range {policy.uids} belongs to the account {account_name}",
-                "declare a uid_range without accounts in its policy.json",
+                f"uid {uid} in the node's uid_range {policy.uids} belongs to the account "
+                f"{account_name}",
+                "set a uid_range without existing accounts in the node's policy.json",
             )
         home = await asyncio.to_thread(self._prepare_home, uid)
         return JobAccount(name=launch.owner, uid=uid, groups=(uid,), home=str(home))

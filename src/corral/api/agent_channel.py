@@ -49,7 +49,7 @@ NOT_YOURS: Final = 4403
 TWIN: Final = 4409
 MALFORMED: Final = 4422
 REVOKED: Final = 4401
-REPLACED: Final = "a newer connection of this agent has taken over"
+REPLACED: Final = "a newer connection of the same agent replaced this one"
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.:_%-]{1,253}", re.ASCII)
 
 
@@ -191,19 +191,30 @@ class Channels:
             async with asyncio.timeout(HELLO_SECONDS):
                 hello = self._read(await frame_of(socket)).message
         except TimeoutError:
-            raise self._closing("malformed", MALFORMED, "no hello came") from None
+            raise self._closing(
+                "malformed",
+                MALFORMED,
+                f"the agent sent no hello message within {HELLO_SECONDS:.0f} s",
+            ) from None
         if not isinstance(hello, Hello):
-            raise self._closing("malformed", MALFORMED, "a talk begins with hello")
+            raise self._closing(
+                "malformed", MALFORMED, "the first message is not a hello message"
+            )
         if hello.protocol != PROTOCOL:
-            reason = f"this head speaks protocol {PROTOCOL}, the agent {hello.protocol}"
+            reason = (
+                f"the agent uses protocol {hello.protocol}, this head {PROTOCOL}: install the "
+                "head's Corral version on the node"
+            )
             raise self._closing("old_protocol", OLD_PROTOCOL, reason)
         node = caller_of(socket).node
         if node is None or hello.node != node:
-            reason = f"the token is node {node}'s, and not {hello.node[:60]}'s"
+            reason = f"the token belongs to node {node}, not to node {hello.node[:60]}"
             raise self._closing("not_yours", NOT_YOURS, reason)
         if _ADDRESS.fullmatch(hello.address) is None:
             raise self._closing(
-                "malformed", MALFORMED, f"{hello.address[:60]!r} is no address"
+                "malformed",
+                MALFORMED,
+                f"{hello.address[:60]!r} is not a valid address of a node",
             )
         pace = self.taking.pace(node)
         await pace.wait_for_inventory(control.clock.monotonic())
@@ -231,7 +242,7 @@ class Channels:
             return
         if existing_talk.boot != boot and now - existing_talk.heard_at < GONE_SECONDS:
             log.error("twin_agents", node=node, alive=existing_talk.boot, refused=boot)
-            reason = f"another agent of node {node} is alive: its identity was copied"
+            reason = f"another agent already runs as node {node}: its token was copied"
             raise self._closing("twin", TWIN, reason)
         existing_talk.over = REPLACED
         existing_talk.wake.set()
@@ -241,7 +252,9 @@ class Channels:
             frame = await self._next(talk, control)
             if not isinstance(frame, Heartbeat):
                 raise self._closing(
-                    "malformed", MALFORMED, "after hello come heartbeats"
+                    "malformed",
+                    MALFORMED,
+                    "only heartbeats are allowed after the hello message",
                 )
             if talk.over:
                 raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
@@ -352,10 +365,10 @@ class Channels:
                 chunk = self._read(await frame_of(socket)).message
                 if not isinstance(chunk, LogChunk):
                     raise self._closing(
-                        "malformed", MALFORMED, "here come chunks of logs"
+                        "malformed", MALFORMED, "only chunks of logs are allowed here"
                     )
                 if chunk.data and not has_room():
-                    raise Closing(LATER, "the head's disk has no room for logs now")
+                    raise Closing(LATER, "the head's disk is too full to store logs")
                 key = (chunk.job, chunk.attempt)
                 if key not in owned:
                     owned[key] = await ranks_of(control, node, *key)
@@ -370,7 +383,7 @@ class Channels:
             pass
         except OSError as error:
             log.error("log_not_kept", node=node, error=str(error))
-            await _close_socket(socket, LATER, "the head cannot keep logs now")
+            await _close_socket(socket, LATER, "the head cannot write logs to its disk")
 
     def _keep(
         self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper
@@ -393,7 +406,7 @@ class Channels:
     def _read(self, frame: bytes) -> BoundedMessage:
         if len(frame) > FRAME_BYTES:
             raise self._closing(
-                "malformed", MALFORMED, f"a frame has at most {FRAME_BYTES:,} bytes"
+                "malformed", MALFORMED, f"the message exceeds {FRAME_BYTES:,} bytes"
             )
         try:
             return read_frame(frame)

@@ -36,7 +36,8 @@ class DialledSession:
                 return await self.agent
         except TimeoutError:
             raise Conflict(
-                f"node {self.node} gave no {what}",
+                f"the agent of node {self.node} did not open a connection for the {what} within "
+                f"{AGENT_SECONDS:.0f} s",
                 hint=f"run: corral node show {self.node}",
             ) from None
 
@@ -72,7 +73,7 @@ class DialledSessions:
             session is not None and caller_of(socket).node in session.agents
         )
         if session is None or not is_own_session or session.agent.done():
-            raise NotFound("session", "of this id")
+            raise NotFound("session", socket.path_params["session"])
         await socket.accept()
         session.agent.set_result(socket)
         await session.over.wait()

@@ -44,11 +44,12 @@ async def test(house: Within, caller: Asker) -> wire.AlertsSent:
     if alert_settings is not None and alert_settings.trouble:
         raise Conflict(
             alert_settings.trouble,
-            hint="mend it; how it is written: corral alert --help",
+            hint="correct alerts.yaml; for its format, run: corral alert --help",
         )
     if alerting is None or alert_settings is None or not alert_settings.receivers:
         raise Conflict(
-            "no receiver gets alerts", hint="write alerts.yaml: corral alert --help"
+            "no receiver of alerts is configured",
+            hint="list receivers in alerts.yaml; for its format, run: corral alert --help",
         )
     await house.control.store.record(caller.entry(house.control.clock.wall()))
     outcomes = await alerting.test()

@@ -68,8 +68,9 @@ class OpenRoutes:
 def _queue_full_error(pace: LinePace) -> TooMany:
     seconds = pace.in_line / pace.a_second
     return TooMany(
-        f"{pace.in_line:,} requests without a token wait for their turn from this address; "
-        f"{pace.a_second:g} a second are answered",
-        hint=f"wait {seconds:.0f} s; requests over the API with a token do not wait in this line",
+        f"too many requests without a token from this address: {pace.in_line:,} are waiting, and "
+        f"{pace.a_second:g} per second are answered",
+        hint=f"wait {seconds:.0f} s, or send a token: this limit does not apply to API requests "
+        "with a token",
         retry_seconds=seconds,
     )

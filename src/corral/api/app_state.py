@@ -92,7 +92,7 @@ class House:
         if last_id is not None:
             if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
                 raise RequestInvalid(
-                    f"Last-Event-ID {last_id[:40]!r} is no number of an event"
+                    f"Last-Event-ID {last_id[:40]!r} is not the number of an event"
                 )
             after = int(last_id)
         if follow:

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from corral.api.errors import WrongHost
+from corral.api.route_actions import action_of
 from corral.api.route_rights import (
     ADD_MACHINES,
     NO_MORE,
@@ -26,6 +27,7 @@ from corral.api.route_rights import (
     may,
     reaches,
 )
+from corral.domain.bounds import cut
 from corral.domain.errors import Forbidden, Unauthorised
 from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
 from corral.domain.job import Job, TokenScope
@@ -47,14 +49,17 @@ _BEARER: Final = re.compile(rb"[Bb]earer ([A-Za-z0-9._~+/=-]{16,512})")
 _HOST: Final = re.compile(
     r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII
 )
-
+MOST_HOST_LETTERS: Final = 100  # of a Host header that an error text repeats
+MOST_NAMES_LETTERS: Final = 300  # of the accepted names in an error text
 
 WIDER: Final = (
-    "write in its spec: token: submit (sbatch --corral-token=submit); or do it with a token of "
-    "your own, outside of the job"
+    "set token: submit in the spec of the job (with sbatch: --corral-token=submit), or use your "
+    "own token outside of the job"
 )
 OF_LINKS: Final = frozenset({("GET", "/v1/session"), ("POST", "/v1/session")})
-_OVER: Final = "a job's own token lets in while its attempt lives: use your own"
+_OVER: Final = (
+    "use your own token: the token of a job is valid only while its attempt runs"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,28 +168,28 @@ class Caller:
         Forbidden when the caller may not."""
         subject = what or job.spec.name
         if self.job is not None and not self._can_reach_job(self.key, job):
-            right_name = RIGHTS[self.key].what or "this"
             if RIGHTS[self.key].jobs == Reach.SELF:
                 raise Forbidden(
-                    f"{subject} is another job: the token of job {self.job.attempt[0]} "
-                    "is taken for "
-                    f"{right_name} on that job and its array alone",
-                    hint="do it with a token of your own, outside of the job",
+                    f"the token of job {self.job.attempt[0]} is not allowed to "
+                    f"{action_of(self.key)} other than {self.job.attempt[0]} and its array; "
+                    f"{subject} is another job",
+                    hint="use your own token outside of the job",
                 )
             raise Forbidden(
-                f"{subject} is another job: the token of job {self.job.attempt[0]} is taken for "
-                "that job and its array alone",
+                f"the token of job {self.job.attempt[0]} does not allow access to {subject}, only "
+                f"to job {self.job.attempt[0]} and its array",
                 hint=WIDER,
             )
         if may(self.role, self.key, own=self.owns(job)) or self._may_as_operator(
             job, self.key
         ):
             return
-        owner_text = f"{job.owner}'s"
+        owner_text = f"user {job.owner}"
         if job.owner == self.name:
-            owner_text = f"that of an earlier user called {job.owner}"
+            owner_text = f"an earlier user who was called {job.owner}"
         raise Forbidden(
-            f"{subject} is {owner_text}; {self.name} may not do this to it",
+            f"{subject} belongs to {owner_text}; {self.name} is not allowed to "
+            f"{action_of(self.key)} of other users",
             hint=f"ask {job.owner}, or an {least(self.key, own=False)} of this cluster",
         )
 
@@ -203,7 +208,8 @@ class Caller:
         object is another user's and the caller may not."""
         if not self.may(owner=owner):
             raise Forbidden(
-                f"{what} is {owner}'s; {self.name} may not do this to it",
+                f"{what} belongs to {owner}; {self.name} is not allowed to "
+                f"{action_of(self.key)} of other users",
                 hint=f"ask {owner}, or an {least(self.key, own=False)} of this cluster",
             )
 
@@ -214,8 +220,9 @@ class Caller:
             self._check_scope(self.job)
         if self.kind == TokenKind.LINK and self.key not in OF_LINKS:
             raise Forbidden(
-                "a link for a browser opens a session there, and nothing else",
-                hint="open it in a browser; a command takes a token: corral token create",
+                "the token of a log-in link is valid only to open a session in a browser",
+                hint="open the link in a browser; for commands, create a token: "
+                "corral token create",
             )
         if any(
             may(self.role, self.key, own=is_own, more=self.more)
@@ -224,32 +231,31 @@ class Caller:
             return
         if self.operated and self.key in QUEUE_SETTINGS:
             return
-        verb = "sending" if self.key[0] == "PUT" else "reading"
-        action = (
-            RIGHTS[self.key].what
-            or f"{verb} {self.key[1].removeprefix('/v1').split('/')[1]}"
-        )
+        action = action_of(self.key)
         needed = least(self.key, own=True)
         if self.key == ADD_MACHINES and self.role in OPERATORS:
             raise Forbidden(
-                "a machine that joins is given the secrets and workdirs of the jobs placed on it: "
-                f"making a join token takes an admin here, and {self.name} is {self.role}",
-                hint="ask an admin to run it; operators may where the head is started by: "
+                f"only an admin may create a join token here, and {self.name} has the role "
+                f"{self.role}: a machine that joins receives the secrets and workdirs of its jobs",
+                hint="ask an admin to create the token, or to start the head with: "
                 "corral up --operators-add-machines",
             )
         if self.role == Role.JOIN:
             raise Forbidden(
-                f"{action} is not for a join token: it lets a machine join, and nothing else",
-                hint="run on that machine: corral join URL --token TOKEN",
+                f"a join token is not allowed to {action}, only to add a machine to the "
+                "cluster",
+                hint="run on the machine to add: corral join URL --token TOKEN",
             )
         if self.node or needed is None:
             raise Forbidden(
-                f"{action} is for {'people' if self.node else 'nodes'}, not for {self.name}",
-                hint=f"use the token of a {'person' if self.node else 'node'}",
+                f"the token of a {'user' if self.node else 'node'} is required to "
+                f"{action}; this token belongs to {self.name}",
+                hint=f"use the token of a {'user' if self.node else 'node'}",
             )
         raise Forbidden(
-            f"{action} takes the role {needed}; this token lets {self.name} be {self.role}",
-            hint=f"see: corral user show {self.name}; an admin may run: "
+            f"the role {needed} is required to {action}; this token of {self.name} has "
+            f"the role {self.role}",
+            hint=f"see: corral user show {self.name}; or ask an admin to run: "
             f"corral user set {self.name} --role {needed}",
         )
 
@@ -258,16 +264,16 @@ class Caller:
         route on which the token is accepted for no job at all."""
         if reaches(job.scope, self.key, itself=True):
             return
-        action = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
+        action = action_of(self.key)
         if RIGHTS[self.key].jobs == Reach.OWNER:
             raise Forbidden(
-                f"{action} is beyond the token of job {job.attempt[0]}, which is for that job and "
-                "its array alone",
+                f"the token of job {job.attempt[0]} is not allowed to {action}, only to "
+                "access this job and its array",
                 hint=WIDER,
             )
         raise Forbidden(
-            f"the token of a job is not taken for {action}",
-            hint="do it with a token of your own, outside of the job",
+            f"the token of a job is not allowed to {action}",
+            hint="use your own token outside of the job",
         )
 
     def entry(
@@ -302,14 +308,12 @@ def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
         raise _unauthorised("the request has no Authorization header")
     match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
     if match is None:
-        raise _unauthorised("the Authorization header is not: Bearer TOKEN")
+        raise _unauthorised("the Authorization header is not of the form: Bearer TOKEN")
     return match.group(1).decode()
 
 
 def _unauthorised(why: str) -> Unauthorised:
-    return Unauthorised(
-        why, hint="send: Authorization: Bearer TOKEN, the token of the cluster"
-    )
+    return Unauthorised(why, hint="send the header: Authorization: Bearer TOKEN")
 
 
 async def identify(
@@ -336,18 +340,22 @@ async def identify(
     else:
         stored_identity = await jobs.identity(attempt, digest)
     if stored_identity is None and attempt is not None:
-        raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
+        raise Unauthorised(
+            "the attempt that this token belongs to has ended", hint=_OVER
+        )
     if stored_identity is None:
         raise Unauthorised(
             "this cluster does not know the token",
-            hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
+            hint="set CORRAL_TOKEN to a token of this cluster; an admin can create one: "
             "corral token create NAME",
         )
     if jobs is None or attempt is None:
         return caller_by(stored_identity, now, renews=renews)
     own_job = jobs.job_of(attempt)
     if own_job is None:  # it has ended while the store looked
-        raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
+        raise Unauthorised(
+            "the attempt that this token belongs to has ended", hint=_OVER
+        )
     return replace(caller_by(stored_identity, now), job=own_job)
 
 
@@ -356,11 +364,14 @@ def check_kind(caller: Caller, *, in_cookie: bool) -> None:
     header. Raises: Unauthorised for a session's token outside of a cookie, and for any
     other token within a cookie."""
     if in_cookie and caller.kind != TokenKind.SESSION:
-        raise Unauthorised("the cookie is of no session", hint="log in again")
+        raise Unauthorised(
+            "the token in the cookie is not that of a browser session",
+            hint="log in again",
+        )
     if not in_cookie and caller.kind == TokenKind.SESSION:
         raise Unauthorised(
-            "the token of a browser's session is taken from its cookie alone",
-            hint="use a token: corral token create",
+            "the token of a browser session is accepted only in its cookie",
+            hint="create a token for this program: corral token create",
         )
 
 
@@ -374,7 +385,7 @@ def check_page(caller: Caller, shown: str) -> None:
     digest = caller.page_sha256
     if digest is None or not compare_digest(token_digest(shown), digest):
         raise Unauthorised(
-            "the session's cookie came without the secret of its page",
+            "the request has a session cookie, but not the secret of its page",
             hint="log in again",
         )
 
@@ -410,10 +421,22 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) ->
     values = [value for name, value in headers if name.lower() == b"host"]
     match = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
     if match is None or match.group(1).lower() not in hosts:
+        if len(values) == 1:
+            received = cut(values[0].decode("latin-1"), MOST_HOST_LETTERS)
+            why = f"the Host header {received!r} is not a name of this head"
+        else:
+            why = f"the request has {len(values)} Host headers instead of one"
         raise WrongHost(
-            "the Host header does not name this head",
-            hint="use the address that status shows",
+            f"{why}; accepted names: {_names_text(hosts)}",
+            hint="use the address that this command shows: corral status",
         )
+
+
+def _names_text(hosts: frozenset[str]) -> str:
+    """Return the names of the head, shortened, those of other machines first."""
+    plain_names = {name for name in hosts if name and not name.startswith("[")}
+    names = sorted(plain_names, key=lambda name: (name in LOOPBACK, name))
+    return cut(", ".join(names), MOST_NAMES_LETTERS)
 
 
 def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:

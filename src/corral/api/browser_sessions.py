@@ -82,8 +82,8 @@ async def log_out(
     """End the session: revoke its token and delete its cookie."""
     if "authorization" in request.headers:
         raise Conflict(
-            "a token was shown, and not the cookie of a browser's session",
-            hint=f"to end a token, run: corral token revoke {caller.token}",
+            "the request has a token; only a browser session with its cookie can be closed",
+            hint=f"to revoke the token, run: corral token revoke {caller.token}",
         )
     now = house.control.clock.wall()
     entry = caller.entry(now, on=caller.token)

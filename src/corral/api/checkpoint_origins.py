@@ -46,8 +46,8 @@ async def _with_origin(
         name, asked_step = rule.source, ""
     elif not asked_step.isdecimal() or not name:
         raise SpecInvalid(
-            f"checkpoint.from: {rule.source[:100]!r} is not JOB or JOB@STEP",
-            hint="write: from: j35, or from: j35@400",
+            f"checkpoint.from: {rule.source[:100]!r} is not of the form JOB or JOB@STEP",
+            hint="write for example: from: j35, or from: j35@400",
         )
     job = await _ended_job(house, name, caller)
     saves = kept_saves(await house.control.store.saves(job.id), _kept_save_count(job))
@@ -80,18 +80,20 @@ async def _ended_job(house: House, name: str, caller: Caller) -> Job:
         if not array_jobs:
             raise
         raise Conflict(
-            f"{name} is an array of {len(array_jobs)} jobs, and a job starts from the save of one",
-            hint=f"name one of them: --from {array_jobs[0].id}",
+            f"checkpoint.from: {name} is an array of {len(array_jobs)} jobs, and only one job "
+            "is allowed",
+            hint=f"name one job of the array, for example: --from {array_jobs[0].id}",
         ) from None
     if not caller.may_on(job, key=LOGS):
         raise Forbidden(
-            f"the saves of {job.spec.name} ({job.id}) are {job.owner}'s",
+            f"the saves of {job.spec.name} ({job.id}) belong to {job.owner}; {caller.name} is not "
+            "allowed to read them",
             hint=f"start from a job of your own, or ask {job.owner}",
         )
     if not job.is_final:
         raise Conflict(
-            f"{job.spec.name} ({job.id}) is {job.state}: it still writes and prunes its saves",
-            hint=f"wait for its end, or run: corral stop {job.id}",
+            f"{job.spec.name} ({job.id}) is {job.state}: its saves may still change",
+            hint=f"wait until {job.id} has ended, or run: corral stop {job.id}",
         )
     return job
 
@@ -113,7 +115,7 @@ def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:
             return save
     steps = ", ".join(str(save.step) for save in saves)
     raise Conflict(
-        f"{job.spec.name} ({job.id}) has no save of step {step}: those kept are of step {steps}",
+        f"{job.spec.name} ({job.id}) has no save of step {step}, only of step {steps}",
         hint=see,
     )
 
@@ -130,14 +132,14 @@ def _check_seen_by_all(house: House, spec: JobSpec) -> None:
     node = house.control.world.nodes.get(origin.node)
     if node is not None and mark_of(node, origin.path) is not None:
         return
-    lies = f"the save of {origin.job} lies in {origin.path}, on the disk of {origin.node} alone"
+    lies = f"the save of {origin.job} in {origin.path} is only on the disk of node {origin.node}"
     if node is None:
         raise NotShared(
-            f"{lies}, which is not a node of this cluster now",
-            hint=f"let {origin.node} join again, or start from another job",
+            f"{lies}, which has left the cluster",
+            hint=f"join {origin.node} to the cluster again, or start from another job",
         )
     if min(shape.nodes for shape in spec.shapes) > 1:
         raise NotShared(
-            f"{lies}, and {spec.name} asks for {spec.nodes} nodes",
-            hint="copy the save to a shared path, or ask for 1 node",
+            f"{lies}, but {spec.name} requests {spec.nodes} nodes",
+            hint="copy the save to a path that all nodes share, or request 1 node",
         )

@@ -119,7 +119,7 @@ def _full_disks(house: House) -> list[str]:
     ):
         warning_by_folder[root] = (
             f"the disk of {root} is full ({size_text(room.free)} of {size_text(room.total)} left): "
-            "what is asked cannot be written down, nor what jobs print; make room there"
+            "neither requests nor the output of jobs can be stored; free space there"
         )
     return [warning for warning in warning_by_folder.values() if warning]
 
@@ -234,7 +234,9 @@ async def agent_secrets(
     world = house.control.world
     id = JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
-        raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
+        raise Forbidden(
+            f"attempt {job[:40]}.{attempt} is not placed on node {caller.node}"
+        )
     values: dict[str, str] = {}
     asked_job = world.jobs[id]
     secret_names = [secret for secret in asked_job.spec.secrets if secret != OWN]
@@ -264,11 +266,16 @@ async def agent_owner(
     assert caller.node is not None
     world, id = house.control.world, JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
-        raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
+        raise Forbidden(
+            f"attempt {job[:40]}.{attempt} is not placed on node {caller.node}"
+        )
     owner = world.jobs[id].owner
     users = {user.name: user for user in await house.control.store.users()}
     if owner not in users:
-        raise Forbidden(f"{owner}, who owns {job[:40]}, is not a user any more")
+        raise Forbidden(
+            f"the attempt of job {job[:40]} cannot start: its owner {owner} was removed "
+            "from the cluster"
+        )
     number = await house.owner_numbers.of(house.control.store, users[owner])
     return JSONResponse({"number": number})
 

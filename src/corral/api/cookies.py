@@ -17,7 +17,7 @@ from corral.domain.errors import Unauthorised
 Headers = Iterable[tuple[bytes, bytes]]
 PAGE_SECRET: Final = b"corral-page"  # the header with a session's second secret
 OUR_PAGES: Final = (b"same-origin", b"none")  # none: an address typed by the user
-_LOG_IN: Final = "open the pages by: corral ui"
+_LOG_IN: Final = "open the pages with: corral ui"
 
 
 def cookie_of(cluster: str) -> str:
@@ -89,5 +89,5 @@ def check_origin(headers: Headers) -> None:
         )
     if not ours:
         raise Unauthorised(
-            "the session's cookie came from a page of another site", hint=_LOG_IN
+            "a page of another site sent the session cookie", hint=_LOG_IN
         )

@@ -90,10 +90,10 @@ class DiskGuard:
             return
         room = self.look(folder)
         raise DiskLow(
-            f"the head's disk has {size_text(room.free)} of {size_text(room.total)} free, and "
-            f"{size_text(self.reserve(room))} stay free for what the head itself writes; {what} "
-            f"needs {size_text(asked_bytes)}",
-            hint=f"ask an operator to make room on the disk of {folder}; or to keep less free: "
+            f"the head's disk has too little space for {what} ({size_text(asked_bytes)}): "
+            f"{size_text(room.free)} of {size_text(room.total)} are free, and "
+            f"{size_text(self.reserve(room))} are reserved for the head itself",
+            hint=f"ask an operator to free space on the disk of {folder}, or to reserve less: "
             "corral up --disk-reserve 500MB",
         )
 
@@ -102,12 +102,12 @@ class DiskGuard:
         try:
             room = self.look(folder)
         except OSError as error:
-            return f"the cluster's directory {folder} cannot be looked at: {error.strerror}"
+            return f"the free space of the disk of {folder} cannot be read: {error.strerror}"
         reserve = self.reserve(room)
         if room.free >= reserve:
             return ""
         return (
             f"the disk of {folder} is nearly full ({size_text(room.free)} of "
             f"{size_text(room.total)} free, {size_text(reserve)} are reserved for the head): "
-            "uploads, logs and large specs are refused; make room there"
+            "uploads, logs and large specs are refused; free space there"
         )

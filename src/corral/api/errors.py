@@ -144,13 +144,17 @@ def bug(error: Exception, id: str) -> JSONResponse:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("disk_full", error=str(error))
         return answer(
-            StoreTrouble("the head's disk is full", hint="run: corral status")
+            StoreTrouble(
+                "the head's disk is full",
+                hint="free space on it; to see which disk, run: corral status",
+            )
         )
     # without locals: they may hold a token
     trace = "".join(traceback.format_exception(error))
     log.error("bug", id=id, trace=trace)
     bug_error = Bug(
-        f"Corral met a bug of its own while answering ({id})", hint="see head.log"
+        f"the head could not answer because of a bug in Corral (id {id})",
+        hint="read head.log in the head's directory: search it for this id",
     )
     return answer(bug_error)
 
@@ -173,7 +177,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     body = error_of(
         code,
         _escape_surrogates(message),
-        "see docs/architecture/overview.md for the routes",
+        "for the routes, see docs/architecture/overview.md",
     )
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 
@@ -185,6 +189,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     field_path = ".".join(str(step) for step in first_error["loc"])
     return answer(
         RequestInvalid(
-            f"{field_path}: {first_error['msg']}", hint="see docs/reference/schema"
+            f"{field_path}: {first_error['msg']}",
+            hint="for the allowed fields, see docs/reference/schema",
         )
     )

@@ -81,8 +81,8 @@ def _rotated_notice(rank: int, attempt: int, asked: int, place: int) -> api.LogL
     """Return a log line that stands for bytes which log rotation removed before they
     were sent: those from `asked` to `place`."""
     notice = (
-        f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was "
-        "newer\n"
+        f"[corral] {place - asked:,} bytes of this log are no longer kept; newer output "
+        "follows\n"
     )
     return api.LogLines(
         rank=rank, attempt=attempt, data=f"\n{notice}" if asked else notice
@@ -97,8 +97,8 @@ def places_of(text: str) -> dict[tuple[int, int], int]:
         match = _PLACE.fullmatch(cursor_text)
         if match is None:
             raise RequestInvalid(
-                f"{cursor_text[:60]!r} is no place in a log",
-                hint="send the ids of the stream's events",
+                f"{cursor_text[:60]!r} is not a position in a log (ATTEMPT:RANK:BYTE)",
+                hint="send the ids of the events of the log's stream, for example 1:0:345",
             )
         attempt, rank, byte_offset = map(int, match.groups())
         places[attempt, rank] = byte_offset

@@ -73,8 +73,8 @@ class FailureLimits:
     def _too_many(self, seconds: float) -> TooMany:
         self.refused += 1
         return TooMany(
-            f"more than {FAILURES} authentications from this address have failed; one more is "
-            f"looked at each {1 / RATE:.0f} s",
-            hint=f"wait {max(1, round(seconds))} s, and check the token: corral status",
+            f"more than {FAILURES} requests from this address had an invalid token; one more "
+            f"request is checked every {1 / RATE:.0f} s",
+            hint=f"wait {max(1, round(seconds))} s, then check your token: corral status",
             retry_seconds=seconds,
         )

@@ -45,8 +45,13 @@ class Proofs:
             query.get(name, [""])[0] for name in ("nonce", "token", "attempt")
         )
         server = scope.get("server")
-        if not _NONCE.fullmatch(nonce) or not server or server[1] is None:
-            raise RequestInvalid("a challenge has a nonce of 32 hexadecimal digits")
+        if not _NONCE.fullmatch(nonce):
+            raise RequestInvalid("the parameter nonce is not 32 hexadecimal digits")
+        if not server or server[1] is None:
+            raise RequestInvalid(
+                "the request did not arrive at a TCP address, which the proof must contain",
+                hint="call the head at the address that this command shows: corral status",
+            )
         proof = await self._answer_challenge(
             nonce, (server[0], server[1]), token, attempt
         )
@@ -58,7 +63,9 @@ class Proofs:
         if token == CLUSTER:
             return self._seals.sign(proof_text(nonce, address))
         if not _TOKEN.fullmatch(token):
-            raise RequestInvalid("a challenge names a token by its id, t and 12 digits")
+            raise RequestInvalid(
+                "the parameter token is not a token id: t and 12 hexadecimal digits"
+            )
         digest = await self._digest(TokenId(token), _ATTEMPT.fullmatch(attempt))
         return None if digest is None else proof_of(digest, nonce, address)
 

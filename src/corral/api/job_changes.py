@@ -115,7 +115,8 @@ async def _resolve_jobs(house: House, name: str, caller: Caller) -> Sequence[Job
     if found_job is not None:
         return [found_job]
     raise Conflict(
-        f"all jobs of {name} are over already", hint=f"run: corral show {name}"
+        f"all jobs of the array {name} have already ended",
+        hint=f"run: corral show {name}",
     )
 
 

@@ -79,7 +79,7 @@ async def log_range(
     kept_range = await _find_readable_logs(request, house, job, attempt)
     if before is not None and after is not None:
         raise RequestInvalid(
-            "`before` and `after` exclude each other", hint="send one of them"
+            "`before` and `after` cannot be combined", hint="send only one of them"
         )
     key, keeper = (kept_range.job.id, kept_range.attempt, rank), house.keeper
     oldest, newest_offset = keeper.oldest(key), keeper.end(key)
@@ -117,7 +117,10 @@ async def log_search(
     # whose it is goes before what is asked
     kept_range = await _find_readable_logs(request, house, job, attempt)
     if not text:
-        raise RequestInvalid("there is no text to search for", hint="send `text`")
+        raise RequestInvalid(
+            "the parameter `text`, the text to search for, is missing or empty",
+            hint="send `text`",
+        )
     begin = _parse_search_cursor(after)
     ranks = kept_range.ranks if rank is None else sorted({rank} & set(kept_range.ranks))
     matches: list[LogMatch] = []
@@ -162,8 +165,8 @@ def _parse_search_cursor(after: str) -> tuple[int, int] | None:
     match = _NEXT.fullmatch(after)
     if match is None:
         raise RequestInvalid(
-            f"{after!r} is not a place in a search",
-            hint="send `next` of the answer before",
+            f"`after`: {after!r} is not a position of a search",
+            hint="send the value of `next` in the previous answer",
         )
     return int(match[1]), int(match[2])
 

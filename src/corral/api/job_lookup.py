@@ -88,7 +88,7 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
     array_jobs = await _find_array_jobs(control, of, by)
     if not array_jobs:
         if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
-            text = f"there is no job {name[:100]}: {of[:100]} is no array"
+            text = f"there is no job {name[:100]}: {of[:100]} is not an array"
             raise NoSuchIndex(text, hint=f"run: corral show {of[:100]}")
         return
     keep = control.keeping.retention
@@ -147,8 +147,8 @@ async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:
     """Return a note if the job that the name `asked` has found belongs to another user
-    than `by`, else "". For example: train is bob's (j7); no job of that name is
-    alice's."""
+    than `by`, else "". For example: train is job j7 of bob; alice has no job of that
+    name."""
     if asked == job.id or job.owner == by:
         return ""
-    return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"
+    return f"{asked} is job {job.id} of {job.owner}; {by} has no job of that name"

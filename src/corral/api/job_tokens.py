@@ -96,9 +96,10 @@ def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
     for spec in specs:
         if spec.token == TokenScope.SUBMIT:
             raise Forbidden(
-                f"{spec.name} asks for token: submit, which a job's own token cannot grant",
-                hint=f"leave it out; or submit {spec.name} with a token of your own, to wait for "
-                f"job {own.attempt[0]}: after",
+                f"the spec of {spec.name} contains token: submit, which is not allowed for a job "
+                "that another job submits with its own token",
+                hint=f"remove token: submit; or submit {spec.name} with your own token and "
+                f"after: {own.attempt[0]}",
             )
 
 

@@ -227,10 +227,12 @@ async def signal(
     number = signals.number_of(body.signal) if body is not None else None
     if body is None or number is None:
         complaint = (
-            "no signal was named" if body is None else f"{body.signal!r} is no signal"
+            "the request names no signal"
+            if body is None
+            else f"{body.signal!r} is not a signal"
         )
         raise RequestInvalid(
-            complaint, hint=f"one of {', '.join(signals.NAMES)}, or its number"
+            complaint, hint=f"use one of {', '.join(signals.NAMES)}, or its number"
         )
     to = body.to or ("all" if is_batch(found_job.spec.run) else "ranks")
     await _send_signal(house, found_job, caller, number, to)
@@ -249,13 +251,13 @@ async def _send_signal(
     name, attempt = signals.name_of(number), house.control.world.attempts.get(job.id)
     if job.state != "RUNNING" or attempt is None:
         raise Conflict(
-            f"{job.spec.name} is {job.state}: there is nothing to send {name} to",
+            f"{job.spec.name} is {job.state}; only a running job can receive {name}",
             hint=f"run: corral why {job.id}",
         )
     if job.spec.ray:
         raise Unsupported(
-            f"{job.spec.name} is a program on a Ray cluster of its own, which {name} would end",
-            hint=f"send it from within: corral attach {job.id}",
+            f"{job.spec.name} runs on its own Ray cluster, which {name} would end",
+            hint=f"send the signal from a shell in the job: corral attach {job.id}",
         )
     now = house.control.clock.wall()
     detail = name if to == "ranks" else f"{name} to {to}"
@@ -263,7 +265,7 @@ async def _send_signal(
     request = SignalNow(job=job.id, attempt=attempt.number, number=number, to=to)
     if lost_nodes := house.channels.signal(attempt.nodes, request):
         raise Conflict(
-            f"nothing was sent: not connected now is {', '.join(lost_nodes)}",
+            f"the signal was not sent: no connection to node {', '.join(lost_nodes)}",
             hint=f"run: corral node show {lost_nodes[0]}",
         )
 
@@ -279,13 +281,16 @@ async def change(
     body = body or api.JobChange()
     if body.priority is not None and not caller.operates(found_job):
         raise Forbidden(
-            f"the priority of a job that was submitted is for operators; {caller.name} is a "
+            f"only an operator may change the priority of a submitted job; {caller.name} is a "
             f"{caller.role}",
-            hint=f"ask an operator, or: corral stop {found_job.id}, and submit it again",
+            hint=f"ask an operator; or run: corral stop {found_job.id}, and submit the job again",
         )
     set_job = body.to_domain(found_job.id)
     if not str(set_job):
-        raise SpecInvalid("nothing is to be changed", hint="name what: {name: other}")
+        raise SpecInvalid(
+            "the request contains no field to change",
+            hint="send at least one field, for example {name: other}",
+        )
     tree = house.control.world.queues
     if set_job.queue is not None and set_job.queue in tree.by_name:
         await check_queues_of(house, [set_job.of(found_job.spec)], caller)

@@ -84,13 +84,13 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
     authenticates from now on by a token that the machine has created itself."""
     if not is_name(body.node):
         raise SpecInvalid(
-            f"{body.node[:80]!r} cannot name a node", hint=f"use {NAME_RULE}"
+            f"{body.node[:80]!r} is not a valid name of a node", hint=f"use {NAME_RULE}"
         )
     if body.node in house.control.world.nodes:
         raise Conflict(
-            f"there is a node {body.node} already",
-            hint="choose another name with --name; or, if that machine is gone for good, an "
-            f"operator may run: corral node rm {body.node}",
+            f"the cluster already has a node {body.node}",
+            hint="choose another name: corral join --name NAME; or, if the machine of that node "
+            f"no longer exists, ask an operator to run: corral node rm {body.node}",
         )
     invitation = house.settings.invite(NodeId(body.node))
     store, now = house.control.store, house.control.clock.wall()
@@ -106,7 +106,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
     entry = caller.entry(now, on=body.node, detail=f"token {node_token.id}")
     if await store.spend_token(caller.token, node_token, at=now, entry=entry) is None:
         raise TokenUsed(
-            f"the join token {caller.token} was used already",
+            f"the join token {caller.token} has been used for as many machines as it allows",
             hint=ANOTHER_JOIN,
         )
     return wire.NodeJoined(
@@ -130,7 +130,7 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     if found_node.liveness == Liveness.ALIVE:
         raise Conflict(
             f"node {found_node.id} is not dead: its last heartbeat is a few seconds old",
-            hint=f"to take it out of work, run: corral node drain {found_node.id}",
+            hint=f"to stop using the node, run: corral node drain {found_node.id}",
         )
     await _request_node_state(house, found_node.id, "dead", caller)
     return views.node_detail(house.control, views.find_node(house.control, node))
@@ -145,8 +145,8 @@ async def remove(
     found_node = views.find_node(house.control, node)
     if found_node.id in house.settings.own_nodes():
         raise Conflict(
-            f"node {found_node.id} is a part of the head's own machine",
-            hint="to have fewer of them, run: corral down; corral up --nodes N",
+            f"node {found_node.id} cannot be removed: it is part of the head's own machine",
+            hint="to start the head with fewer nodes, run: corral down; corral up --nodes N",
         )
     jobs = jobs_on(house.control.world, found_node.id)
     if jobs and found_node.liveness != Liveness.DEAD and not force:
@@ -154,9 +154,9 @@ async def remove(
             f" and {len(jobs) - SEEN_JOBS} more" if len(jobs) > SEEN_JOBS else ""
         )
         raise Conflict(
-            f"node {found_node.id} holds {', '.join(jobs[:SEEN_JOBS])}{surplus_text}",
-            hint=f"move them first: corral node drain {found_node.id}; or, losing what they "
-            f"have not saved: corral node rm {found_node.id} --force",
+            f"node {found_node.id} still has jobs: {', '.join(jobs[:SEEN_JOBS])}{surplus_text}",
+            hint=f"move the jobs first: corral node drain {found_node.id}; or remove the node at "
+            f"once and lose unsaved work: corral node rm {found_node.id} --force",
         )
     await _let_go(house, found_node.id, caller)
 
@@ -171,7 +171,7 @@ async def renew(
     and the new one lasts as long as the attempt."""
     if not _can_renew_tokens(house):
         raise Unsupported(
-            "the token of this node is renewed by the engine that lends it"
+            "a node of the engine ray cannot renew its token: it gets a new one at each start"
         )
     node = NodeId(_caller_node(caller))
     store, now = house.control.store, house.control.clock.wall()
@@ -231,7 +231,7 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
         if token.node == node and token.revoked_at is None:
             entry = caller.entry(now, on=node, detail=f"token {token.id}")
             await control.store.revoke_token(token.id, at=now, entry=entry)
-    house.channels.drop(node, "it is no node of this cluster any more")
+    house.channels.drop(node, "the node was removed from the cluster")
     if node not in control.world.nodes:
         return  # it joined, but sent no heartbeat
     if jobs_on(control.world, node):

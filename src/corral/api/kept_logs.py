@@ -138,7 +138,10 @@ class LogKeeper:
             return kept_end
         try:
             if offset > kept_end:
-                complaint = f"{offset - kept_end:,} bytes are missing here: more than is shipped"
+                complaint = (
+                    f"{offset - kept_end:,} bytes are missing here: the node removed them "
+                    "before the head received them"
+                )
                 self._append_bytes(key, track, f"\n[corral] {complaint}\n".encode())
                 track.ahead = offset - track.end
                 self._keep(key, track)

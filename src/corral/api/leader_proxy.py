@@ -23,6 +23,9 @@ from corral.wire.head_proof import Address, Challenge, needs_proof
 from corral.wire.proven_socket import proven_socket
 
 CONNECT_SECONDS: Final = 3.0
+WAIT: Final = (
+    "try again in a few seconds, when another head has taken over; see: corral status"
+)
 COME_AGAIN: Final = 1013
 _OF_ONE_HOP: Final = frozenset(
     {
@@ -75,9 +78,7 @@ class Forwarder:
         try:
             answer = await self._client().send(request, stream=True)
         except (httpx2.TransportError, WrongHead) as error:
-            raise NoLeader(
-                f"the head that leads does not answer at {self.url}"
-            ) from error
+            raise self._no_answer() from error
         except CallerGone:
             return
         if answer.status_code != UNAUTHORISED:
@@ -122,9 +123,7 @@ class Forwarder:
             await _send_denial(no, scope, receive, send)
             return
         except (OSError, TimeoutError, WebSocketException, WrongHead) as error:
-            raise NoLeader(
-                f"the head that leads does not answer at {self.url}"
-            ) from error
+            raise self._no_answer() from error
         _mark_authenticated(scope)
         async with connection:
             await receive()  # that they would like to begin
@@ -133,6 +132,10 @@ class Forwarder:
                 _forward_to_leader(receive, connection),
                 _forward_to_caller(connection, send),
             )
+
+    def _no_answer(self) -> NoLeader:
+        message = f"the leading head at {self.url} does not answer"
+        return NoLeader(message, hint=WAIT)
 
     async def close(self) -> None:
         if self._http is not None:

@@ -51,15 +51,15 @@ def form_page(
     if log_in.source != person.source:
         elsewhere = f" You are at {html.escape(person.source)}."
     error_html = (
-        "<p><strong>That is not the code of the terminal.</strong></p>"
+        "<p><strong>This is not the code that the terminal shows.</strong></p>"
         if is_again
         else ""
     )
     text = (
         f"<h1>Log in a terminal as {name}</h1>"
-        f"<p>A terminal at {source} asks to be logged in.{elsewhere} Type the code that it shows, "
-        "only if you ran <code>corral login</code> there yourself. Whoever has sent you a code "
-        f"would act as {name}.</p>{error_html}"
+        f"<p>A terminal at {source} requests a log-in.{elsewhere} Type the code that it shows "
+        "only if you ran <code>corral login</code> there yourself. If another person has sent you "
+        f"a code, do not type it: that person could act as {name}.</p>{error_html}"
         f'<form method="post" action="{TERMINAL}">'
         f'<input type="hidden" name="person" value="{html.escape(sealed)}">'
         '<p><label>Code <input name="code" autocomplete="off" autocapitalize="characters" '

@@ -155,7 +155,7 @@ class LogQuota:
             else "the logs of this job"
         )
         reason = (
-            f"{log_subject} may have {RULES[quota].amount(limit)} (corral user show "
+            f"the limit of {log_subject} is {RULES[quota].amount(limit)} (see: corral user show "
             f"{quotas.user})"
         )
         kept_logs = [

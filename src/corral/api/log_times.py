@@ -69,11 +69,15 @@ def read_stamps(file: Path) -> list[Stamp]:
 
 
 def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float | None]:
-    """Return the arrival time of each line of the data, including a line whose
-    beginning lies before the data.
+    """Return the time at which each line of `data`, a section of a log, was written.
 
-    The list has one entry for each part between line ends. An entry is None if the line
-    arrived before the first time stamp.
+    The list has one entry for each piece of `data` between line ends. The first and the
+    last piece may be parts of lines that `data` cuts off. An entry is None if the piece
+    begins before the first time stamp.
+
+    Args:
+        stamps: the time stamps of the log, each with its position in the log.
+        begin: position of `data` in the log.
     """
     times: list[float | None] = []
     line_begin = 0
@@ -87,7 +91,8 @@ def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float |
 
 
 def _last_stamp_index(stamps: list[Stamp], place: int) -> int:
-    """Return the index of the last stamp at or before the place; -1 if none exists."""
+    """Return the index of the last stamp whose position is at most `place`; -1 if all
+    stamps are after it, or there are none."""
     return bisect_right(stamps, place, key=lambda stamp: stamp.place) - 1
 
 

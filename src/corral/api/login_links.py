@@ -34,7 +34,10 @@ class LogInLinks:
         Raises: Conflict if the link was used already.
         """
         if link in self._used:
-            raise Conflict("this link was used already", hint="get another: corral ui")
+            raise Conflict(
+                "this log-in link has already been used",
+                hint="get a new link: corral ui",
+            )
         if link not in self._made:
             return False
         self._used[link] = None

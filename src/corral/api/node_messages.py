@@ -32,8 +32,8 @@ from corral.wire.bounded_decoding import Dropped
 
 log = HeadLogger("corral.agents")
 
-TOO_FAST: Final = "more than one node may send in this time"
-SEE_LOG: Final = "the log of the job's first rank on the node says why"
+TOO_FAST: Final = "the node exceeds its limit of messages per second"
+SEE_LOG: Final = "for the reason, see the log of the job's first rank on the node"
 MOST_LABELS: Final = 5  # that an event names
 AgentRequest = AttachNow | SignalNow | FilesNow
 MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
@@ -94,9 +94,14 @@ class Taking:
             else None
         )
         self.refused["out_of_bounds"] += count
-        message_kind, reason = dropped.what, dropped.why
         if control.dropped.note(
-            node_of(node), message_kind, reason, at=dropped_at, key=own_key, count=count
+            node_of(node),
+            dropped.what,
+            dropped.why,
+            at=dropped_at,
+            key=own_key,
+            count=count,
+            is_late=dropped.why == TOO_FAST,
         ):
             control.wake()
 
@@ -126,9 +131,9 @@ class Taking:
             ignored = sorted(set(inventory.labels) - set(trusted_inventory.labels))
             ignored_labels = (
                 ", ".join(label_text(*label) for label in ignored[:MOST_LABELS])
-                or "some are gone"
+                or "labels that the node may not remove"
             )
-            reason = f"{ignored_labels}; an operator sets them: corral node label {id} NAME=VALUE"
+            reason = f"{ignored_labels}; an operator may run: corral node label {id} NAME=VALUE"
             self.drop(id, control, Dropped("labels", None, reason))
         return trusted_inventory
 

@@ -114,12 +114,16 @@ async def back(
         terminal = str(begun.get("terminal", ""))
         if error or not code:
             raise SignOnRefused(
-                f"the provider lets you not in: {error[:100] or 'it sent no code'}",
-                hint="log in there, and agree to what it asks; then try again",
+                "the identity provider refused the log-in: "
+                f"{error[:100] or 'it sent no code'}",
+                hint="log in at the provider and grant the requested access, then try again",
             )
         provider = provider_of(house)
         if _waiting.locked():
-            raise TooMany("many log in at once", hint="wait a second and log in again")
+            raise TooMany(
+                "too many users log in at the same time",
+                hint="wait a second and log in again",
+            )
         async with _waiting:
             claims = await provider.claims(
                 code=code,
@@ -145,7 +149,7 @@ async def back(
 def _open_log_in_state(request: Request, house: House, state: str) -> dict[str, Any]:
     """Return the state with which this browser began its log-in. Raises: SignOnRefused
     if it does not match what came back."""
-    retry_hint = "open the log-in page, and log in from there"
+    retry_hint = "open the log-in page of Corral and log in again"
     try:
         sealed = base64.urlsafe_b64decode(
             request.cookies.get(_state_cookie_name(house), "")
@@ -155,11 +159,13 @@ def _open_log_in_state(request: Request, house: House, state: str) -> dict[str, 
         is_same_state = compare_digest(str(begun["state"]).encode(), state.encode())
     except (CorralError, ValueError, KeyError, TypeError):
         raise SignOnRefused(
-            "this browser has not begun a log-in here, or too long ago", hint=retry_hint
+            "this browser has started no log-in here, or the log-in has expired",
+            hint=retry_hint,
         ) from None
     if not is_same_state or not young:
         raise SignOnRefused(
-            "what has come back belongs to another log-in", hint=retry_hint
+            "the answer of the identity provider belongs to another or an expired log-in",
+            hint=retry_hint,
         )
     return dict(begun)
 
@@ -232,7 +238,9 @@ def provider_of(house: House) -> SignOnSettings:
     """
     if house.settings.sign_on is None:
         raise NotFound(
-            "provider", "OIDC", see="corral ui, which prints a link that logs in"
+            "identity provider",
+            "OIDC",
+            see="corral ui, which prints a link that logs in",
         )
     return house.settings.sign_on
 

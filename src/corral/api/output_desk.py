@@ -87,13 +87,14 @@ class OutputDesk:
                 buffer += piece
                 if len(buffer) > MOST_LISTING_BYTES:
                     raise TransferCutShort(
-                        f"the list of node {node} is longer than the limit"
+                        f"the list of files of node {node} is larger than "
+                        f"{MOST_LISTING_BYTES:,} bytes"
                     )
         try:
             return decode_listing(bytes(buffer))
         except ValueError as wrong:
             raise TransferCutShort(
-                f"the list of node {node} does not read: {wrong}"
+                f"the list of files of node {node} cannot be read: {wrong}"
             ) from None
 
     async def begin(
@@ -110,9 +111,9 @@ class OutputDesk:
             or self._transfers.total() >= MOST_OF_ALL
         ):
             raise TooMany(
-                f"{self._transfers[by]} transfers of {by} run, of at most {MOST_OF_USER}, and "
-                f"{self._transfers.total()} of all users, of at most {MOST_OF_ALL}",
-                hint="try again when one has ended",
+                f"too many file transfers run now: {self._transfers[by]} of {by} (limit "
+                f"{MOST_OF_USER}), {self._transfers.total()} of all users (limit {MOST_OF_ALL})",
+                hint="try again when a transfer has ended",
             )
         self._transfers[by] += 1
         transfer = Transfer(
@@ -161,14 +162,16 @@ async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[b
             async with asyncio.timeout(STALLED_SECONDS):
                 frame = await frame_of(socket)
         except (TimeoutError, WebSocketDisconnect):
-            raise TransferCutShort(f"node {node} has sent only a part") from None
+            raise TransferCutShort(
+                f"node {node} stopped sending before the end of the files"
+            ) from None
         if frame[:1] == DATA:
             yield frame[1:]
         elif frame[:1] == END:
             _check_end(frame, node)
             return
         else:
-            raise TransferCutShort(f"node {node} has sent what is not a file")
+            raise TransferCutShort(f"node {node} has sent invalid data")
 
 
 def _check_end(frame: bytes, node: NodeId) -> None:
@@ -180,12 +183,14 @@ def _check_end(frame: bytes, node: NodeId) -> None:
     try:
         end_record = decode_end(frame)
     except ValueError:
-        raise TransferCutShort(f"node {node} has sent what is not a file") from None
+        raise TransferCutShort(f"node {node} has sent invalid data") from None
     if end_record.outcome == "absent":
         raise OutputAbsent(
-            f"node {node}: {end_record.why}", hint="what there is: corral outputs JOB"
+            f"node {node}: {end_record.why}",
+            hint="to list the files, run: corral outputs JOB",
         )
     if end_record.outcome == "refused":
         raise Conflict(
-            f"node {node}: {end_record.why}", hint="what there is: corral outputs JOB"
+            f"node {node}: {end_record.why}",
+            hint="to list the files, run: corral outputs JOB",
         )

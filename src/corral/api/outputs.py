@@ -26,8 +26,8 @@ from corral.wire.output_answers import NodeOutputs, Outputs
 
 router = APIRouter()
 LENT: Final = (
-    "a lent node keeps no work folder after the attempt: let jobs write results to a "
-    "shared path"
+    "a lent node (of a batch system) keeps no work folder after the attempt; write "
+    "results to a shared path"
 )
 MOST_NODES: Final = 64  # of a gang whose outputs one answer lists
 Number = Annotated[int | None, Query(ge=1, le=10**6)]
@@ -132,7 +132,7 @@ async def _find_attempt(house: House, job: Job, number: int | None) -> Attempt:
         return newest_attempt
     if job.attempt == 0:
         raise Conflict(
-            f"{job.spec.name} is {job.state}, it has not run yet",
+            f"{job.spec.name} is {job.state} and has not run yet",
             hint=f"run: corral why {job.id}",
         )
     past = await house.control.store.attempts(job.id)

@@ -19,7 +19,8 @@ def _make_plan_endpoint(kind: str, ask: PlanKind) -> Callable[..., Awaitable[Res
         """Return the planner's report. It is computed in a separate process."""
         if house.planner is None:
             raise Unsupported(
-                "this head makes no plans", hint="on your machine: corral plan"
+                "the planner does not run on this head",
+                hint="run on your machine: corral plan",
             )
         request = body.model_dump_json().encode()
         report = await house.planner.plan(kind, request, by=caller.name)

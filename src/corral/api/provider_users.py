@@ -56,7 +56,7 @@ async def user_by_claims(
         user = User(name=name, role=role, created_at=now, identity=identity)
         if not await store.add_user(user, entry=entry):
             raise Conflict(
-                f"another log-in has just made the user {name}", hint="log in again"
+                f"another log-in has just created the user {name}", hint="log in again"
             )
         await house.name_users()
         return user, role

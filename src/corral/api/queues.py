@@ -300,7 +300,8 @@ async def put_queue(
     form = form_of(known_queue) if known_queue is not None else {}
     if "queues" in body.fields:
         raise SpecInvalid(
-            "one queue is set here", hint="run: corral apply -f queues.yaml"
+            "the field `queues` is not allowed in the settings of one queue",
+            hint="to set several queues, run: corral apply -f queues.yaml",
         )
     return await _apply_queue_changes(
         house, read_queue(queue, {**form, **body.fields}), caller, dry_run
@@ -346,7 +347,8 @@ async def _warn_unknown_users(house: House, asked: SetQueues) -> list[str]:
         else set()
     )
     return [
-        f"queue {queue} allows {name}, and there is no user of this name"
+        f"queue {queue} allows {name}, but no user has this name; to add the user, run: "
+        f"corral user add {name}"
         for queue, name in allowed_users
         if name not in user_names
     ]

@@ -41,7 +41,7 @@ async def report(
     if found_job is not None and since is None:
         first_day = day_of(found_job.submitted_at)
     if first_day > last_day:
-        hint = "the period begins with since and ends with until"
+        hint = "set since to an earlier day than until"
         raise SpecInvalid("the period ends before it begins", hint=hint)
     id = None if found_job is None else found_job.id
     sight = sight_of(house.control, caller)

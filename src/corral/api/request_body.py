@@ -39,19 +39,22 @@ def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> No
             b"identity",
         ):
             raise EncodingRefused(
-                "compressed bodies are not taken", hint="send the body as it is"
+                "compressed request bodies are not accepted",
+                hint="send the body without Content-Encoding",
             )
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:
-                raise RequestInvalid("the Content-Length is no number of bytes")
+                raise RequestInvalid(
+                    "the Content-Length header is not a number of bytes"
+                )
             if int(value) > most_bytes:
                 raise too_large(most_bytes)
 
 
 def too_large(most_bytes: int) -> TooLarge:
     return TooLarge(
-        f"the body has more than {most_bytes:,} bytes",
-        hint="send less, or in several requests",
+        f"the request body is larger than {most_bytes:,} bytes",
+        hint="send less data, or split it into several requests",
     )
 
 
@@ -76,7 +79,7 @@ async def read_json(
                     break
     except TimeoutError:
         raise RequestInvalid(
-            f"the body did not come within {BODY_SECONDS:.0f} s"
+            f"the request body did not arrive within {BODY_SECONDS:.0f} s"
         ) from None
     if not _is_form(scope["headers"]):
         check_json(bytes(body))
@@ -111,25 +114,29 @@ def check_json(body: bytes) -> None:
     for bracket in _BRACKETS.finditer(_STRING.sub(b'""', body)):
         depth += 1 if bracket.group() in b"[{" else -1
         if depth > DEPTH:
-            raise RequestInvalid(f"the JSON is more than {DEPTH} levels deep")
+            raise RequestInvalid(
+                f"the JSON of the request body is nested more than {DEPTH} levels deep"
+            )
     try:
         json.loads(
             body, object_pairs_hook=_check_object_keys, parse_constant=_reject_constant
         )
     except (ValueError, RecursionError) as error:
-        raise RequestInvalid(f"the body is not JSON: {str(error)[:200]}") from None
+        raise RequestInvalid(
+            f"the request body is not valid JSON: {str(error)[:200]}"
+        ) from None
 
 
 def _check_object_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_KEYS:
-        raise ValueError(f"an object in it has more than {MOST_KEYS:,} keys")
+        raise ValueError(f"an object has more than {MOST_KEYS:,} keys")
     unique_pairs = dict(pairs)
     if len(unique_pairs) < len(pairs):
         times = Counter(key for key, _ in pairs)
         twice = next(key for key, count in times.items() if count > 1)
-        raise ValueError(f"the key {twice[:60]!r} is given twice")
+        raise ValueError(f"the key {twice[:60]!r} appears twice in an object")
     return unique_pairs
 
 
 def _reject_constant(word: str) -> float:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not a valid JSON value")

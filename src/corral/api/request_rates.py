@@ -76,10 +76,10 @@ def _make_token_buckets(rate: float, clock: Callable[[], float]) -> TokenBuckets
 
 def _too_many(buckets: TokenBuckets, who: str, wait: float) -> TooMany:
     return TooMany(
-        f"{who} has sent more than {buckets.burst:,.0f} requests at once; {buckets.rate:g} a "
-        f"second are allowed on average, and each {COST_BYTES // 1024} KiB of a body or an answer "
-        f"and each {COST_JOBS} jobs of a submission count as one more",
-        hint=f"wait {max(1, ceil(wait))} s, or send fewer; an admin may change it: "
+        f"{who} exceeds the limit of {buckets.rate:g} requests per second on average and "
+        f"{buckets.burst:,.0f} at once (each {COST_BYTES // 1024} KiB of a body or an answer, and "
+        f"each {COST_JOBS} submitted jobs, count as one more request)",
+        hint=f"wait {max(1, ceil(wait))} s, or send fewer requests; an admin can raise the limit: "
         "corral up --user-requests N",
         retry_seconds=wait,
     )

@@ -44,7 +44,7 @@ async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
     the user can do instead. `whole`: as in `restart_text`."""
     restart = restart_text(job, await store.saves(job.id), whole=whole)
     return Conflict(
-        f"job {job.id} is {job.state} already",
+        f"job {job.id} cannot be resumed: it has ended ({job.state})",
         hint=restart or f"run: corral show {job.id}",
     )
 
@@ -56,8 +56,13 @@ def loss_advice(job: Job, attempt: Attempt) -> list[str]:
         return []
     loss_sentence = loss_text(attempt.nan_step)
     if job.is_final:
-        return [f"{loss_sentence}; its saves before that: corral checkpoints {job.id}"]
-    return [f"{loss_sentence}, and all that it computes is lost: corral stop {job.id}"]
+        return [
+            f"{loss_sentence}; for the saves before that step, run: corral checkpoints {job.id}"
+        ]
+    return [
+        f"{loss_sentence}; all that the job computes now is lost, to stop it, run: "
+        f"corral stop {job.id}"
+    ]
 
 
 def _format_run_command(job: Job, *, whole: bool) -> str:

@@ -279,7 +279,7 @@ class RouteRights:
         served = {key for key in routes_of(self._routes) if key[1] not in OPEN}
         if served != RIGHTS.keys():
             raise ValueError(
-                f"routes without rights, or the other way: {served ^ RIGHTS.keys()}"
+                f"routes without rights, or rights without a route: {served ^ RIGHTS.keys()}"
             )
 
     def wanted(self, scope: Scope) -> RequiredRight | None:

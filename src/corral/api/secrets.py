@@ -44,15 +44,15 @@ async def put_secret(
     user, or a secret for all users."""
     if not is_secret_name(name):
         raise SpecInvalid(
-            f"{name[:80]!r} cannot name a secret: it becomes a variable",
+            f"{name[:80]!r} is not a valid name of a secret and of its environment variable",
             hint="use letters, digits and _, for example HF_TOKEN",
         )
     await _check_secret(house, name, caller)
     if body.for_everybody and caller.role not in ADMINS:
         raise Forbidden(
-            f"only an admin may set a secret that serves everybody's jobs; {caller.name} is a "
+            f"only an admin may set a secret for the jobs of all users; {caller.name} has the role "
             f"{caller.role}",
-            hint=f"for your own jobs: corral secret set {name}; or ask an admin",
+            hint=f"to set it for your own jobs, run: corral secret set {name}; or ask an admin",
         )
     control = house.control
     sealed = house.settings.seals.seal(name, body.value.encode())
@@ -126,8 +126,8 @@ async def _check_secret(house: House, name: str, caller: Caller) -> KnownSecrets
     known_names = await known_secrets(house.control.store)
     if name in known_names.for_everybody and caller.role not in ADMINS:
         raise Forbidden(
-            f"the secret {name} serves everybody's jobs; only an admin may change it",
-            hint="set your own under another name, or ask an admin",
+            f"only an admin may change the secret {name}: it is for the jobs of all users",
+            hint="set your own secret under another name, or ask an admin",
         )
     caller.check_owner(known_names.owners.get(name, caller.name), f"secret {name}")
     return known_names

@@ -38,8 +38,11 @@ async def with_sender(
     sent_time = datetime.fromtimestamp(signal_entry.at, UTC).strftime(
         "%Y-%m-%d %H:%M:%S UTC"
     )
-    text = f"{signal_entry.by} sent it {signal_entry.detail} at {sent_time} (corral stop --signal)"
-    next_step = "nothing if that was meant; else submit it again"
+    text = (
+        f"{signal_entry.by} sent {signal_entry.detail} to the job at {sent_time} "
+        "(corral stop --signal)"
+    )
+    next_step = "nothing if this was intended; otherwise submit the job again"
     return failed.model_copy(
         update={"evidence": f"{failed.evidence}: {text}", "next": next_step}
     )

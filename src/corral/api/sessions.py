@@ -111,13 +111,14 @@ def _session_end_reason(
     """Return the reason to end a connection that was opened in this role; None if the
     token is still valid for it."""
     if identity is None:
-        return Unauthorised("this cluster does not know the token any more")
+        return Unauthorised("the token of this connection is no longer valid")
     try:
         is_now = caller_by(identity, now).role
     except Unauthorised as error:
         return error
     if is_now != role:
         return Unauthorised(
-            f"the role was {role} and is {is_now} now", hint="connect again"
+            f"the role of this connection's token changed from {role} to {is_now}",
+            hint="connect again",
         )
     return None

@@ -66,7 +66,7 @@ class Snapshots:
         """
         if not is_digest(sha256):
             raise RequestInvalid(
-                f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits"
+                f"{sha256[:80]!r} is not a SHA-256 of 64 hexadecimal digits"
             )
         path = self._root / f"{sha256}.tar.gz"
         if self.has(sha256):
@@ -103,7 +103,8 @@ class Snapshots:
             await asyncio.to_thread(os.fsync, file.fileno())  # seconds, of a slow disk
         if hasher.hexdigest() != sha256:
             raise RequestInvalid(
-                f"the bytes are {hasher.hexdigest()[:12]}..., not {sha256[:12]}...",
+                f"the received snapshot has the SHA-256 {hasher.hexdigest()[:12]}..., not "
+                f"{sha256[:12]}...",
                 hint="send the snapshot again",
             )
         return size

@@ -20,7 +20,7 @@ from corral.api.auth import (
 from corral.api.begun_response import Begun
 from corral.api.errors import RequestInvalid, answer, bug
 from corral.api.head_proof import Proofs
-from corral.api.leader_proxy import Forwarder
+from corral.api.leader_proxy import WAIT, Forwarder
 from corral.api.request_body import read_json
 from corral.api.route_rights import HEALTH
 from corral.api.settings import ApiSettings
@@ -33,9 +33,6 @@ from corral.wire.head_proof import PROOF
 
 log = HeadLogger("corral.api")
 DOWN: Final = ("POST", "/v1/head/down")
-WAIT: Final = (
-    "another one takes over within some seconds: try again; see: corral status"
-)
 
 
 class Standby:
@@ -84,7 +81,7 @@ class Standby:
         elif scope["type"] == "http" and (scope["method"], scope["path"]) == DOWN:
             await (await self._down(scope, receive))(scope, receive, send)
         elif self._forwarder is None:
-            raise NoLeader("no head leads for the moment", hint=WAIT)
+            raise NoLeader("no head is the leader at the moment", hint=WAIT)
         elif scope["type"] == "websocket":
             await self._forwarder.websocket(scope, receive, send)
         else:
@@ -108,8 +105,8 @@ class Standby:
             raise RequestInvalid(error.errors()[0]["msg"]) from None
         if head_down.jobs == "stop" and await self._store.jobs(final=False, limit=1):
             raise Conflict(
-                "this head stands by: the jobs are the leader's, and it stops none of them",
-                hint="to end this head alone, run: corral down --leave",
+                "this head is a standby and cannot stop jobs; only the leader can",
+                hint="to stop only this head, run: corral down --leave",
             )
         await self._store.record(
             caller.entry(now, detail=f"a standby; jobs: {head_down.jobs}")
@@ -147,9 +144,7 @@ class Front:
         except TimeoutError:
             if limit is None or not limit.expired():
                 raise
-            no_leader_error = NoLeader(
-                "the head that was asked leads no more", hint=WAIT
-            )
+            no_leader_error = NoLeader("this head is no longer the leader", hint=WAIT)
             await _send_refusal(answer(no_leader_error), scope, receive, begun)
         finally:
             if limit is not None:
@@ -166,7 +161,7 @@ async def _send_refusal(
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:
             await begun(
-                {"type": "websocket.close", "code": 1013, "reason": "come again"}
+                {"type": "websocket.close", "code": 1013, "reason": "connect again"}
             )
     elif not begun.begun:
         await response(scope, receive, begun)

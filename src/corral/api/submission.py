@@ -85,7 +85,7 @@ async def specs_of(
         if not house.snapshots.has(workdir):
             raise SpecInvalid(
                 f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
-                hint="upload it first, as corral apply and corral.Client do",
+                hint="upload the snapshot first, or submit with corral apply or corral.Client",
             )
     await check_queues_of(house, specs, caller)
     await _check_secrets(house, specs, caller)
@@ -160,8 +160,8 @@ async def _check_secrets(
     for name in needed_secrets:
         if name in secrets.owners and name not in usable:
             raise Forbidden(
-                f"the secret {name} is another user's",
-                hint="set your own under another name",
+                f"the secret {name} belongs to another user",
+                hint="set your own secret under another name: corral secret set NAME",
             )
         if name not in usable:
             raise NotFound("secret", name, usable, see=f"corral secret set {name}")

@@ -76,7 +76,7 @@ async def confirm(request: Request, house: Within) -> Response:
             house.failed_log_ins.note(source, WrongCode.code, f"user {person.name}")
             return code_page(house, id, person, is_again=True)
         if changed.person is not None:
-            text = "The terminal goes on by itself. You may close this page."
+            text = "The terminal continues by itself. You may close this page."
             return done_page(f"{person.name} is logged in there", text)
         assert changed.refusal is not None
         house.failed_log_ins.note(source, changed.refusal.code, f"user {person.name}")
@@ -98,7 +98,7 @@ async def _read_form_fields(request: Request) -> dict[str, str]:
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=8)
     except ValueError:
-        raise RequestInvalid("the form cannot be read") from None
+        raise RequestInvalid("the fields of the log-in form cannot be read") from None
     return {name: values[-1] for name, values in fields.items()}
 
 

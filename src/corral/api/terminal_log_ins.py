@@ -66,11 +66,13 @@ class TerminalLogIns:
             for terminal_log_in in self._by_id.values()
         )[network]
         if of_network >= NETWORK_MOST or len(self._by_id) >= TERMINALS_MOST:
-            raise TooMany("too many log-ins of terminals are under way", hint=_WAIT)
+            raise TooMany(
+                "too many log-ins of terminals wait for their confirmation", hint=_WAIT
+            )
         wait = self._begins.take(network)
         if wait > 0:
             raise TooMany(
-                "too many log-ins of terminals were begun from this address",
+                "too many log-ins of terminals were started from this address",
                 hint=_WAIT,
                 retry_seconds=wait,
             )
@@ -117,8 +119,12 @@ class TerminalLogIns:
             raise expired()
         wait = self._polls.take(terminal_log_in.id)
         if wait > 0:
-            hint = f"ask once in {POLL_SECONDS:.0f} s"
-            raise TooMany("the terminal asks too often", hint=hint, retry_seconds=wait)
+            hint = f"send this request only once in {POLL_SECONDS:.0f} s"
+            raise TooMany(
+                "the terminal requests the state of its log-in too often",
+                hint=hint,
+                retry_seconds=wait,
+            )
         del self._by_id[terminal_log_in.id]
         return terminal_log_in
 

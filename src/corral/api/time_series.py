@@ -37,7 +37,7 @@ async def series(
     fields."""
     if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(
-            f"{key[:60]!r} is not one of cluster, node:NAME, job:ID, queue:NAME"
+            f"`key` is {key[:60]!r}, not cluster, node:NAME, job:ID or queue:NAME"
         )
     kind, _, name = key.partition(":")
     if kind == "job" and not sight_of(house.control, caller).everything:
@@ -46,7 +46,9 @@ async def series(
     until = now if until is None else until
     since = until - HOUR_SECONDS if since is None else since
     if not since < until:
-        raise RequestInvalid("`since` lies before `until`; both are seconds since 1970")
+        raise RequestInvalid(
+            "`since` is not before `until`; both are in seconds since 1970"
+        )
     field_names = [name for name in fields.split(",") if name]
     curve = Curve()
     if house.series is not None:

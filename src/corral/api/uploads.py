@@ -77,11 +77,11 @@ async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 piece = await anext(pieces, None)
         except TimeoutError:
             raise TooSlow(
-                f"{received:,} bytes of the upload came in {seconds:.0f} s; an upload may take "
-                f"{UPLOAD_SECONDS:.0f} s, and a second more for each "
+                f"the upload is too slow: {received:,} bytes arrived in {seconds:.0f} s; the limit "
+                f"is {UPLOAD_SECONDS:.0f} s, and one second more for each "
                 f"{size_text(UPLOAD_BYTES_PER_SECOND)}",
-                hint="send it again over a faster network, or leave large files out of the "
-                "workdir (.corralignore)",
+                hint="upload again over a faster network, or list large files of the workdir in "
+                ".corralignore",
             ) from None
         if piece is None:
             return
@@ -100,5 +100,5 @@ async def agent_snapshot(sha256: str, house: Within, caller: Asker) -> FileRespo
     """Return the snapshot of a workdir to a node that has an attempt with this workdir."""
     assert caller.node is not None
     if not needs_snapshot(house.control.world, caller.node, sha256):
-        raise Forbidden(f"no attempt on node {caller.node} has this workdir")
+        raise Forbidden(f"no attempt on node {caller.node} uses this workdir")
     return FileResponse(house.snapshots.path(sha256), media_type="application/gzip")

@@ -48,14 +48,16 @@ async def users(house: Within, caller: Asker) -> wire.UsersView:
 @router.post("/v1/users", status_code=201)
 async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.UserView:
     if not is_name(body.name):
-        raise SpecInvalid(f"{body.name!r} cannot name a user", hint=f"use {NAME_RULE}")
+        raise SpecInvalid(
+            f"{body.name!r} is not a valid name of a user", hint=f"use {NAME_RULE}"
+        )
     control = house.control
     now = control.clock.wall()
     user = User(name=UserName(body.name), role=Role(body.role), created_at=now)
     entry = caller.entry(now, on=user.name, detail=user.role)
     if not await control.store.add_user(user, entry=entry):
         raise Conflict(
-            f"there is a user {user.name} already",
+            f"a user {user.name} already exists",
             hint=f"run: corral user show {user.name}",
         )
     await house.name_users()
@@ -65,7 +67,7 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
 @router.get("/v1/users/{user}")
 async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     """Return one user, with usage and limits."""
-    caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
+    caller.check_owner(UserName(user), f"the record of user {user[:63]}")
     found_user = await find_user(house, user)
     quotas, usage_by_quota = (
         house.quotas.of_user(found_user),
@@ -89,7 +91,9 @@ async def set_user(
     """Change the user. Requests of a disabled user are refused; the user's jobs
     continue to run."""
     if body.role is not None or body.disabled is not None:
-        _check_other(user, caller, "change your own role or standing")
+        _check_other(
+            user, caller, "change your own role, or disable or enable yourself"
+        )
     changed_fields = body.model_dump(exclude_none=True, exclude={"limits"})
     asked_limits = dict(
         _parse_user_limit(name, limit) for name, limit in (body.limits or {}).items()
@@ -119,8 +123,9 @@ async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemov
     job_ids = [job.id for job in control.world.jobs.values() if job.owner == user]
     if job_ids:
         raise Conflict(
-            f"{user} has {len(job_ids)} unfinished jobs",
-            hint=f"stop them first, or run: corral user set {user} --disable",
+            f"user {user} cannot be removed: {len(job_ids)} jobs of this user are unfinished",
+            hint=f"stop these jobs first; or only disable the user: corral user set {user} "
+            "--disable",
         )
     now = control.clock.wall()
     removed = await control.store.remove_user(
@@ -268,7 +273,7 @@ async def create_token(
     """Create a token. Its secret is returned only by this response."""
     store, now = house.control.store, house.control.clock.wall()
     name = UserName(body.user or caller.name)
-    caller.check_owner(name, "this token")
+    caller.check_owner(name, "the new token")
     owner = await find_user(house, name)
     is_own = name == caller.name
     highest_role = lesser(owner.role, caller.role) if is_own else owner.role
@@ -336,7 +341,7 @@ def _check_token_role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
     role = most if body.role is None else Role(body.role)
     if lesser(role, most) != role:
         raise Forbidden(
-            f"a token of {owner.name} made here may be {most} at most, not {role}",
+            f"this new token of {owner.name} may have at most the role {most}, not {role}",
             hint=f"run: corral token create {owner.name} --role {most}",
         )
     return role
@@ -379,9 +384,9 @@ async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None
     role = token.role if token.role == Role.JOIN else lesser(token.role, owner.role)
     if role in LADDER and lesser(role, caller.role) != role:
         raise Forbidden(
-            f"the token {token.id} lets {token.user} be {role}, more than the token shown here, "
-            f"which is of a {caller.role}",
-            hint=f"do it with a token of a {role}: corral token revoke {token.id}",
+            f"the token {token.id} has the role {role}, which is higher than that of your token "
+            f"({caller.role})",
+            hint=f"use a token with the role {role} to run: corral token revoke {token.id}",
         )
 
 

@@ -176,11 +176,11 @@ def _suggestions(
     if attempts:
         texts += loss_advice(job, attempts[-1])
     if bottleneck is not None:
-        texts += [f"what bounds it: {bottleneck.text}", f"try {bottleneck.advice}"]
+        texts += [f"bottleneck: {bottleneck.text}", f"try {bottleneck.advice}"]
     if attempts:
         texts.append(rank_account_text(control.world, job, attempts[-1]))
     if doubt:
-        texts.append(f"its log: {doubt}")
+        texts.append(f"a line of its log: {doubt}")
     texts.append(restart_text(job, saves, whole=whole))
     return [text for text in texts if text]
 

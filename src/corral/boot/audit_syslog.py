@@ -130,11 +130,13 @@ class AuditSyslog:
         sentences = []
         if self._failing:
             sentences.append(
-                f"the syslog {self.address} takes no audit log: {self._failing}"
+                f"the audit log cannot be sent to the syslog {self.address}: "
+                f"{self._failing}"
             )
         if self.dropped:
             sentences.append(
-                f"{self.dropped:,} entries of the audit log were not sent to the syslog"
+                f"{self.dropped:,} entries of the audit log were skipped and not sent "
+                "to the syslog"
             )
         return "; ".join(sentences)
 

@@ -73,7 +73,7 @@ def back_up(
     database = backup_sources.database
     if os.path.lexists(target):
         raise Conflict(
-            f"{target} is there already", hint="choose another name, or remove it"
+            f"{target} already exists", hint="choose another name, or remove this file"
         )
     with (
         _in_words(database),
@@ -141,7 +141,8 @@ def kept_of(place: ClusterDir) -> BackupSources:
         )
     if not place.database.exists():
         raise Conflict(
-            f"there is no cluster in {place.root}", hint="see: corral status"
+            f"there is no cluster in {place.root}",
+            hint="name the directory of the cluster with --dir DIR",
         )
     return BackupSources(
         database=SqliteDatabase(place.database),
@@ -207,18 +208,20 @@ _REVISION: Final = "SELECT version_num FROM alembic_version"
 def _check_revision(revision: str, what: object) -> None:
     if revision != REVISION:
         raise Unsupported(
-            f"{what} has schema {revision}; this corral writes backups of {REVISION}",
-            hint="for an older one, let this corral bring it up: corral up; for a newer one, "
-            "install the newer corral",
+            f"{what} has schema version {revision}, but this version of Corral can "
+            f"only back up version {REVISION}",
+            hint="if the store is older, upgrade it: corral up; if it is newer, "
+            "install the newer version of Corral",
         )
 
 
 def _check_readable(revision: str, source: Path) -> None:
     if not backup.OLDEST <= revision <= REVISION:
         raise Unsupported(
-            f"{source} has schema {revision}; this corral reads backups of {backup.OLDEST} to "
-            f"{REVISION}",
-            hint="restore it with the corral that wrote it, and bring its cluster up with this one",
+            f"{source} has schema version {revision}, but this version of Corral can "
+            f"only read backups of versions {backup.OLDEST} to {REVISION}",
+            hint="restore the backup with the Corral version that wrote it, then run "
+            "corral up with this version",
         )
 
 
@@ -279,8 +282,9 @@ def restore(
         ):
             if path.exists():
                 raise Conflict(
-                    f"there is a store in {place.root} already",
-                    hint=f"choose another directory with --dir, or move it away: mv {path} /tmp",
+                    f"{place.root} already contains a store",
+                    hint="choose another directory with --dir, or move the store "
+                    f"away: mv {path} /tmp",
                 )
         try:
             with (
@@ -290,7 +294,8 @@ def restore(
                 return _extract_archive(tar, place, source, into)
         except FileNotFoundError:
             raise Conflict(
-                f"there is no file {source}", hint="corral backup FILE made one"
+                f"there is no file {source}",
+                hint="name a file that corral backup has written: corral restore FILE",
             ) from None
         except (tarfile.TarError, EOFError, OSError, KeyError, SealBroken) as error:
             raise _damaged_backup_error(source, str(error)) from error
@@ -333,7 +338,7 @@ def _extract_archive(
     while piece := rows.read(PIECE_BYTES):
         digest.update(piece)
     if digest.hexdigest() != about.sha256:
-        raise _damaged_backup_error(source, "its rows are not those that were written")
+        raise _damaged_backup_error(source, "the checksum of its rows is wrong")
     names = tar.getnames()
     for path in (place.key, place.cluster_json):
         if path.name in names:
@@ -347,7 +352,8 @@ def _extract_archive(
     ]
     if len(snapshots) != about.snapshots:
         raise _damaged_backup_error(
-            source, f"{about.snapshots} snapshots were written, not {len(snapshots)}"
+            source,
+            f"it contains {len(snapshots)} snapshots instead of {about.snapshots}",
         )
     for member in snapshots:
         folder = (
@@ -396,8 +402,9 @@ def _fill_server(url: str, tar: tarfile.TarFile) -> None:
         now = read_head(connection)
         if now.term or now.newest_wish:
             raise Conflict(
-                f"{database.name} has a cluster already",
-                hint="make an empty database: createdb NAME, and name that one",
+                f"{database.name} already contains a cluster",
+                hint="create an empty database with createdb NAME, and write its "
+                "address into the file of --store-file",
             )
         backup.fill(connection, _open_member(tar, ROWS))
 
@@ -409,8 +416,9 @@ def _read_manifest(tar: tarfile.TarFile, source: Path) -> About:
         raise _damaged_backup_error(source, str(error)) from error
     if about.form != FORM:
         raise Unsupported(
-            f"{source} was written by corral {about.corral} in a form that this one does not know",
-            hint="install that corral, or a newer one",
+            f"{source} was written by Corral {about.corral} in a format that this "
+            "version cannot read",
+            hint=f"install Corral {about.corral} or a newer version",
         )
     _check_readable(about.revision, source)
     return about
@@ -423,7 +431,7 @@ def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     """
     content = tar.extractfile(name)
     if content is None:
-        raise KeyError(f"{name} is no file in it")
+        raise KeyError(f"the file {name} is missing in the backup")
     return content
 
 
@@ -437,8 +445,10 @@ def _put_once(path: Path, content: bytes, *, may_differ: bool = False) -> None:
             file.write(content)
     elif not may_differ and path.read_bytes().split() != content.split():
         raise Conflict(
-            f"{path} is another than the backup's: what was sealed with either would be lost",
-            hint=f"move it away: mv {path} /tmp; or choose another directory with --dir",
+            f"{path} exists and differs from the same file in the backup; it was not "
+            "replaced",
+            hint=f"move the file away: mv {path} /tmp; or choose another directory "
+            "with --dir",
         )
 
 
@@ -449,7 +459,7 @@ def _put_snapshot(
     content = _open_member(tar, member.name).read()
     if f"{hashlib.sha256(content).hexdigest()}.tar.gz" != name:
         raise _damaged_backup_error(
-            source, f"the snapshot {name[:64]} is not what its name says"
+            source, f"the checksum of the snapshot {name[:64]} is wrong"
         )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _put_once(folder / name, content)
@@ -478,6 +488,6 @@ def _make_store(path: Path, tar: tarfile.TarFile) -> None:
 
 def _damaged_backup_error(source: Path, why: str) -> StoreTrouble:
     return StoreTrouble(
-        f"{source} is no backup, or is damaged: {why}",
-        hint="try an older one: corral restore FILE",
+        f"{source} is not a backup, or is damaged: {why}",
+        hint="try an older backup: corral restore FILE",
     )

@@ -57,5 +57,5 @@ def _read_member(tar: tarfile.TarFile, name: str) -> bytes:
     """
     member = tar.extractfile(name)
     if member is None:
-        raise KeyError(f"{name} is not a file in it")
+        raise KeyError(f"the file {name} is missing in the backup")
     return member.read()

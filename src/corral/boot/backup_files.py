@@ -49,15 +49,15 @@ def _create_backup_file(fresh: Path, target: Path) -> int:
         return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileNotFoundError:
         raise Conflict(
-            f"there is no folder {target.parent}",
-            hint=f"make it: mkdir -p {target.parent}",
+            f"the folder {target.parent} does not exist",
+            hint=f"create the folder: mkdir -p {target.parent}",
         ) from None
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
         raise Conflict(
             f"{target} cannot be written: {error.strerror}",
-            hint="name a file in a folder that you may write to: corral backup ~/FILE",
+            hint="name a file in a folder that you can write to: corral backup ~/FILE",
         ) from None
 
 
@@ -75,16 +75,17 @@ def opened_backup(
         if not is_sealed(file):
             if identity is not None:
                 raise Conflict(
-                    f"{source} is not sealed: it may be another than the one that was made for "
-                    "this identity",
-                    hint=f"if it is the right one: corral restore {source}",
+                    f"--identity was given, but {source} is not encrypted; it may be a "
+                    "different backup than you expect",
+                    hint=f"if it is the right backup, run: corral restore {source}",
                 )
             yield file
             return
         if identity is None:
             raise Conflict(
-                f"{source} is sealed for a recipient",
-                hint=f"name the identity: corral restore {source} --identity FILE",
+                f"{source} is encrypted for a recipient; its identity file is needed "
+                "to read it",
+                hint=f"name the identity file: corral restore {source} --identity FILE",
             )
         open_sealed(file, identity, clear)
         clear.seek(0)

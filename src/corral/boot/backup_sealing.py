@@ -54,7 +54,7 @@ def generate(file: Path) -> str:
     except OSError as error:
         raise Conflict(
             f"the identity cannot be written to {file}: {error.strerror}",
-            hint="name a file that is not there yet: corral key generate FILE",
+            hint="name a file that does not exist yet: corral key generate FILE",
         ) from None
     with os.fdopen(opened, "w") as identity_file:
         identity_file.write(content)
@@ -143,11 +143,13 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
     source.read(len(FIRST_LINE))
     ephemeral = source.read(KEY_BYTES)
     if len(ephemeral) != KEY_BYTES:
-        raise SealBroken("it is cut off")
+        raise SealBroken("the file is incomplete")
     try:
         shared_secret = identity.exchange(X25519PublicKey.from_public_bytes(ephemeral))
     except ValueError as error:  # a point that agrees on nothing secret
-        raise SealBroken("its key is no key") from error
+        raise SealBroken(
+            "the public key at the beginning of the file is not valid"
+        ) from error
     cipher = _cipher(shared_secret, ephemeral, identity.public_key())
     chunk, number = source.read(CHUNK_BYTES + TAG_BYTES), 0
     while True:
@@ -157,9 +159,9 @@ def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) 
             into.write(cipher.decrypt(nonce, chunk, FIRST_LINE))
         except InvalidTag as error:
             reason = (
-                "it is cut off or altered"
+                "the file is incomplete or was changed"
                 if number
-                else "it is for another identity, or altered"
+                else "it was encrypted for another identity, or was changed"
             )
             raise SealBroken(reason) from error
         if not following:
@@ -187,14 +189,15 @@ def _read_key_line(file: Path, begins: str) -> str:
         lines = file.read_text().splitlines()
     except (OSError, ValueError) as error:
         raise SpecInvalid(
-            f"{file} is not a key and cannot be read: {error}",
-            hint="make a pair: corral key generate FILE",
+            f"{file} is not a key, and cannot be read as a key file: {error}",
+            hint="create a key pair: corral key generate FILE",
         ) from None
     lines_found = [line.strip() for line in lines if line.strip().startswith(begins)]
     if len(lines_found) != 1:
         raise SpecInvalid(
-            f"{file} holds {len(lines_found)} lines that begin with {begins}: it needs one",
-            hint="make a pair: corral key generate FILE",
+            f"{file} contains {len(lines_found)} lines that begin with {begins}; "
+            "exactly one is required",
+            hint="create a key pair: corral key generate FILE",
         )
     return lines_found[0]
 
@@ -207,7 +210,8 @@ def _decode_key_bytes(text: str, begins: str, given_text: str) -> bytes:
         raw = b""
     if len(raw) != KEY_BYTES:
         raise SpecInvalid(
-            f"{given_text[:80]} holds no whole key of {KEY_BYTES} bytes",
-            hint="copy it whole, or make a pair: corral key generate FILE",
+            f"{given_text[:80]} does not contain a complete key of {KEY_BYTES} bytes",
+            hint="copy the complete key, or create a key pair: corral key generate "
+            "FILE",
         )
     return raw

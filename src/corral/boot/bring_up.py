@@ -112,17 +112,18 @@ def settled(
         raise SpecInvalid(
             f"{nodes} nodes with {gpus if gpus is not None else 1} GPUs each need more than the "
             f"{own_gpus} GPUs of this machine",
-            hint="ask for fewer, or add --pretend: then no real GPU is used",
+            hint="request fewer nodes or GPUs, or add --pretend to use pretend GPUs",
         )
     if asked.value("gpu_slices"):
         raise SpecInvalid(
-            "--gpu-slices cuts pretend GPUs, and this machine has real ones",
-            hint="real ones are cut with nvidia-smi mig, and found so; or add --pretend",
+            "--gpu-slices is only for pretend GPUs, and this machine has real GPUs",
+            hint="create MIG slices with nvidia-smi mig, which Corral finds; or add "
+            "--pretend",
         )
     if asked.value("gpu_type") is not None:
         raise SpecInvalid(
-            "--gpu-type names pretend GPUs, and this machine has real ones",
-            hint="leave it out, or add --pretend: then no real GPU is used",
+            "--gpu-type is only for pretend GPUs, and this machine has real GPUs",
+            hint="remove --gpu-type, or add --pretend to use pretend GPUs",
         )
     return ClusterSettings(**given_options)
 
@@ -136,10 +137,9 @@ def lent(asked: ClusterOptions) -> ClusterSettings:
     node_options = [name for name in asked.given if name in OF_OWN_NODES]
     if node_options:
         raise SpecInvalid(
-            f"{', '.join(map(_option_name, node_options))}: nodes are made by the local engine "
-            "alone; those of "
-            f"{asked.value('engine')} are what it has",
-            hint=f"leave it out: corral up --engine {asked.value('engine')}",
+            f"{', '.join(map(_option_name, node_options))}: only valid with the local "
+            f"engine, not with --engine {asked.value('engine')}",
+            hint=f"start without these options: corral up --engine {asked.value('engine')}",
         )
     return ClusterSettings(**asked.given)
 
@@ -187,10 +187,12 @@ def decide(
             _setting_options(name, asked.given[name]) for name in changed_names
         )
         raise Conflict(
-            f"the cluster in {place.root} is up already, and its {differences}",
-            hint=f"to change it, while its jobs run on: corral up --restart {option_text}"
+            f"the cluster in {place.root} already runs with other settings: "
+            f"{differences}",
+            hint="to change this while jobs continue, run: corral up --restart "
+            f"{option_text}"
             if of_head
-            else f"to change it, which ends its jobs, run: corral down; corral up {option_text}",
+            else f"to change this (ends all jobs), run: corral down; corral up {option_text}",
         )
     nodes = asked.value("nodes")
     if nodes is not None:
@@ -261,7 +263,8 @@ def bring_up(place: ClusterDir, asked: ClusterOptions) -> Start:
     if place.joined.exists():
         raise Conflict(
             f"{place.root} is a node's directory: this machine has joined another cluster",
-            hint="start its agent again: corral join; or leave that cluster first: corral leave",
+            hint="to start its agent again, run: corral join; to leave that cluster, "
+            "run: corral leave",
         )
     settings = decide(place, asked, real_gpu_count)
     check_several(settings)
@@ -340,7 +343,7 @@ def wait_for_nodes(
     raise StartFailed(
         f"node {missing[0]} is not alive after {NODES_SECONDS:g} s; the last lines of {log}:\n"
         f"{last_lines(log, 0)}",
-        hint="run: corral status, or give it up: corral down",
+        hint="run: corral status; or stop the cluster: corral down",
     )
 
 
@@ -385,9 +388,9 @@ def wait_for_any(
     raise StartFailed(
         f"no node of {engine} is alive after {now - began:.0f} s{warning_lines}\n"
         f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}\n"
-        "the head runs, and goes on trying",
-        hint="see how it goes: corral status; or give it up: corral down, and for nodes of this "
-        f"machine: corral up --engine {LOCAL}",
+        "the head still runs and continues to try",
+        hint="see the state: corral status; or start nodes on this machine instead: "
+        f"corral down; corral up --engine {LOCAL}",
     )
 
 
@@ -395,7 +398,7 @@ def _format_setting(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None or value == () or value == {}:
-        return "not given"
+        return "not set"
     if isinstance(value, Mapping):
         value = tuple(f"{name}={entry_text}" for name, entry_text in value.items())
     return ", ".join(value) if isinstance(value, tuple) else f"{value}"

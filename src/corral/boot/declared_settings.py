@@ -29,9 +29,9 @@ class DeclaredSettings:
     nodes: int = declared(1, "Number of nodes on this machine", "N", of_own_nodes=True)
     gpus: int | None = declared(
         None,
-        "GPUs of each node",
+        "Number of GPUs of each node; pretend GPUs if this machine has none",
         "N",
-        default_text="all of this machine; pretend ones if it has none",
+        default_text="all GPUs of this machine, in equal parts",
         of_own_nodes=True,
     )
     gpu_type: str | None = declared(
@@ -43,7 +43,7 @@ class DeclaredSettings:
     )
     pretend: bool = declared(
         False,
-        "Use pretend GPUs even if there are real ones",
+        "Use pretend GPUs even if this machine has real GPUs",
         is_switch=True,
         of_own_nodes=True,
     )
@@ -54,7 +54,7 @@ class DeclaredSettings:
         of_own_nodes=True,
     )
     shared: tuple[str, ...] = declared(
-        (), "Directory that every node sees under the same path", "PATH", is_path=True
+        (), "Directory that has the same path on every node", "PATH", is_path=True
     )
     reboot_seconds: float = declared(
         30.0,
@@ -66,14 +66,15 @@ class DeclaredSettings:
     # Limits of users
     quotas: tuple[str, ...] = declared(
         (),
-        "Limit for each user, such as jobs=5000 or upload_bytes=2GB (for one user: "
-        "corral user set)",
+        "Limit for every user, for example jobs=5000 or upload_bytes=2GB; to set the "
+        "limit of one user, run corral user set",
         "QUOTA=LIMIT",
         option="--quota",
     )
     disk_reserve: str | None = declared(
         None,
-        "Free bytes that uploads, logs and large specs leave on the head's disk",
+        "Free space to keep on the head's disk; uploads, logs and large specs cannot "
+        "use it",
         "SIZE",
         default_text="2 %, at least 1 GB",
     )
@@ -82,7 +83,7 @@ class DeclaredSettings:
     )
     plan_seconds: float = declared(
         900.0,
-        "Seconds an hour that the planner may compute for one user",
+        "Computing time of the planner that one user may use each hour, in seconds",
         "SECONDS",
         of_head_alone=True,
     )
@@ -106,91 +107,101 @@ class DeclaredSettings:
     )
     health: str = declared(
         "enforce",
-        "enforce: unhealthy nodes are cordoned automatically; observe: they are listed",
+        "What to do with unhealthy nodes: enforce cordons them, observe only lists "
+        "them",
         "MODE",
     )
     check_hours: float = declared(
         24.0,
-        "Hours between checks of idle nodes with GPUs; 0: only on request",
+        "Hours between health checks of idle nodes with GPUs; 0: check only on request",
         "HOURS",
     )
     check_gangs: int = declared(
         0,
-        "Check the nodes before a gang of at least N GPUs starts; 0: never",
+        "Run health checks on the nodes before a gang of at least N GPUs starts; 0: "
+        "never",
         "N",
     )
     token_days: float = declared(
         30.0,
-        "Days for which a token is valid if none are given when it is made",
+        "Days for which a token is valid if it is created without --expires",
         "DAYS",
         of_head_alone=True,
     )
     operators_add_machines: bool = declared(
         False,
-        "Let operators make join tokens, too: a machine is given the secrets and "
-        "workdirs of all users' jobs that are placed on it",
+        "Allow operators, not only admins, to create join tokens; a machine that joins "
+        "receives the secrets and workdirs of all jobs that are placed on it",
         negative="--admins-add-machines",
-        default_text="admins alone",
+        default_text="only admins",
         of_head_alone=True,
     )
     # Engine, and layout of its nodes
     engine: str = declared(
         LOCAL,
-        f"Engine that provides the nodes: {', '.join(ENGINES)}; nodes of local are on "
+        f"Engine that provides the nodes: {', '.join(ENGINES)}; local starts them on "
         "this machine",
         "ENGINE",
     )
     engine_settings: Mapping[str, str] = declared(
-        {}, "Setting of the engine, NAME=VALUE", "NAME=VALUE", option="--set"
+        {}, "Setting of the engine", "NAME=VALUE", option="--set"
     )
     gpu_slices: int = declared(
         0,
-        "Cut each pretend GPU into N parts, like MIG; 0: do not",
+        "Divide each pretend GPU into N slices, like MIG; 0: no slices",
         "N",
         of_own_nodes=True,
     )
     labels: tuple[str, ...] = declared(
         (),
-        "Label of all nodes, zone=a, or of one node, n2:zone=a",
+        "Label of all nodes (zone=a) or of one node (n2:zone=a)",
         "NAME=VALUE",
         option="--label",
         of_own_nodes=True,
     )
     own_disks: bool = declared(
-        False, "Give each of several nodes a disk of its own", of_own_nodes=True
+        False,
+        "Separate the disks of several nodes on this machine, so that a node does not "
+        "see the files that another writes",
+        default_text="all nodes share this machine's disk",
+        of_own_nodes=True,
     )
     topology: str | None = declared(
         None,
-        "Place the nodes in equal racks, pods or NVLink domains: racks=2, or "
-        "racks=4,pods=2,nvlink=8",
+        "Divide the nodes into equal racks, pods or NVLink domains, for example "
+        "racks=2 or racks=4,pods=2,nvlink=8",
         "RULE",
         of_own_nodes=True,
     )
     policy: Mapping[str, str] = declared(
         {},
-        "A field of the node's own policy, which no head can change, NAME=VALUE: "
-        "root=allow, min_uid=1000, uid_range=200000-265535, deny=ann,bob, tmp=shared, "
-        "memory=all, registries=ghcr.io, host_paths=/data",
+        "Field NAME=VALUE of the node's own policy, which no head can change: "
+        "root=allow; min_uid=1000; uid_range=200000-265535; deny=ann,bob; tmp=shared; "
+        "memory=all; disk=half; registries=ghcr.io; host_paths=/data; for all fields, "
+        "see docs/guides/node-policy.md",
         "POLICY",
         of_own_nodes=True,
     )
     # Address of the head
     host: str = declared(
         LOOPBACK,
-        "Address to serve on; machines can join unless it is a loopback address",
+        "Address on which the head listens; other machines can join unless it is a "
+        "loopback address",
         "ADDRESS",
     )
     port: int = declared(
-        0, "Port to serve on; 0: the last head's, else a free one", "N"
+        0,
+        "Port on which the head listens; 0: the previous head's port, or a free one",
+        "N",
     )
     tls_certificate: str | None = declared(
         None,
-        "File with the TLS certificate, instead of one that Corral makes",
+        "File with the TLS certificate; without it, Corral creates a certificate",
         "PATH",
         is_path=True,
     )
     tls_key: str | None = declared(
-        None, "File with the private key of the certificate", "PATH", is_path=True
+        None, "File with the private key of the TLS certificate", "PATH", is_path=True
     )
     trusted_proxies: tuple[str, ...] = declared(
         (),
@@ -213,19 +224,19 @@ class DeclaredSettings:
     )
     name: str | None = declared(
         None,
-        "Name of this head among the heads of one store",
+        "Name of this head, if several heads share one store",
         "NAME",
         default_text="the machine's name",
     )
     shared_state: str | None = declared(
         None,
-        "Directory that all heads see; it holds workdirs and logs",
+        "Directory for workdirs and logs that all heads can read and write",
         "PATH",
         is_path=True,
     )
     key_file: str | None = declared(
         None,
-        "File with the key that encrypts secrets, the same for all heads",
+        "File with the key that encrypts secrets; all heads need the same key",
         "PATH",
         is_path=True,
         default_text="DIR/key",
@@ -238,7 +249,7 @@ class DeclaredSettings:
     )
     audit_syslog: str | None = declared(
         None,
-        "Send the audit log also to a syslog: udp://HOST:514 or unix:/dev/log",
+        "Also send the audit log to this syslog: udp://HOST:514 or unix:/dev/log",
         "URL",
     )
     # Sign-in through an OpenID Connect provider
@@ -248,11 +259,11 @@ class DeclaredSettings:
         "URL",
     )
     oidc_client_id: str | None = declared(
-        None, "Client ID of this cluster at the provider", "ID"
+        None, "Client ID of this cluster at the OpenID Connect provider", "ID"
     )
     oidc_secret_file: str | None = declared(
         None,
-        "File (mode 0600) with the client's secret",
+        "File (mode 0600) with the client secret for the OpenID Connect provider",
         "PATH",
         is_path=True,
         variable=OIDC_SECRET_VARIABLE,
@@ -260,16 +271,18 @@ class DeclaredSettings:
     )
     oidc_roles: tuple[str, ...] = declared(
         (),
-        "Role of the users in a group of the provider, GROUP=ROLE; the group * is "
-        "every user",
+        "Role of the users in a group of the OpenID Connect provider; the group * "
+        "means every user",
         "GROUP=ROLE",
         option="--oidc-role",
     )
     oidc_role_claim: str = declared(
-        "groups", "Claim that lists a user's groups", "CLAIM"
+        "groups", "Claim of the ID token that lists a user's groups", "CLAIM"
     )
     oidc_user_claim: str = declared(
-        "preferred_username", "Claim that holds the user's name", "CLAIM"
+        "preferred_username",
+        "Claim of the ID token that contains the user's name",
+        "CLAIM",
     )
     oidc_domain: str | None = declared(
         None,
@@ -284,7 +297,9 @@ class DeclaredSettings:
         default_text="--oidc-domain",
     )
     oidc_create: bool = declared(
-        True, "Create a user at the first log-in; otherwise an admin links each user"
+        True,
+        "Create a user at the first log-in through the provider; otherwise an admin "
+        "links each user",
     )
     # directory of the newest `corral up`, which sets it without an option
     started_in: str | None = None

@@ -30,8 +30,8 @@ def sole_head(place: ClusterDir) -> Iterator[None]:
             except BlockingIOError:
                 if clock.monotonic() > give_up_at:
                     raise Conflict(
-                        f"a head runs in {place.root} already",
-                        hint=f"see it: corral status --dir {place.root}",
+                        f"a head already runs in {place.root}",
+                        hint=f"see its state: corral status --dir {place.root}",
                     ) from None
                 time.sleep(0.02)  # who only looks whether a head runs lets go at once
         yield

@@ -35,9 +35,9 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
     """
     if engine == LOCAL and given:
         raise SpecInvalid(
-            "the local engine has no settings of its own to --set",
+            f"--set {', '.join(given)}: the local engine has no settings",
             hint=(
-                "name the engine that they are for: "
+                "name the engine of these settings: "
                 f"{_up_command(_engine_with_settings(given), given)}"
             ),
         )
@@ -73,7 +73,7 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
         path = given.get(name)
         if path and (reason := _unreadable(Path(path))):
             raise SpecInvalid(
-                f"{name}={path}: {reason}",
+                f"--set {name}={path}: {reason}",
                 hint=f"{remedy.replace('FILE', path)}; then run: {_up_command(engine, given)}",
             )
     folder = (
@@ -83,20 +83,23 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
     )
     if folder is not None and not _nearest_existing_path(folder).is_dir():
         raise SpecInvalid(
-            f"folder={folder}: {_nearest_existing_path(folder)} is a file",
-            hint=f"choose another: {_up_command(engine, {**given, 'folder': 'FOLDER'})}",
+            f"--set folder={folder}: {_nearest_existing_path(folder)} is not a "
+            "directory",
+            hint="choose another directory: "
+            f"{_up_command(engine, {**given, 'folder': 'FOLDER'})}",
         )
     if folder is not None and (reason := _unwritable(folder)):
         raise SpecInvalid(
-            f"folder={folder}: {reason}",
-            hint=f"make it, so that the head's account may write there: mkdir -p {folder}; then "
-            f"run: {_up_command(engine, given)}",
+            f"--set folder={folder}: {reason}",
+            hint="create the directory so that the head's account can write to it: "
+            f"mkdir -p {folder}; then run: {_up_command(engine, given)}",
         )
     rest = str(given.get("rest") or "")
     if rest.startswith(_SOCKET) and not Path(rest.removeprefix(_SOCKET)).is_socket():
         raise SpecInvalid(
-            f"rest={rest}: there is no socket of slurmrestd",
-            hint=f"start it: slurmrestd {rest}; then run: {_up_command(engine, given)}",
+            f"--set rest={rest}: no slurmrestd listens on this socket",
+            hint=f"start slurmrestd: slurmrestd {rest}; then run: "
+            f"{_up_command(engine, given)}",
         )
 
 
@@ -122,9 +125,9 @@ def _check_commands(given: Mapping[str, Any]) -> None:
         )
         slurm_folder = quote(str(slurms)) if slurms else "FOLDER_OF_SLURM"
         raise Conflict(
-            f"{path} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
-            "Corral",
-            hint="let the head find Slurm's own first: "
+            f"{path} is not a command of Slurm: corral slurm-shims created it, and it "
+            "sends its requests to Corral",
+            hint="put the folder of Slurm's own commands first in PATH: "
             f'PATH={slurm_folder}:"$PATH" {_up_command(SlurmSettings.NAME, given)}',
         )
 
@@ -167,10 +170,12 @@ def _engine_with_settings(given: Mapping[str, Any]) -> str:
 
 def _unreadable(path: Path) -> str:
     if not path.exists():
-        return "there is no such file"
+        return "this file does not exist"
     if not path.is_file():
-        return "it is no file"
-    return "" if os.access(path, os.R_OK) else "the head's account cannot read it"
+        return "this is not a regular file"
+    return (
+        "" if os.access(path, os.R_OK) else "the head's account cannot read this file"
+    )
 
 
 def _nearest_existing_path(folder: Path) -> Path:

@@ -126,7 +126,8 @@ def _kubernetes(
         from corral.engines.kubernetes.settings import KubernetesSettings
     except ImportError as absent:
         raise Conflict(
-            f"the kubernetes engine needs more than the base install: {absent}",
+            "the kubernetes engine needs a Python package that is not installed: "
+            f"{absent}",
             hint="run: pip install 'corral[kubernetes]'",
         ) from absent
     kubernetes_settings = KubernetesSettings.read(settings.engine_settings)

@@ -26,7 +26,7 @@ def check_extra(extra: str, what: str) -> None:
     module = _MODULES[extra]
     if find_spec(module) is None:
         raise Conflict(
-            f"{what} needs more than the base install: no module named {module!r}",
+            f"{what} needs a Python package that is not installed: {module}",
             hint=f"run: pip install 'corral[{extra}]'",
         )
 

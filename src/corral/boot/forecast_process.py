@@ -52,7 +52,10 @@ class ForetellerProcess:
 
     async def forecast(self, question: Question) -> StartForecast | None:
         if self._in_line >= MOST_IN_LINE:
-            raise Trouble("too many ask when jobs start", hint="ask again in a moment")
+            raise Trouble(
+                "too many start forecasts are requested now",
+                hint="try again in a moment",
+            )
         self._in_line += 1
         try:
             answer_bytes = await self._helper.ask(
@@ -62,13 +65,14 @@ class ForetellerProcess:
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("foreteller_lost", error=repr(error))
             raise Trouble(
-                "the forecast of its start did not come in time", hint="ask again"
+                "the start forecast was not ready in time", hint="try again"
             ) from error
         finally:
             self._in_line -= 1
         if answer.fault:
             raise Trouble(
-                f"a fault of Corral was met: {answer.fault}", hint="run: corral status"
+                f"the start forecast failed because of a bug in Corral: {answer.fault}",
+                hint="look for this error in head.log",
             )
         return answer.forecast
 

@@ -33,8 +33,8 @@ def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
         return _bind_socket(host, 0)
     except OSError as error:
         raise Conflict(
-            f"no port can be had on {host}: {error.strerror}",
-            hint="keep to loopback: corral up --host 127.0.0.1",
+            f"the head cannot listen on {host}: {error.strerror}",
+            hint="serve only this machine: corral up --host 127.0.0.1",
         ) from error
 
 
@@ -58,8 +58,8 @@ def _asked_for(host: str, port: int) -> socket.socket:
         return _bind_socket(host, port)
     except OSError as error:
         raise Conflict(
-            f"port {port} of {host} cannot be served on: {error.strerror}",
-            hint="name another one: corral up --port NUMBER",
+            f"the head cannot listen on port {port} of {host}: {error.strerror}",
+            hint="choose another port: corral up --port NUMBER",
         ) from error
 
 
@@ -68,16 +68,16 @@ def _port_unusable_error(host: str, port: int, error: OSError) -> Conflict:
     find the head elsewhere."""
     if error.errno == errno.EADDRNOTAVAIL:
         return Conflict(
-            f"this machine does not have the address {host}, where agents and clients look for "
-            f"the head",
-            hint="give the machine that address; or serve on another one, and let the machines "
-            "join again: corral up --host ADDRESS",
+            f"this machine does not have the address {host}, at which agents and "
+            "clients expect the head",
+            hint="give this machine that address; or use another address and join all "
+            "machines again: corral up --host ADDRESS",
         )
     return Conflict(
-        f"agents and clients look for the head at port {port} of {host}, which cannot be served "
-        f"on: {error.strerror}",
-        hint=f"see what holds it: ss -tlnp 'sport = :{port}'; or serve on another port, and let "
-        "the machines join again: corral up --port NUMBER",
+        f"agents and clients expect the head on port {port} of {host}, but it cannot "
+        f"listen there: {error.strerror}",
+        hint=f"find the program that uses the port: ss -tlnp 'sport = :{port}'; or use "
+        "another port and join all machines again: corral up --port NUMBER",
     )
 
 

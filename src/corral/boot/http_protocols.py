@@ -37,17 +37,17 @@ def _answer_to(why: ClosedReason, limits: ConnectionLimits) -> bytes:
         return _error_response_bytes(
             "431 Request Header Fields Too Large",
             "too_large",
-            f"the head of a request has at most {limits.head_bytes:,} bytes and "
-            f"{limits.headers} headers; this one has more",
+            "the headers of this request are too large: allowed are at most "
+            f"{limits.head_bytes:,} bytes and {limits.headers} headers",
             "send fewer and shorter headers",
         )
     if why is ClosedReason.PIPELINE:
         return _error_response_bytes(
             "429 Too Many Requests",
             "too_many",
-            f"at most {limits.pipelined} requests may wait on one connection for the answers to "
-            "those before them",
-            "read the answers before you send more",
+            f"too many requests wait on this connection: at most {limits.pipelined} "
+            "may be sent before the earlier ones are answered",
+            "read the answers before you send more requests",
         )
     return _error_response_bytes(
         "400 Bad Request",

@@ -164,7 +164,7 @@ def join(
     name = wanted.name or _own_name()
     if not is_name(name):
         raise SpecInvalid(
-            f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME"
+            f"{name!r} is not a valid node name", hint=f"use {NAME_RULE}: --name NAME"
         )
     machine = settled(wanted.machine.with_values(nodes=1), count_gpus)
     join_needs = JoinNeeds.model_validate(_call_head(place, wanted, "GET", "/v1/join"))
@@ -199,8 +199,8 @@ def _call_head(
             # of a token that was known: what became of it, and that another is needed
             raise
         raise Unauthorised(
-            f"this join token is not known to the head at {wanted.url}",
-            hint=f"take a fresh line from the head: {JOIN_LINE}",
+            f"the head at {wanted.url} does not know this join token",
+            hint=f"create a new join token on the head: {JOIN_LINE}",
         ) from None
 
 
@@ -209,8 +209,9 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
     cluster's."""
     if place.cluster_json.exists():
         raise Conflict(
-            f"{place.root} has a cluster of its own",
-            hint="join from a directory of its own: corral join ... --dir ~/.corral-node",
+            f"{place.root} already contains a cluster, so this directory cannot join "
+            "another one",
+            hint="join from another directory: corral join ... --dir ~/.corral-node",
         )
     joined = Joined.load(place)
     if joined is None:
@@ -225,8 +226,10 @@ def _find_earlier_join(place: ClusterDir, wanted: JoinRequest) -> Joined | None:
         return None
     if is_other_node:
         raise Conflict(
-            f"this machine is node {joined.node} of {joined.url} already",
-            hint="leave that first: corral leave; or join from another directory with --dir",
+            f"this machine is already node {joined.node} of the cluster at "
+            f"{joined.url}",
+            hint="leave that cluster first: corral leave; or join from another "
+            "directory with --dir",
         )
     return joined
 
@@ -330,9 +333,10 @@ def wait_for_heartbeat(joined: Joined) -> "api.NodeDetail":
         time.sleep(POLL_SECONDS)
     log = joined.ray_dir / "ray.log" if joined.on_ray else joined.dir / "agent.log"
     raise StartFailed(
-        f"the head at {joined.url} got no heartbeat of node {joined.node} within {seconds:g} s; "
+        f"the head at {joined.url} received no heartbeat of node {joined.node} within "
+        f"{seconds:g} s; "
         f"the last lines of {log}:\n{last_lines(log, 0)}",
-        hint="see whether this machine reaches the head; try again: corral join",
+        hint=f"check that this machine can reach {joined.url}, then run: corral join",
     )
 
 
@@ -363,9 +367,9 @@ def leave(joined: Joined, *, force: bool) -> None:
         jobs = []
     if jobs and not force:
         raise Conflict(
-            f"node {joined.node} holds {', '.join(jobs[:5])}",
-            hint=f"move them first: corral node drain {joined.node}; or, losing what they have not "
-            "saved: corral leave --force",
+            f"node {joined.node} still has jobs: {', '.join(jobs[:5])}",
+            hint=f"move the jobs first: corral node drain {joined.node}; or leave now "
+            "and lose unsaved work: corral leave --force",
         )
     kill(joined)
     with suppress(NotFound, Unauthorised):

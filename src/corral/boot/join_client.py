@@ -56,13 +56,16 @@ def ask(
             reply = answer.read()
         except ssl.SSLCertVerificationError as error:
             raise WrongHead(
-                f"nothing here vouches for the head at {url}: {error.verify_message}",
-                hint="add --fingerprint, as the line of the head has it: corral node token",
+                "this machine does not trust the TLS certificate of the head at "
+                f"{url}: {error.verify_message}",
+                hint="add the --fingerprint that this command shows on the head: "
+                "corral node token",
             ) from None
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(
                 f"no head answers at {url}: {error}",
-                hint="see that it runs (corral status, there), and that this machine may reach it",
+                hint="check that the head runs (corral status on its machine) and that "
+                "this machine can reach it",
             ) from None
     if answer.status >= 400:
         raise error_of(answer.status, reply)
@@ -82,8 +85,9 @@ def _connection(
         return connection_to(url, token, timeout=TIMEOUT_SECONDS, trusted=None)
     if parsed_url.scheme != "https" or not host:
         raise SpecInvalid(
-            f"{url!r} is no address to send a token to",
-            hint="write it as the head says it: https://HOST:PORT, see: corral node token",
+            f"{url!r} is not a valid address of a head: it must be https://HOST:PORT",
+            hint="copy the address that this command shows on the head: corral node "
+            "token",
         )
     context = trusting(trusted)
     if fingerprint:
@@ -111,6 +115,8 @@ def _check_fingerprint(
     )
     if peer_fingerprint != fingerprint.lower():
         raise WrongHead(
-            f"the head at {url} shows another certificate: {peer_fingerprint}",
-            hint="nothing was sent to it; take a fresh line from the head: corral node token",
+            f"the certificate of the head at {url} has another fingerprint than "
+            f"expected: {peer_fingerprint}",
+            hint="no token was sent; create a new join token on the head: corral node "
+            "token",
         )

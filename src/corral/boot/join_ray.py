@@ -27,19 +27,21 @@ def check(needs: JoinNeeds) -> None:
     install = f"pip install 'corral[ray]' 'ray=={needs.ray}'"
     if not ray:
         raise Conflict(
-            f"the cluster runs on Ray {needs.ray}, which is not installed here",
+            f"the cluster runs on Ray {needs.ray}, but Ray is not installed on this "
+            "machine",
             hint=f"run: {install}",
         )
     if ray != needs.ray:
         raise Conflict(
-            f"the cluster runs on Ray {needs.ray}, and Ray {ray} is installed here",
+            f"the cluster runs on Ray {needs.ray}, but this machine has Ray {ray}",
             hint=f"run: {install}",
         )
     if python != needs.python:
         raise Conflict(
-            f"Ray wants one Python on all of its nodes: the cluster's is {needs.python}, this one "
-            f"{python}",
-            hint=f"install Corral with a Python {needs.python}, and join by that",
+            "Ray requires the same Python version on all nodes: the cluster uses "
+            f"Python {needs.python}, but this machine has {python}",
+            hint=f"install Corral with Python {needs.python}, then run that corral "
+            "join",
         )
 
 
@@ -75,8 +77,10 @@ def check_machine(machine: ClusterSettings) -> None:
     """
     if machine.shared:
         raise SpecInvalid(
-            "--shared: the shared directories of a cluster on Ray are options of its head",
-            hint=f"there: corral down --leave; corral up --shared {machine.shared[0]}",
+            "--shared is not valid here: on Ray, shared directories are set on the "
+            "head",
+            hint="run on the head: corral down --leave; corral up --shared "
+            f"{machine.shared[0]}",
         )
 
 
@@ -100,7 +104,8 @@ def check_starts(folder: Path) -> None:
         log = folder / "ray.log"
         raise StartFailed(
             f"Ray has ended on this machine; the last lines of {log}:\n{last_lines(log, 0)}",
-            hint="see whether this machine reaches the Ray cluster; try again: corral join",
+            hint="check that this machine can reach the Ray cluster, then run: corral "
+            "join",
         )
 
 

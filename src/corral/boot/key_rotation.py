@@ -60,10 +60,10 @@ class HeadKeys:
             await self.store.change_agreed(CURRENT, was=current, now=self.ring.check)
             return
         raise Conflict(
-            f"the key {self.ring.path} is another than that of the other heads: this one could not "
-            "read the secrets",
-            hint=f"copy the file `key` of another head's directory to {self.ring.path} (chmod "
-            "600), or name it: corral up --key-file FILE",
+            f"the key file {self.ring.path} differs from that of the other heads, so "
+            "this head cannot read the secrets",
+            hint=f"copy the file `key` of another head's directory to {self.ring.path} "
+            "(chmod 600), or give that key file: corral up --key-file FILE",
         )
 
     async def keep(self, leads: Callable[[], bool]) -> None:
@@ -117,8 +117,8 @@ class HeadKeys:
             CURRENT, was=previous_key_id, now=new_key_id, entry=entry
         ):
             raise Conflict(
-                "another head has rotated the key at this moment",
-                hint="run it again if need be",
+                "another head has just rotated the key",
+                hint="to rotate the key once more, run: corral key rotate",
             )
         self.ring.turn(new_key_id, now)
         await self.store.record(rotation_entry(previous_key_id, new_key_id, now))

@@ -194,7 +194,7 @@ class Turns:
     def cluster(self) -> ClusterId:
         """Return the id of the cluster. Raises: NoLeader while this head does not lead."""
         if self.term is None:
-            raise NoLeader("this head does not lead")
+            raise NoLeader("this head is not the leader")
         return self.term.control.world.cluster
 
     @property

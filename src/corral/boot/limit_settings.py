@@ -22,12 +22,17 @@ def check_limits(
     """
     for network in proxies:
         check_network(network)
-    if not (1.0 <= user_requests <= MOST_RATE and 1.0 <= plan_seconds <= MOST_RATE):
+    if not 1.0 <= user_requests <= MOST_RATE:
         raise SpecInvalid(
-            f"one user cannot have {user_requests:g} requests a second and {plan_seconds:g} s of "
-            "planning an hour",
-            hint=f"each may be 1 to {MOST_RATE:,.0f}: corral up --user-requests 200 "
-            "--plan-seconds 900",
+            f"--user-requests {user_requests:g} is not valid: use 1 to "
+            f"{MOST_RATE:,.0f} requests a second",
+            hint="for example: corral up --user-requests 200",
+        )
+    if not 1.0 <= plan_seconds <= MOST_RATE:
+        raise SpecInvalid(
+            f"--plan-seconds {plan_seconds:g} is not valid: use 1 to "
+            f"{MOST_RATE:,.0f} seconds an hour",
+            hint="for example: corral up --plan-seconds 900",
         )
 
 
@@ -54,7 +59,8 @@ def work_limits(days: float, size: str) -> WorkLimits:
         ) from None
     if not 0 <= days <= MOST_WORK_DAYS:
         raise SpecInvalid(
-            f"work folders cannot be kept for {days:g} days",
-            hint=f"0 to {MOST_WORK_DAYS:,.0f} days: corral up --keep-work-days 7",
+            f"--keep-work-days {days:g} is not valid: use 0 to {MOST_WORK_DAYS:,.0f} "
+            "days",
+            hint="for example: corral up --keep-work-days 7",
         )
     return WorkLimits(days=days, user_bytes=user_bytes)

@@ -55,15 +55,28 @@ class ReaderProcess:
             answer = _ANSWERS.decode(answer_bytes)
         except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("reader_lost", error=repr(error))
-            raise Trouble("the last lines of a log were not read in time") from error
+            reason = (
+                f"the log reader did not answer within {READ_SECONDS:g} s"
+                if isinstance(error, TimeoutError)
+                else f"the log reader has failed: {error!r}"
+            )
+            raise Trouble(f"{_lines_text(ends)} could not be read: {reason}") from error
         if answer.fault:
             log.error("reader_fault", error=answer.fault)
-            raise Trouble("the last lines of a log cannot be read")
+            raise Trouble(
+                f"{_lines_text(ends)} could not be read: a bug of the log reader: "
+                f"{answer.fault}"
+            )
         return answer.failure
 
     async def close(self) -> None:
         """End the process, and wait until it is gone."""
         await self._helper.close()
+
+
+def _lines_text(ends: RankEnds) -> str:
+    """Return which lines were to be read, for an error text."""
+    return f"the last log lines of the attempt (ranks: {len(ends)})"
 
 
 def main() -> None:

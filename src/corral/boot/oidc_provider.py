@@ -101,7 +101,7 @@ class Provider:
         token = answer.get("id_token")
         if not isinstance(token, str) or len(token) > ID_TOKEN_BYTES:
             raise SignOnRefused(
-                "the provider has answered without an ID token",
+                "the OpenID Connect provider has answered without an ID token",
                 hint=f"log in again; {SETTINGS}",
             )
         claim_values = await self._verify_id_token(token)
@@ -132,12 +132,14 @@ class Provider:
         error_code = str(answer.get("error", status))[:100]
         if error_code in ("invalid_grant", "invalid_request"):
             raise SignOnRefused(
-                f"the provider does not take its code: {error_code}",
+                "the OpenID Connect provider did not accept the log-in code: "
+                f"{error_code}",
                 hint="log in again",
             )
         raise ProviderTrouble(
-            f"{self.name} lets this head in no more than: {error_code}",
-            hint=f"{SETTINGS}; the secret is read by: corral up --oidc-secret-file FILE",
+            f"the OpenID Connect provider {self.name} refused this head: {error_code}",
+            hint=f"{SETTINGS}; to set the client secret: corral up --oidc-secret-file "
+            "FILE",
         )
 
     async def _verify_id_token(self, token: str) -> Mapping[str, Any]:
@@ -159,8 +161,9 @@ class Provider:
                 ).claims
         except (JoseError, ValueError) as error:
             raise SignOnRefused(
-                f"the provider's ID token is not signed as it should be: {type(error).__name__}",
-                hint=f"log in again; if it stays so, {SETTINGS}",
+                "the signature of the provider's ID token is not valid: "
+                f"{type(error).__name__}",
+                hint=f"log in again; if this fails again, {SETTINGS}",
             ) from error
 
     async def _key_set(self, *, anew: bool = False) -> "KeySet":
@@ -190,14 +193,14 @@ class Provider:
         )
         if status != 200 or about.get("issuer") != self.rule.issuer:
             complaint = (
-                f"calls itself {str(about.get('issuer'))[:200]}"
+                f"names the issuer {str(about.get('issuer'))[:200]}"
                 if status == 200
-                else status
+                else f"has HTTP status {status}"
             )
             raise self._trouble(f"{WELL_KNOWN} {complaint}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not is_safe(str(about.get(name, ""))):
-                raise self._trouble(f"its {name} is no https address")
+                raise self._trouble(f"its {name} is not an https address")
         self._about = (now, about)
         return about
 
@@ -215,13 +218,14 @@ class Provider:
         except (httpx2.HTTPError, ValueError) as error:
             raise self._trouble(f"{type(error).__name__}") from error
         if not isinstance(answer_fields, dict):
-            raise self._trouble("it does not answer with an object")
+            raise self._trouble("its answer is not a JSON object")
         return answer.status_code, answer_fields
 
     def _trouble(self, why: str) -> ProviderTrouble:
         return ProviderTrouble(
-            f"{self.name} does not answer as a provider: {why}",
-            hint="try again; meanwhile a token lets you in: corral ui prints a link",
+            f"{self.name} does not answer like an OpenID Connect provider: {why}",
+            hint="try again; or log in with the link that this command prints: corral "
+            "ui",
         )
 
 
@@ -242,8 +246,8 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
         return None
     if settings.oidc_client_id is None or not is_safe(settings.oidc_issuer):
         raise SpecInvalid(
-            f"--oidc-issuer {settings.oidc_issuer[:200]}: it is to be an https address, and "
-            "--oidc-client-id to be given, too",
+            f"--oidc-issuer {settings.oidc_issuer[:200]} must be an https address, and "
+            "--oidc-client-id must be given with it",
             hint="for example: corral up --oidc-issuer https://login.example.org/realms/ml "
             "--oidc-client-id corral --oidc-role ml-team=user",
         )
@@ -285,8 +289,9 @@ def _parse_role_mapping(word: str) -> tuple[str, Role]:
     group, _, role = word.rpartition("=")
     if not group or role not in LADDER:
         raise SpecInvalid(
-            f"--oidc-role {word[:100]} is not a group and its role",
-            hint="write --oidc-role GROUP=ROLE, with one of " + ", ".join(LADDER),
+            f"--oidc-role {word[:100]} is not valid: it must be GROUP=ROLE with a "
+            "known role",
+            hint="write --oidc-role GROUP=ROLE; the roles are " + ", ".join(LADDER),
         )
     return group, Role(role)
 
@@ -316,12 +321,12 @@ def provider_secret(settings: ClusterSettings) -> str | None:
     try:
         if path.stat().st_mode & 0o077:
             raise Conflict(
-                f"{path} may be read by others, and holds a secret",
+                f"{path} contains a secret, but other users may read it",
                 hint=f"run: chmod 600 {path}",
             )
         return path.read_text().strip()
     except (OSError, ValueError) as error:
         raise Conflict(
             f"the secret of the OIDC client cannot be read from {path}: {error}",
-            hint="corral down; corral up --oidc-secret-file FILE",
+            hint="run: corral down; corral up --oidc-secret-file FILE",
         ) from error

@@ -103,8 +103,8 @@ class PlannerProcess:
                 del self._in_line[by]
         if answer.fault:
             raise Bug(
-                f"Corral met a bug of its own in a plan: {answer.fault}",
-                hint="see head.log",
+                f"the plan failed because of a bug in Corral: {answer.fault}",
+                hint="look for this error in head.log",
             )
         if answer.refused:
             refusal = Refusal(answer.message, hint=answer.hint)
@@ -119,20 +119,21 @@ class PlannerProcess:
         own_count, all_ = self._in_line[by], self._in_line.total()
         if own_count >= MOST_OF_ONE_USER or all_ >= MOST_IN_LINE:
             raise TooMany(
-                f"{own_count} plans of {by} and {all_} in all are being made; "
-                f"{MOST_OF_ONE_USER} of one "
-                f"user and {MOST_IN_LINE} in all may be",
-                hint="wait for the answers, or plan on your own machine: corral plan",
+                f"too many plans are being computed: {own_count} of {by}, {all_} in "
+                f"total; allowed are {MOST_OF_ONE_USER} for one user, {MOST_IN_LINE} "
+                "in total",
+                hint="wait until they are ready, or plan on your own machine: corral "
+                "plan",
                 retry_seconds=2.0,
             )
         remaining_seconds = self._seconds.left(by)
         if remaining_seconds <= 0:
             wait = (1.0 - remaining_seconds) / self._seconds.rate
             raise TooMany(
-                f"the plans of {by} have taken the {self.hourly_seconds:g} s of planning that one "
-                f"user may have in an hour",
-                hint=f"wait {ceil(wait)} s, or plan on your own machine: corral plan; an admin "
-                "may change it: corral up --plan-seconds N",
+                f"the plans of {by} have used the {self.hourly_seconds:g} s of "
+                "computing time that one user may use in an hour",
+                hint=f"wait {ceil(wait)} s, or plan on your own machine: corral plan; "
+                "an admin can change the limit: corral up --plan-seconds N",
                 retry_seconds=wait,
             )
 
@@ -148,13 +149,11 @@ class PlannerProcess:
         except TimeoutError:
             raise Trouble(
                 f"the plan was not ready within {PLAN_SECONDS:g} s",
-                hint="ask for less, or plan on your own machine: corral plan",
+                hint="request a smaller plan, or plan on your own machine: corral plan",
             ) from None
         except (OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("planner_lost", error=repr(error))
-            raise Trouble(
-                "the process that plans has ended", hint="ask again"
-            ) from error
+            raise Trouble("the planner process has ended", hint="try again") from error
         finally:
             if began:
                 self._seconds.charge(by, self.clock() - began[0])

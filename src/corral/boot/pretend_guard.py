@@ -10,7 +10,7 @@ def check_has_no_gpu(gpus: int, makers: Sequence[str]) -> None:
     machine has GPUs that the local engine cannot use."""
     if makers:
         raise SpecInvalid(
-            f"--gpus {gpus}: this machine has a GPU of {' and of '.join(makers)}, and the local "
-            "engine reads none of it: the NVIDIA driver does not answer",
-            hint="see: nvidia-smi, corral doctor; or add --pretend: then no real GPU is used",
+            f"--gpus {gpus}: this machine has a GPU of {' and of '.join(makers)}, but "
+            "the local engine cannot use it: the NVIDIA driver does not answer",
+            hint="run: nvidia-smi, corral doctor; or add --pretend to use pretend GPUs",
         )

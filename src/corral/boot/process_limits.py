@@ -18,7 +18,8 @@ MOST_FILES: Final = 65_536
 # inherit it
 FEW_NODES: Final = 1_000  # a lower capacity is reported when the head starts
 HINT: Final = (
-    "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
+    "raise this limit where the head is started: ulimit -Hn, or LimitNOFILE of its "
+    "service"
 )
 
 # glibc's malloc/malloc.h. Its own threshold rises to the largest block that was ever
@@ -84,9 +85,8 @@ def too_few_files(nodes: int) -> str:
     if file_limit == resource.RLIM_INFINITY or files_for(nodes) <= file_limit:
         return ""
     return (
-        f"the head may open {file_limit} files, enough for the agents of "
-        f"{agents_in(file_limit)} nodes, "
-        f"and there are {nodes}: {HINT}"
+        f"the head may open only {file_limit} files, enough for the agents of "
+        f"{agents_in(file_limit)} nodes, but the cluster has {nodes} nodes; {HINT}"
     )
 
 

@@ -63,12 +63,13 @@ class KeyRing:
         except OSError as error:
             raise KeyTrouble(
                 f"the key file {path} cannot be used: {error.strerror}",
-                hint=f"see that {path.parent} exists and is yours",
+                hint=f"check that the folder {path.parent} exists and belongs to you",
             ) from error
         if mode & 0o077:
             raise KeyTrouble(
-                f"the key file {path} may be read by others (mode {mode:04o})",
-                hint=f"run: chmod 600 {path}; and set the secrets again if others could see it",
+                f"other users may read the key file {path} (mode {mode:04o})",
+                hint=f"run: chmod 600 {path}; if others have read the file, set all "
+                "secrets again",
             )
         _fsync_directory(path.parent)
         return cls(path, *_parse_key_file(path, text))
@@ -98,25 +99,28 @@ class KeyRing:
 
         Raises: KeyTrouble when none of the keys sealed it, or it was changed since.
         """
-        reset_hint = f"set it again: corral secret set {name}"
+        reset_hint = f"set the secret again: corral secret set {name}"
         rest = sealed.removeprefix(FORM)
         if rest == sealed or len(rest) < ID_BYTES + NONCE_BYTES:
             raise KeyTrouble(
-                f"the secret {name} is not sealed as this corral seals", hint=reset_hint
+                f"the secret {name} has a format that this version cannot decrypt",
+                hint=reset_hint,
             )
         id, rest = rest[:ID_BYTES], rest[ID_BYTES:]
         key = next((key for key in self._keys if _key_id_bytes(key) == id), None)
         if key is None:
             raise KeyTrouble(
-                f"the secret {name} was sealed with a key that is not in {self._path}",
-                hint=f"put the key file that belongs to this store back, or {reset_hint}",
+                f"the secret {name} was encrypted with a key that is not in "
+                f"{self._path}",
+                hint="restore the key file of this store from a backup, or "
+                f"{reset_hint}",
             )
         try:
             nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
             return AESGCM(key).decrypt(nonce, body, FORM + name.encode())
         except InvalidTag as error:
             raise KeyTrouble(
-                f"the secret {name} is damaged, or was sealed under another name",
+                f"the secret {name} is damaged, or was encrypted under another name",
                 hint=reset_hint,
             ) from error
 
@@ -256,8 +260,8 @@ def _parse_key_file(
         keys = ()
     if not keys or any(len(key) != KEY_BYTES for key in keys):
         raise KeyTrouble(
-            f"the key file {path} holds no key",
-            hint="put the key file that belongs to this store back from a backup",
+            f"the key file {path} does not contain a valid key",
+            hint="restore the key file of this store from a backup",
         )
     return keys, retired
 

@@ -56,7 +56,7 @@ class Setting:
         repeated = "; may be repeated" if self.is_repeated else ""
         variable = f"; or set {self.variable}" if self.variable else ""
         default = self.default_text or _shown_default(self.default)
-        ending = f" ({default})" if default else ""
+        ending = f" (default: {default})" if default else ""
         return f"{self.help}{repeated}{variable}{ending}."
 
 

@@ -125,7 +125,7 @@ class ClusterDir:
         except OSError as error:
             raise Conflict(
                 f"the cluster's directory {self.root} cannot be used: {error.strerror}",
-                hint="choose another with --dir or CORRAL_DIR",
+                hint="choose another directory with --dir or CORRAL_DIR",
             ) from error
 
 
@@ -139,32 +139,55 @@ class ClusterSettings(DeclaredSettings):
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise SpecInvalid(
-                f"there is no engine {self.engine}: nodes are lent by {', '.join(ENGINES)}",
-                hint="for nodes of this machine: corral up",
+                f"there is no engine {self.engine}; the engines are "
+                f"{', '.join(ENGINES)}",
+                hint="to start nodes on this machine, run: corral up --engine local",
             )
         self._check_size()
         labels_of_nodes(self.nodes, self.labels, self.topology)
         policy_with(NodePolicy(), self.policy)
         if not 0 <= self.reboot_seconds <= DAY_SECONDS:
             raise SpecInvalid(
-                f"a node that died cannot be started again after {self.reboot_seconds:g} s: that "
-                "takes 0 s to a day",
+                f"--reboot {self.reboot_seconds:g} is not valid: the time until a dead "
+                f"node is started again is 0 to {DAY_SECONDS:,.0f} seconds",
                 hint="for example: corral up --reboot 30",
             )
-        if not 0 < self.keep_days <= MOST_DAYS or self.keep_jobs < 1:
-            raise SpecInvalid(
-                f"jobs that are over cannot be kept for {self.keep_days:g} days, "
-                f"{self.keep_jobs:,} of them",
-                hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
-            )
+        self._check_retention()
         ClusterLimits.of(self.quotas, self.disk_reserve)  # raises on invalid values
         work_limits(self.keep_work_days, self.keep_work_size)
         self._check_health()
         self._check_head()
-        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
+        self._check_address()
+
+    def _check_retention(self) -> None:
+        """Check how long ended jobs are kept. Raises: SpecInvalid."""
+        if not 0 < self.keep_days <= MOST_DAYS:
+            raise SpecInvalid(
+                f"--keep-days {self.keep_days:g} is not valid: use more than 0 and at "
+                f"most {MOST_DAYS:,} days",
+                hint="for example: corral up --keep-days 30",
+            )
+        if self.keep_jobs < 1:
+            raise SpecInvalid(
+                f"--keep-jobs {self.keep_jobs} is not valid: use 1 or more jobs",
+                hint="for example: corral up --keep-jobs 50000",
+            )
+
+    def _check_address(self) -> None:
+        """Check the address and the certificate of the head. Raises: UnsafeBind."""
+        if not self.host:
             raise UnsafeBind(
-                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
-                hint="give both --tls-certificate and --tls-key, or none: then one is made",
+                "--host is empty, so the head has no address to serve on",
+                hint="for example: corral up --host 127.0.0.1",
+            )
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            given, missing = "--tls-certificate", "--tls-key"
+            if self.tls_key:
+                given, missing = missing, given
+            raise UnsafeBind(
+                f"the head cannot serve on {self.host}: {given} is set without {missing}",
+                hint="give both --tls-certificate and --tls-key, or neither; without "
+                "them, Corral creates a certificate",
             )
 
     def _check_size(self) -> None:
@@ -180,8 +203,9 @@ class ClusterSettings(DeclaredSettings):
                 "corral up --host ADDRESS --nodes 0, which machines can join"
             )
             raise SpecInvalid(
-                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have "
-                f"{fewest} to {MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
+                f"a cluster of {self.nodes} nodes{gpus} cannot run on one machine: "
+                f"allowed are {fewest} to {MOST_NODES} nodes with up to {MOST_GPUS} "
+                "GPUs each",
                 hint="for example: corral up --nodes 2 --gpus 2"
                 + (
                     f"; for a head without a node of its own: {nodeless_command}"
@@ -189,26 +213,38 @@ class ClusterSettings(DeclaredSettings):
                     else ""
                 ),
             )
-        if not 0 <= self.gpu_slices <= MOST_SLICES or (
-            self.gpu_slices and self.gpu_shares
-        ):
+        if not 0 <= self.gpu_slices <= MOST_SLICES:
             raise SpecInvalid(
-                f"GPUs are cut into 1 to {MOST_SLICES} slices, or shared by time, not both",
-                hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
+                f"--gpu-slices {self.gpu_slices} is not valid: use 1 to {MOST_SLICES}",
+                hint="for example: corral up --gpus 2 --gpu-slices 7",
+            )
+        if self.gpu_slices and self.gpu_shares:
+            raise SpecInvalid(
+                f"--gpu-slices {self.gpu_slices} is not allowed together with "
+                "--gpu-shares",
+                hint="use only one of them: corral up --gpus 2 --gpu-slices 7; or: "
+                "corral up --gpu-shares",
             )
 
     def _check_health(self) -> None:
         """Check the settings for the health checks of nodes. Raises: SpecInvalid."""
         if self.health not in MODES:
             raise SpecInvalid(
-                f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
-                hint="to list what would be done, and not do it: corral up --health observe",
+                f"--health {self.health[:60]} is not a valid mode; write one of "
+                f"{', '.join(MODES)}",
+                hint="to list unhealthy nodes without a cordon: corral up --health "
+                "observe",
             )
-        if not 0 <= self.check_hours <= MOST_DAYS * 24 or self.check_gangs < 0:
+        if not 0 <= self.check_hours <= MOST_DAYS * 24:
             raise SpecInvalid(
-                f"nodes cannot be checked each {self.check_hours:g} h, nor before gangs of "
-                f"{self.check_gangs} GPUs",
-                hint="for example: corral up --check-hours 24 --check-gangs 64; 0 for never",
+                f"--check-hours {self.check_hours:g} is not valid: use 0 to "
+                f"{MOST_DAYS * 24:,} hours",
+                hint="for example: corral up --check-hours 24; 0 for never",
+            )
+        if self.check_gangs < 0:
+            raise SpecInvalid(
+                f"--check-gangs {self.check_gangs} is not valid: use 0 or more GPUs",
+                hint="for example: corral up --check-gangs 64; 0 for never",
             )
 
     def _check_head(self) -> None:
@@ -218,21 +254,23 @@ class ClusterSettings(DeclaredSettings):
             syslog_target(self.audit_syslog)
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
             raise SpecInvalid(
-                f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
-                hint="for example: corral up --name a",
+                f"--name {self.name[:60]} is not a valid name of a head: use lowercase "
+                "letters, digits and -",
+                hint="for example: corral up --name head-a",
             )
         if not 0 <= self.port <= MOST_PORT:
             raise SpecInvalid(
-                f"--port {self.port} is not a valid port: it is 1 to {MOST_PORT:,}",
-                hint="for example: corral up --port 8080; 0 for a free one",
+                f"--port {self.port} is not a valid port: use 1 to {MOST_PORT:,}, or 0 "
+                "for a free port",
+                hint="for example: corral up --port 8080",
             )
         check_limits(self.user_requests, self.plan_seconds, self.trusted_proxies)
         if not 0 < self.token_days <= MOST_TOKEN_DAYS:
             raise SpecInvalid(
-                f"tokens cannot end after {self.token_days:g} days: that takes more than 0 and at "
-                f"most {MOST_TOKEN_DAYS:,}",
-                hint="for example: corral up --token-days 30; for one token that does not end: "
-                "corral token create --expires never",
+                f"--token-days {self.token_days:g} is not valid: use more than 0 and "
+                f"at most {MOST_TOKEN_DAYS:,} days",
+                hint="for example: corral up --token-days 30; to create one token that "
+                "never expires, run: corral token create --expires never",
             )
 
     @property
@@ -324,7 +362,7 @@ def syslog_target(address: str) -> tuple[str, int] | str:
         if url_parts.scheme == "udp" and url_parts.hostname and plain:
             return url_parts.hostname, url_parts.port or SYSLOG_PORT
     raise SpecInvalid(
-        f"--audit-syslog {address[:200]} is not an address of a syslog",
+        f"--audit-syslog {address[:200]} is not a valid address of a syslog",
         hint="write: --audit-syslog udp://log.example.org:514, or --audit-syslog unix:/dev/log",
     )
 
@@ -353,11 +391,12 @@ def read_json(path: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError) as error:
         raise Conflict(
             f"{path} cannot be read: {error}",
-            hint=f"look at it, or move it away: mv {path} /tmp",
+            hint=f"correct the file, or move it away: mv {path} /tmp",
         ) from error
     if not isinstance(content, dict):
         raise Conflict(
-            f"{path} holds no JSON object", hint=f"move it away: mv {path} /tmp"
+            f"{path} does not contain a JSON object",
+            hint=f"move the file away: mv {path} /tmp",
         )
     return content
 

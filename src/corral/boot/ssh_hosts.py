@@ -101,12 +101,13 @@ def read_targets(text: str, where: str) -> list[SshHost]:
         except ValueError as error:
             raise SpecInvalid(
                 f"{where}, line {number}: {error}",
-                hint="write a host a line, for example: ann@10.0.0.2 --name w1 --label zone=a",
+                hint="write one host per line, for example: ann@10.0.0.2 --name w1 "
+                "--label zone=a",
             ) from None
     places = [(ssh_host.host, ssh_host.port, ssh_host.words) for ssh_host in ssh_hosts]
     if not ssh_hosts or len(set(places)) < len(places):
         complaint = "names the same host twice" if ssh_hosts else "names no host"
-        raise SpecInvalid(f"{where} {complaint}", hint="write one host a line")
+        raise SpecInvalid(f"{where} {complaint}", hint="write one host per line")
     return ssh_hosts
 
 
@@ -119,7 +120,7 @@ def _parse_host_line(words: Sequence[str]) -> SshHost:
         host, port = address, str(SSH_PORT)
     host = host.strip("[]")
     if not host or host.startswith("-") or not port.isdecimal():
-        raise ValueError(f"{words[0]!r} is no host")
+        raise ValueError(f"{words[0]!r} is not a valid host")
     return SshHost(host=host, port=int(port), user=user or None, words=tuple(words[1:]))
 
 
@@ -140,8 +141,8 @@ def bring_up_hosts(
         import asyncssh
     except ImportError:
         raise Unsupported(
-            "--hosts needs asyncssh, which is not installed here",
-            hint="run: pip install 'corral[ssh]'; or run the line by hand on each machine",
+            "--hosts needs the Python package asyncssh, which is not installed",
+            hint="run: pip install 'corral[ssh]'; or run corral join on each machine",
         ) from None
     asyncssh.set_log_level("ERROR")
 
@@ -199,24 +200,22 @@ def _explained(target: SshHost, error: Exception) -> tuple[str, str]:
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         scan = f"ssh-keyscan {port}{target.host} >> ~/.ssh/known_hosts"
         return (
-            "its host key is not known here",
-            f"compare it with the machine's own, then: {scan}",
+            "the host key of this machine is not in known_hosts",
+            f"compare the host key with that of the machine, then run: {scan}",
         )
     if isinstance(error, asyncssh.PermissionDenied):
         return (
-            "ssh accepts no user with this key",
-            "see --ssh-user and --ssh-key; try: ssh HOST",
+            "the machine refused the ssh log-in with this user and key",
+            f"set --ssh-user and --ssh-key; try: ssh {port}{target.host}",
         )
     if isinstance(error, asyncssh.KeyImportError):
         return (
-            f"the key cannot be read: {error}",
-            "name one that ssh takes: --ssh-key FILE",
+            f"the ssh key cannot be read: {error}",
+            "name a key that ssh can use: --ssh-key FILE",
         )
     if isinstance(error, TimeoutError):
-        return "it does not answer in time", f"try by hand: ssh {port}{target.host}"
-    return f"{error}"[:200] or type(
-        error
-    ).__name__, f"try by hand: ssh {port}{target.host}"
+        return "the machine does not answer in time", f"try: ssh {port}{target.host}"
+    return f"{error}"[:200] or type(error).__name__, f"try: ssh {port}{target.host}"
 
 
 async def _run_remote_script(
@@ -249,8 +248,8 @@ async def _installed(
     )
     if code != 0:
         raise HostFailed(
-            "it has no Python of version 3.11 or newer",
-            hint="install one there, and try again",
+            "the machine has no Python 3.11 or newer",
+            hint="install Python 3.11 or newer on that machine, then try again",
         )
     await _upload_file(connection, wheel)
     await _upload_file(connection, REQUIREMENTS)
@@ -269,8 +268,9 @@ async def _installed(
                 line for line in (errors or stdout).splitlines() if line.strip()
             ][-1:]
             raise HostFailed(
-                f"Corral cannot be installed there: {' '.join(final_lines)[:200]}",
-                hint=f"try it there: {step}",
+                "Corral cannot be installed on that machine: "
+                f"{' '.join(final_lines)[:200]}",
+                hint=f"run this on that machine to see the error: {step}",
             )
     return python
 
@@ -285,7 +285,7 @@ async def _upload_file(connection: "asyncssh.SSHClientConnection", file: Path) -
     done = await connection.run(command, input=file.read_bytes(), encoding=None)
     if done.returncode != 0:
         raise HostFailed(
-            f"~/{WHEELS} cannot be written there", hint="see: df -h ~, there"
+            f"~/{WHEELS} cannot be written on that machine", hint="run there: df -h ~"
         )
 
 
@@ -309,10 +309,12 @@ async def _join_cluster(
         if code == 0:
             return str(json.loads(stdout)["id"])
         error = json.loads(errors)["error"]
-        raise HostFailed(str(error["message"]), hint=f"there: {error['hint']}")
+        raise HostFailed(
+            str(error["message"]), hint=f"on that machine: {error['hint']}"
+        )
     except (ValueError, KeyError, TypeError):
         last_lines = (errors or stdout).strip().splitlines()[-1:]
         raise HostFailed(
             f"corral join ended with code {code}: {' '.join(last_lines)[:200]}",
-            hint=f"see by hand what it says: ssh {target.host}",
+            hint=f"run corral join on that machine: ssh {target.host}",
         ) from None

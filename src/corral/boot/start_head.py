@@ -107,7 +107,7 @@ def _start_failed_error(log: Path, since_bytes: int, code: int | None) -> StartF
     outcome = "does not answer" if code is None else f"ended with code {code}"
     return StartFailed(
         f"the head {outcome}; the last lines of {log}:\n{last_lines(log, since_bytes)}",
-        hint=f"look at the whole log: less {log}",
+        hint=f"read the whole log: less {log}",
     )
 
 

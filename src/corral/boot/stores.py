@@ -38,8 +38,10 @@ def open_store(
         return SqliteStore(place.database, fresh_id=fresh_id, seal=seal)
     if place.database.exists():
         raise Conflict(
-            f"{place.root} has a store of its own already, with the jobs that were recorded in it",
-            hint="give this head another directory: corral up --dir DIR --store-file FILE",
+            f"{place.root} already contains a store with recorded jobs, so "
+            "--store-file cannot be used with it",
+            hint="use another directory for this head: corral up --dir DIR "
+            "--store-file FILE",
         )
     check_extra("postgres", "a store that several heads share")
     from corral.store.postgres import PostgresStore
@@ -61,16 +63,20 @@ def url_in(file: str | None) -> str | None:
     except (OSError, ValueError) as error:
         raise Conflict(
             f"the file {path} with the address of the store cannot be read: {error}",
-            hint="write it there: (umask 077; echo postgresql://USER:PASSWORD@HOST/corral > FILE)",
+            hint="write the address: (umask 077; echo "
+            "postgresql://USER:PASSWORD@HOST/corral > FILE)",
         ) from error
     if mode & 0o077:
         raise Conflict(
-            f"{path} holds the password of the store, and others may read it (mode {mode:04o})",
+            f"{path} contains the password of the store, but other users may read it "
+            f"(mode {mode:04o})",
             hint=f"run: chmod 600 {path}",
         )
     if not text:
         raise Conflict(
-            f"{path} is empty", hint="write the address of the database into it"
+            f"the store file {path} is empty",
+            hint="write the address of the database into the file: "
+            "postgresql://USER:PASSWORD@HOST/corral",
         )
     return text
 
@@ -89,19 +95,22 @@ async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> N
     except OSError as error:
         raise Conflict(
             f"the folder {folder} of --shared-state cannot be used: {error.strerror}",
-            hint="name a directory that all heads may write to",
+            hint="name a directory that all heads can write to: corral up "
+            "--shared-state DIR",
         ) from error
     if await store.agree("state", mark) != mark:
         raise Conflict(
-            f"{folder} is not the folder that the other heads share: their mark is not in it",
+            f"--shared-state {folder} is not the directory that the other heads share: "
+            f"its file {MARK} is not theirs",
             hint="mount the same directory on each head's machine, and name it: "
             "corral up --shared-state DIR",
         )
     own_identity = once(place.root / IDENTITY, secrets.token_hex(16).encode()).decode()
     if await store.agree(f"head {settings.head_name}", own_identity) != own_identity:
         raise Conflict(
-            f"another head is called {settings.head_name}: each has a name of its own",
-            hint="give this one another: corral up --name NAME",
+            f"another head already has the name {settings.head_name}; every head needs "
+            "its own name",
+            hint="choose another name: corral up --name NAME",
         )
 
 
@@ -111,17 +120,21 @@ def check_several(settings: ClusterSettings) -> None:
     file = settings.store_file
     if file is not None and "://" in file:
         raise SpecInvalid(
-            "--store-file names a file: an address on the command line would show its password to "
-            "everybody on this machine",
-            hint="write it into one, chmod 600 FILE, and run: corral up --store-file FILE",
+            "--store-file needs a file instead of an address: all users of this "
+            "machine could see the password on the command line",
+            hint="write the address into a file, then run: chmod 600 FILE; corral up "
+            "--store-file FILE",
         )
     if file is None and (settings.name or settings.shared_state):
         raise SpecInvalid(
-            "--name and --shared-state are for several heads on one store",
-            hint=f"name the store too: corral up --store-file FILE, or set {STORE_VARIABLE}",
+            "--name and --shared-state are only valid with --store-file, for several "
+            "heads that share a store",
+            hint="name the store: corral up --store-file FILE, or set "
+            f"{STORE_VARIABLE}",
         )
     if file is not None and not settings.shared_state:
         raise SpecInvalid(
-            "several heads need a folder that all of them see, for what jobs run in and print",
-            hint="name one: corral up --store-file FILE --shared-state DIR",
+            "--shared-state is missing: heads that share a store need a common "
+            "directory for workdirs and logs",
+            hint="add it: corral up --store-file FILE --shared-state DIR",
         )

@@ -123,13 +123,13 @@ def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
     joined = Joined.load(place)
     if joined is None and not place.cluster_json.exists():
         raise Conflict(
-            f"there is no cluster in {place.root}, and no node",
-            hint="make one first: corral up, or corral join URL --token TOKEN",
+            f"there is neither a cluster nor a node in {place.root}",
+            hint="create one first: corral up, or corral join URL --token TOKEN",
         )
     if installs and not user and os.geteuid() != 0:
         raise Conflict(
-            "a unit of the whole machine is root's to install",
-            hint="run: corral service install --user; or as root",
+            "only root may install a systemd unit for the whole machine",
+            hint="run: corral service install --user; or run it as root",
         )
     if joined is None:
         return unit_of(place, None, sys.executable, user=user)
@@ -147,9 +147,10 @@ def install(unit: Unit) -> bool:
     installed_text = unit.file.read_text() if unit.file.exists() else unit.text
     if _exec_start_line(installed_text) != _exec_start_line(unit.text):
         raise Conflict(
-            f"{unit.file} is another's: {_exec_start_line(installed_text)}",
-            hint=f"look at it, and remove it first: {' '.join(unit.systemctl)} disable --now "
-            f"{unit.name}; rm {unit.file}",
+            f"{unit.file} belongs to another cluster: "
+            f"{_exec_start_line(installed_text)}",
+            hint=f"check this unit and remove it first: {' '.join(unit.systemctl)} "
+            f"disable --now {unit.name}; rm {unit.file}",
         )
     unit.file.parent.mkdir(parents=True, exist_ok=True)
     unit.file.write_text(unit.text)
@@ -197,6 +198,6 @@ def _call_systemctl(unit: Unit, *words: str) -> None:
     )
     if done.returncode != 0:
         raise Conflict(
-            f"{' '.join(command)}: {done.stderr.strip()[:300]}",
-            hint=f"see: {unit.file}",
+            f"{' '.join(command)} failed: {done.stderr.strip()[:300]}",
+            hint=f"check the unit file: {unit.file}",
         )

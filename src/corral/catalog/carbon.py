@@ -62,7 +62,7 @@ def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
         )
         raise SpecInvalid(
             f"the catalog has no price of electricity in {known_region.title}",
-            hint=f"say it yourself; it has those of {', '.join(priced)}",
+            hint=f"set kwh yourself, or choose one of the regions {', '.join(priced)}",
         )
     return known_region.electricity_usd_per_kwh, table("carbon")[known_region.name][
         "electricity"

@@ -11,7 +11,7 @@ from corral.domain.errors import NotFound, SpecInvalid
 
 SEE: Final = "corral plan catalog economics"
 MOST: Final = 1e9  # of any assumption: what is beyond is a slip
-SAID: Final = "as you say"
+SAID: Final = "as you set it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,15 @@ def _validate_assumption(one: Assumption, value: float) -> None:
     is_share = one.unit.startswith("share")
     if not 0 <= value <= MOST or (is_share and value >= 1):
         bound_text = (
-            " and below 1, for example 0.2 for 20 %" if is_share else f" to {MOST:,.0f}"
+            " to less than 1, for example 0.2 for 20 %"
+            if is_share
+            else f" to {MOST:,.0f}"
         )
         raise SpecInvalid(
-            f"{one.name} is {value:g}", hint=f"give a number from 0 on{bound_text}"
+            f"{one.name} cannot be {value:g}", hint=f"give a number from 0{bound_text}"
         )
     if one.name == "pue" and value < 1:
         raise SpecInvalid(
-            f"a PUE of {value:g}", hint="it is 1 at the least: all power over the IT's"
+            f"pue cannot be {value:g}",
+            hint="give at least 1: power of the site over that of the machines",
         )

@@ -108,7 +108,7 @@ def network(fabric: str) -> NetworkKit:
     }
     if fabric not in network_rows:
         raise NotFound(
-            "network to buy",
+            "equipment in the catalog for the network",
             fabric,
             list(network_rows),
             see="corral plan catalog equipment",

@@ -44,17 +44,19 @@ def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
     rows = csv.reader(line for line in lines if not line.startswith("#"))
     if (head := tuple(next(rows, ()))) != COLUMNS:
         raise ValueError(
-            f"the columns are {', '.join(head)[:80]}: need {', '.join(COLUMNS)}"
+            f"the columns must be {', '.join(COLUMNS)}, not {', '.join(head)[:80]}"
         )
     return tuple(_fact_from_row(row) for row in rows if row)
 
 
 def _fact_from_row(row: Sequence[str]) -> Fact:
     if len(row) != len(COLUMNS) or not all(cell.strip() for cell in row):
-        raise ValueError(f"each of {', '.join(COLUMNS)} is needed: {','.join(row)}")
+        raise ValueError(
+            f"a line lacks a value for one of {', '.join(COLUMNS)}: {','.join(row)}"
+        )
     subject, quantity, value, unit, source, day = (cell.strip() for cell in row)
     if unit != TEXT and not _is_number(value):
-        raise ValueError(f"{quantity} of {subject} is {value!r}, no number")
+        raise ValueError(f"{quantity} of {subject} is {value!r}, not a number")
     return Fact(
         subject=subject,
         quantity=quantity,

@@ -100,11 +100,11 @@ class Config:
             complaint = (
                 "has no"
                 if value is None
-                else f"has {_truncate_text(repr(value), 40)} as its"
+                else f"cannot have {_truncate_text(repr(value), 40)} as"
             )
             raise ModelRefused(
-                f"the configuration {complaint} {names[0]}",
-                hint=f"add {' or '.join(names)}, a whole number from {least} to {most:,}",
+                f"the model's configuration {complaint} {names[0]}",
+                hint=f"set {' or '.join(names)} to a whole number from {least} to {most:,}",
             )
         return int(value)
 
@@ -127,11 +127,11 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
         AttributeError,
     ) as wrong:
         message = (
-            "the configuration says something that cannot be: "
+            "the model's configuration contains an impossible value: "
             f"{_truncate_text(str(wrong), 200)}"
         )
         raise ModelRefused(
-            message, hint="give the config.json as it came with the model"
+            message, hint="give the unchanged config.json of the model"
         ) from wrong
 
 
@@ -229,30 +229,31 @@ def _find_model_family(kind: str) -> ModelFamily:
         return FAMILIES[kind]
     if kind in REFUSED:
         raise ModelRefused(
-            f"a model of type {kind} is not known: {REFUSED[kind]}",
+            f"a model of the type {kind} is not supported: {REFUSED[kind]}",
             hint=PLAIN,
         )
     if not kind:
         raise ModelRefused(
-            "the configuration has no model_type", hint="add model_type: llama"
+            "the model's configuration has no model_type",
+            hint="add for example model_type: llama",
         )
     near = get_close_matches(kind, FAMILIES, n=1)
     raise ModelRefused(
-        f"a model of type {kind} is not known",
-        hint=f"if it is built as {near[0] if near else 'llama'} is, say so in model_type",
+        f"a model of the type {kind} is not known",
+        hint=f"set model_type to {near[0] if near else 'llama'} if the model is built like it",
     )
 
 
 def _refuse_what_is_not_plain(read: Config) -> None:
     if read.get("is_encoder_decoder", default=False):
         raise ModelRefused(
-            "a model with an encoder and a decoder is not known", hint=PLAIN
+            "a model with an encoder and a decoder is not supported", hint=PLAIN
         )
     if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
         raise ModelRefused(
-            f"word_embed_proj_dim is {_truncate_text(repr(inner), 40)}: embeddings of "
+            f"word_embed_proj_dim is {_truncate_text(repr(inner), 40)}: embeddings with "
             "another width than "
-            "the layers are not known",
+            "the layers are not supported",
             hint=PLAIN,
         )
 
@@ -263,8 +264,8 @@ def _head_dim(read: Config, hidden: int, heads: int) -> int:
         return read.number(*names, least=1)
     if hidden % heads:
         raise ModelRefused(
-            f"the configuration has no head_dim, and {hidden} does not come out even over "
-            f"{heads} heads",
+            f"the model's configuration has no head_dim, and its width {hidden} is not a "
+            f"multiple of its {heads} heads",
             hint="add head_dim",
         )
     return hidden // heads

@@ -25,7 +25,9 @@ def model(name: str) -> Model:
     """
     for name_word in _split_name_words(name):
         if name_word in REFUSED:
-            raise ModelRefused(f"{name} is not known: {REFUSED[name_word]}", hint=PLAIN)
+            raise ModelRefused(
+                f"{name} is not supported: {REFUSED[name_word]}", hint=PLAIN
+            )
     return _model_from_facts(
         subject("model", name, table("models"), aliases(), spelled, listed="models")
     )

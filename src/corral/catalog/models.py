@@ -8,7 +8,7 @@ from corral.domain.errors import Refusal
 MOST: Final = 10**9  # of any size: no model is as wide
 MOST_LAYERS: Final = 10_000
 PLAIN: Final = (
-    "give the dimensions of a plain decoder that comes near: "
+    "give the dimensions of a similar plain decoder: "
     "layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
 )
 
@@ -58,10 +58,10 @@ class Experts:
 
     def __post_init__(self) -> None:
         if not 1 <= self.per_token <= self.count or self.every < 1:
-            raise ValueError(f"a token passes 1 to {self.count} experts: {self}")
+            raise ValueError(f"experts per token must be 1 to {self.count}: {self}")
         if not 1 <= self.groups_per_token <= self.groups:
             raise ValueError(
-                f"a token passes 1 to {self.groups} groups of experts: {self}"
+                f"expert groups per token must be 1 to {self.groups}: {self}"
             )
 
 
@@ -111,10 +111,10 @@ class Model:
             self.vocab,
         )
         if min(sizes) < 1:
-            raise ValueError(f"each dimension of a model is at least 1: {self}")
+            raise ValueError(f"each dimension of a model must be at least 1: {self}")
         if self.heads % self.kv_heads:
             raise ValueError(
-                f"{self.heads} heads do not share {self.kv_heads} key-value heads"
+                f"{self.heads} heads are not a multiple of {self.kv_heads} key-value heads"
             )
 
     @property
@@ -299,10 +299,10 @@ def _refuse_what_does_not_fit(
         )
         if not minimum <= size <= maximum:
             hint = f"give {size_name} from {minimum} to {maximum:,}"
-            raise ModelRefused(f"a model has {size:.6g} {size_name}", hint=hint)
+            raise ModelRefused(f"a model cannot have {size:.6g} {size_name}", hint=hint)
     if not head_dim and hidden % heads:
         raise ModelRefused(
-            f"{hidden} does not come out even over {heads} heads",
+            f"hidden={hidden} is not a multiple of heads={heads}",
             hint=(
                 f"give heads={_largest_divisor(hidden, heads)}, or the size of a head: "
                 "head_dim=128"
@@ -310,7 +310,7 @@ def _refuse_what_does_not_fit(
         )
     if heads % (kv_heads or heads):
         raise ModelRefused(
-            f"{heads} heads do not share {kv_heads} key-value heads",
+            f"heads={heads} is not a multiple of kv_heads={kv_heads}",
             hint=f"give kv_heads={_largest_divisor(heads, kv_heads)}",
         )
 

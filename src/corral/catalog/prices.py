@@ -23,7 +23,7 @@ RENT_UNIT: Final = "USD a GPU-hour"
 SALE_UNIT: Final = "USD"
 EXAMPLE: Final = f"aws:h100-sxm,on_demand,3.10,{RENT_UNIT},our contract,2026-10-01"
 FORM: Final = (
-    f"write CSV with the columns {','.join(COLUMNS)}: {EXAMPLE}; the catalog's in this form: "
+    f"write CSV with the columns {','.join(COLUMNS)}: {EXAMPLE}; for a complete list run: "
     "corral plan prices --csv"
 )
 
@@ -90,7 +90,7 @@ class PriceList:
                 {rent.device for rent in self.rents if rent.kind == kind}
             )
             raise NotFound(
-                f"price {kind} of",
+                f"price of the kind {kind} for",
                 device,
                 known_devices,
                 see="corral plan catalog prices",
@@ -168,7 +168,7 @@ def read_prices(lines: Iterable[str]) -> PriceList:
         return _price_list_of_facts(facts)
     except ValueError as error:
         raise SpecInvalid(
-            f"the list of prices is not in order: {error}",
+            f"the price list is not valid: {error}",
             hint=FORM,
         ) from error
 
@@ -185,7 +185,7 @@ def _price_list_of_facts(facts: Iterable[Fact]) -> PriceList:
     for fact in listed:
         cloud, _, name = fact.subject.partition(":")
         if not name:
-            raise ValueError(f"{fact.subject} is not of the form CLOUD:GPU")
+            raise ValueError(f"{fact.subject!r} does not have the form CLOUD:GPU")
         if fact.quantity in ABOUT:
             continue
         if fact.quantity not in (SALES if cloud == BOUGHT else KINDS):
@@ -193,7 +193,9 @@ def _price_list_of_facts(facts: Iterable[Fact]) -> PriceList:
                 f"{fact.subject} has an unknown kind of price, {fact.quantity}"
             )
         if not 0 < fact.number < float("inf"):
-            raise ValueError(f"{fact.quantity} of {fact.subject} is {fact.value}")
+            raise ValueError(
+                f"{fact.quantity} of {fact.subject} must be above 0, not {fact.value}"
+            )
         if cloud == BOUGHT:
             sales.append(_sale_from_fact(fact, device(name).name))
         else:

@@ -17,7 +17,10 @@ from corral.cli.printing import (
 if TYPE_CHECKING:
     from corral.wire import alerts
 
-HOW = "to have them sent, write alerts.yaml into the cluster's directory: corral alert --help"
+HOW = (
+    "to configure one, write alerts.yaml in the cluster's directory; see: "
+    "corral alert --help"
+)
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -33,16 +36,16 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         rows.add_row(alert.severity, clock_text(alert.since), clean(alert.text + look))
     show_table(rows)
     if not alert_list.alerts:
-        note("nothing stands")
+        note("no alert is open")
     for receiver in alert_list.receivers:
         trouble = (
-            f": the last message did not reach it: {_delivery_error_text(receiver)}"
+            f": the last message was not delivered: {_delivery_error_text(receiver)}"
         )
         note(f"receiver: {receiver.name}{trouble if receiver.trouble else ''}")
     if alert_list.trouble:
         note(alert_list.trouble)
     elif not alert_list.receivers:
-        note(f"no receiver is set; {HOW}")
+        note(f"no alert receiver is configured; {HOW}")
 
 
 def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -53,13 +56,17 @@ def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
     if common.json:
         print_json(alerts_sent)
     elif alerts_sent.sent:
-        say(f"handed over to {', '.join(alerts_sent.sent)}")
+        say(f"test message sent to {', '.join(alerts_sent.sent)}")
     for receiver_row in alerts_sent.failed if not common.json else ():
-        say(f"not to {receiver_row.name}: {_delivery_error_text(receiver_row)}")
+        say(
+            f"test message not delivered to {receiver_row.name}: "
+            f"{_delivery_error_text(receiver_row)}"
+        )
     return JOB_FAILED if alerts_sent.failed else DONE
 
 
 def _delivery_error_text(one: "alerts.ReceiverRow") -> str:
     """Return the delivery error of a receiver, without the receiver's name at its
     beginning."""
-    return clean(one.trouble.removeprefix(f"{one.name}: "))
+    prefix = f"no message could be sent to receiver {one.name}: "
+    return clean(one.trouble.removeprefix(prefix))

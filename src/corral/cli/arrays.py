@@ -24,6 +24,7 @@ from corral.cli.printing import (
 )
 from corral.cli.submission_plan import given_up_text, instead_text, shape_text
 from corral.domain.errors import Conflict, NotFound
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
@@ -62,7 +63,7 @@ def members(client: "Client", job: str) -> list[str]:
     unfinished_ids = [array_job.id for array_job in client.array(job)]
     if not unfinished_ids and isinstance(found_job, list):
         raise Conflict(
-            f"all jobs of {job} are over already", hint=f"run: corral show {job}"
+            f"all jobs of {job} have already ended", hint=f"run: corral show {job}"
         )
     return unfinished_ids or [job]
 
@@ -161,7 +162,8 @@ def say_sooner(found: "api.Why") -> None:
         say(f"  {line}")
     if found.assumed:
         say(
-            f"  its queue lets the shortest go first, and takes it to run {found.assumed}"
+            "  its queue starts the shortest jobs first; assumed run time: "
+            f"{found.assumed}"
         )
     if found.holders:
         say(f"  {clean(found.holders)}")
@@ -179,19 +181,19 @@ def say_sooner(found: "api.Why") -> None:
 
 def line_text(found: "api.Why") -> str:
     """Return the place of a job in its queue. For example: it is number 2 of 3 in line;
-    Slurm's word for that is Resources."""
+    Slurm's reason code: Resources."""
     place_text = (
         f"it is number {found.place} of {found.waiting} in line" if found.place else ""
     )
-    slurm = f"Slurm's word for that is {found.slurm}" if found.slurm else ""
+    slurm = f"Slurm's reason code: {found.slurm}" if found.slurm else ""
     return "; ".join(filter(None, (place_text, slurm)))
 
 
 def end_text(ending: "api.ExpectedEndView") -> str:
-    """Return when a job is expected to end. For example: ends in 5 to 9 min (80 %), as
-    12 jobs like it did; by its limit at 14:05."""
+    """Return when a job is expected to end. For example: ends in 5 to 9 min (80 %
+    likely), judging by 12 similar jobs; by its time limit at 14:05."""
     limit_text = (
-        f"by its limit at {clock_text(ending.ends_by)}"
+        f"by its time limit at {clock_text(ending.ends_by)}"
         if ending.ends_by is not None
         else ""
     )
@@ -199,13 +201,14 @@ def end_text(ending: "api.ExpectedEndView") -> str:
         return "; ".join(filter(None, (ending.text, limit_text)))
     if limit_text:
         return f"ends {limit_text} at the latest"
-    return "has no limit, and no job like it has ended: its end cannot be estimated"
+    return (
+        "has no time limit, and no similar job has ended: its end cannot be estimated"
+    )
 
 
 def when_text(forecast: "api.StartForecastView") -> str:
     """Return when a job is expected to start and end. For example: starts in 12 to 40
-    min (80 %); the last 200 held 83 %, and ends in 1 to 3 h. There, 83 % of the last
-    200 forecasts were right."""
+    min (80 % likely; 83 % of the last 200 forecasts were right), and ends in 1 to 3 h."""
     if forecast.is_too_late:
         return f"{given_up_text(forecast)}: {forecast.text}"
     clauses = (
@@ -228,7 +231,7 @@ def spans_of(jobs: "Sequence[api.JobView]") -> str:
         for first_index, last_index in spans
     ]
     surplus_text = (
-        f" and {len(texts) - MOST_INDICES} more spans"
+        f" and {counted(len(texts) - MOST_INDICES, 'more index range')}"
         if len(texts) > MOST_INDICES
         else ""
     )

@@ -43,16 +43,18 @@ def attach(
 
     Args:
         job: Id of a job, or the name of the newest job of this name.
-        command: Command to run instead of a shell, after --.
-        rank: Number of the rank.
-        stdin: Connect to the rank's standard input, and to its output from now on,
-            instead of a shell.
+        command: Command to run instead of a shell; write it after --.
+        rank: Number of the rank to attach to.
+        stdin: Instead of opening a shell, write to the rank's standard input and show
+            its new output.
     """
     from websockets.exceptions import WebSocketException
 
     if stdin and command:
         raise Usage(
-            "--stdin is the rank's, and a command has its own", hint="leave one out"
+            "--stdin cannot be combined with a command",
+            hint="remove --stdin to run the command, or remove the command to write to "
+            "the rank's standard input",
         )
     size = shutil.get_terminal_size()
     with common.client() as client:
@@ -67,16 +69,16 @@ def attach(
             ) as terminal:
                 if sys.stdin.isatty():
                     leave = (
-                        "Ctrl-C leaves it, Ctrl-D ends its input"
+                        "Ctrl-C detaches, Ctrl-D closes the rank's standard input"
                         if stdin
-                        else "Ctrl-] leaves it"
+                        else "Ctrl-] detaches"
                     )
                     note(f"attached to {job}; {leave}")
                 with raw_terminal(wanted=not stdin):
                     return pump(terminal)
         except (OSError, WebSocketException) as error:
             raise Unreachable(
-                f"the terminal was not opened or was lost: {error}",
+                f"no terminal in job {job}: the connection failed or was lost: {error}",
                 hint=f"run: corral show {job}",
             ) from None
 

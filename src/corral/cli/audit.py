@@ -32,6 +32,7 @@ from corral.cli.printing import (
     show_table,
     table,
 )
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.domain.audit_chain import Anchor
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 _ANCHOR: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
-_NEEDS_VERIFY: Final = "corral audit --verify --anchor NUMBER:LINK"
+_NEEDS_VERIFY: Final = "run: corral audit --verify --anchor NUMBER:LINK"
 
 
 def audit(
@@ -56,30 +57,31 @@ def audit(
     """Show the audit log, newest entries last; or export or verify it.
 
     Args:
-        user: Only requests of this user.
-        since: Only entries of this period: 1d, 2h.
-        what: Only requests whose name begins with this: job., secret.read.
-        limit: Highest number of entries, the newest.
-        export: Write the filtered entries as JSON lines, oldest first, to this new
-            file, or to standard
-            output with -.
-        verify: Verify the hash chain of this directory's cluster, whether its head runs
-            or not. Exit
-            code 1: an entry was changed or removed; the first one is named.
-        anchor: With --verify: NUMBER:LINK from an earlier --verify. A log that was cut
-            off at its end,
-            or replaced, no longer contains it.
+        user: Show only requests of this user (default: all users).
+        since: Show only entries of this last period, for example 2h or 1d (default:
+            all).
+        what: Show only requests whose name begins with PREFIX, for example job. or
+            secret.read (default: all).
+        limit: Show at most N entries, the newest.
+        export: Instead of showing the entries, write them as JSON lines, oldest first,
+            to this new file, or to standard output if it is -.
+        verify: Check the hash chain of the audit log in the cluster's directory on this
+            machine; the head need not run. The exit code is 1 if an entry was changed
+            or removed; the first such entry is named.
+        anchor: With --verify, check also that the log still contains this anchor, which
+            an earlier --verify printed. Without it, a log that was cut off at its end
+            or replaced is not noticed.
     """
     if anchor is not None and not verify:
-        raise Usage("--anchor is for --verify", hint=_NEEDS_VERIFY)
+        raise Usage("--anchor requires --verify", hint=_NEEDS_VERIFY)
     if verify:
         return _verify_audit_chain(
             common, None if anchor is None else _parse_anchor(anchor)
         )
     if not 1 <= limit <= MOST_ROWS:
         raise Usage(
-            f"--limit {limit}: 1 to 10,000 can be shown",
-            hint="corral audit --limit 100",
+            f"--limit {limit} is not valid: it must be 1 to 10,000 entries",
+            hint="run: corral audit --limit 100",
         )
     since_seconds = (
         0.0 if since is None else max(0.0, SystemClock().wall() - _parse_since(since))
@@ -96,7 +98,7 @@ def _parse_since(text: str) -> float:
     try:
         return seconds_of(text)
     except ValueError as error:
-        raise Usage(str(error), hint="for example: --since 1d") from None
+        raise Usage(f"--since: {error}", hint="for example: --since 1d") from None
 
 
 def _print_entries(
@@ -148,7 +150,7 @@ def _export_entries(
                     written += 1
             last_number = page[-1].number
     if to != "-":
-        note(f"{to}: {written:,} entries up to number {last_number}")
+        note(f"{to}: {counted(written, 'entry', 'entries')} up to number {last_number}")
     return DONE
 
 
@@ -165,8 +167,8 @@ def _open_export_file(to: str) -> Iterator[IO[str]]:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise Conflict(
-            f"{path} cannot be made: {error.strerror}",
-            hint="corral audit --export NEW-FILE",
+            f"{path} cannot be created: {error.strerror}",
+            hint="write to a new file: corral audit --export NEW-FILE",
         ) from None
     with os.fdopen(handle, "w") as file:
         yield file
@@ -177,7 +179,11 @@ def _parse_anchor(text: str) -> "Anchor":
 
     match = _ANCHOR.fullmatch(text)
     if match is None:
-        raise Usage(f"--anchor {text[:100]} is not NUMBER:LINK", hint=_NEEDS_VERIFY)
+        raise Usage(
+            f"--anchor {text[:100]} is not of the form NUMBER:LINK (LINK: 64 "
+            "hexadecimal digits)",
+            hint=_NEEDS_VERIFY,
+        )
     return Anchor(number=int(match[1]), link=match[2])
 
 
@@ -199,16 +205,19 @@ def _verify_audit_chain(common: Common, anchor: "Anchor | None") -> int:
         return JOB_FAILED if chain_report.fault else DONE
     if chain_report.fault:
         say(
-            f"broken: {chain_report.fault} ({chain_report.entries:,} entries before it are whole)"
+            f"the audit log was changed: {chain_report.fault} "
+            f"(intact before it: {counted(chain_report.entries, 'entry', 'entries')})"
         )
         return JOB_FAILED
     unchained_text = (
-        f", the first {chain_report.unchained:,} from before the chain"
+        f"; the first {chain_report.unchained:,} are older than the hash chain"
         if chain_report.unchained
         else ""
     )
-    say(f"whole: {chain_report.entries:,} entries{unchained_text}")
+    entries = counted(chain_report.entries, "entry", "entries")
+    say(f"the audit log is intact: {entries}{unchained_text}")
     note(
-        f"keep this outside of the cluster, for --anchor: {chain_report.number}:{chain_report.link}"
+        "store this anchor outside the cluster; to check against it later, run: "
+        f"corral audit --verify --anchor {chain_report.number}:{chain_report.link}"
     )
     return DONE

@@ -13,15 +13,17 @@ from corral.cli.cluster import check_ours
 from corral.cli.head_options import Change, Common
 from corral.cli.option_types import EncryptionKey
 from corral.cli.printing import note, print_json, say
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.boot.backup import About
 
 _SENSITIVE = (
-    "it holds the keys of the cluster's secrets and of its certificate in clear: keep it where "
-    "only you can read it, or seal it: corral backup --recipient KEY"
+    "the backup contains the keys of the cluster's secrets and of its certificate "
+    "unencrypted: keep it where only you can read it, or encrypt it: corral backup "
+    "--recipient KEY"
 )
-_SEALED = "it is sealed: only the recipient's identity opens it"
+_SEALED = "the backup is encrypted: only the recipient's identity file decrypts it"
 
 
 def backup(
@@ -39,8 +41,8 @@ def backup(
 
     Args:
         file: File to write (default: corral-DATE-TIME.backup in the current directory).
-        recipient: Encrypt the backup for this public key, or for the key in this file;
-            see corral key generate.
+        recipient: Encrypt the backup for this public key, or for the public key in this
+            file (default: no encryption). To create a key pair: corral key generate.
     """
     from corral.boot.backup import back_up
     from corral.boot.backup_sealing import recipient_of
@@ -78,10 +80,13 @@ def restore(
     checkpoint; jobs submitted since then are unknown.
 
     Args:
-        store_file: Restore into the empty PostgreSQL database whose address is in this
-            file (mode 0600).
-        shared_state: Directory that all heads can access, for --store-file.
-        identity: Identity file that decrypts a backup made with --recipient.
+        file: Backup file to restore.
+        store_file: File (mode 0600) with the address of an empty PostgreSQL database to
+            restore into (default: the directory itself).
+        shared_state: Directory for workdirs and logs that all heads can access;
+            required with --store-file.
+        identity: Identity file from corral key generate; required for a backup that was
+            encrypted with --recipient.
     """
     from corral.boot.backup import Into
     from corral.boot.backup import restore as make
@@ -101,7 +106,7 @@ def restore(
         return
     say(f"restored in {common.place.root}: {_backup_summary(about)}")
     dir_option = f" --dir {common.place.root}" if common.dir else ""
-    note(f"start it: corral up{dir_option}")
+    note(f"to start the cluster, run: corral up{dir_option}")
 
 
 def _backup_fields(about: "About") -> dict[str, Any]:
@@ -111,4 +116,5 @@ def _backup_fields(about: "About") -> dict[str, Any]:
 
 def _backup_summary(about: "About") -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about.at))
-    return f"the cluster as of {when}, {about.jobs} jobs, {about.unfinished} of them unfinished"
+    jobs = counted(about.jobs, "job")
+    return f"the cluster as of {when}, {jobs}, {about.unfinished} of them unfinished"

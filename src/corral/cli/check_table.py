@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from corral.cli.printing import age_text, say, show_table, state, table
-from corral.domain.units import size_text
+from corral.domain.units import counted, size_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,7 +69,7 @@ def amount(value: float | None, unit: str) -> str:
     if value is None:
         return ""
     if unit.startswith(LISTING):
-        return f"{value:,.0f} files"
+        return counted(round(value), "file")
     if unit.startswith("B/s"):
         return f"{size_text(int(value))}/s"
     return f"{abs(value) * 1e3:.0f} ms" if unit == "s" else f"{value:g} {unit}".strip()
@@ -88,10 +88,10 @@ def show_sameness(found: "api.Checkup") -> None:
             ", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5))
             for nodes in groups_by_size
         )
-        say(f"nodes see different files there: {groups_text}")
+        say(f"the nodes see different files in this directory: {groups_text}")
     elif nodes_by_listing and len(found.nodes) > 1:
         say(
-            f"all of {len(next(iter(nodes_by_listing.values())))} nodes see the same files"
+            f"all {len(next(iter(nodes_by_listing.values())))} nodes see the same files"
         )
 
 

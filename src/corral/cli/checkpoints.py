@@ -33,7 +33,7 @@ def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B00
         return
     show_checkpoints(saves)
     if not saves:
-        note("no save has been recorded")
+        note("no checkpoint has been recorded")
 
 
 def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
@@ -56,5 +56,9 @@ def show_checkpoints(saves: "list[tuple[str, api.CheckpointView]]") -> None:
         )
     show_table(rows)
     if pruned:
-        pruned_text = "1 older save is" if pruned == 1 else f"{pruned} older saves are"
-        note(f"{pruned_text} pruned: newer ones have taken their place")
+        pruned_text = (
+            "1 older checkpoint was"
+            if pruned == 1
+            else f"{pruned} older checkpoints were"
+        )
+        note(f"{pruned_text} removed after newer checkpoints were written")

@@ -11,7 +11,7 @@ from corral.cli.embedded_head import (
     say_who_is_kept_out,
     unfinished,
 )
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.lost_work import WAITING, agreed_to_lose
@@ -19,6 +19,7 @@ from corral.cli.nodes import show_nodes
 from corral.cli.printing import note, print_json, say, show_pairs
 from corral.cli.setting_options import requested_settings
 from corral.cli.up_options import SettingOptions, SshOptions
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.boot.bring_up import Start
@@ -41,7 +42,8 @@ def up(
     """Start a cluster on this machine. If it is up already, nothing changes.
 
     Args:
-        restart: Restart a running head, for example after an upgrade; jobs continue.
+        restart: Restart the head if it runs, for example after an upgrade; jobs
+            continue. Without it, a running head is left as it is.
     """
     from corral.boot.bring_up import host_of
     from corral.cli import ssh_hosts as hosts
@@ -94,12 +96,14 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
         if start.continues:
             left_jobs = len(unfinished(client))
             note(
-                f"continues {common.place.root}: {left_jobs} unfinished job{'s' * (left_jobs != 1)}"
+                f"the cluster in {common.place.root} continues with "
+                f"{counted(left_jobs, 'unfinished job')}"
             )
         if start.lost_port is not None:
             note(
-                f"port {start.lost_port}, where clients look for this head, is taken: it serves on "
-                f"another one; once it is free: corral down; corral up --port {start.lost_port}"
+                f"port {start.lost_port}, on which clients expect this head, is in "
+                "use by another program; the head uses another port. When the port is "
+                f"free, run: corral down --leave; corral up --port {start.lost_port}"
             )
         return wait_for_nodes(
             common.place, client.status, since_bytes=start.since_bytes, tell=note
@@ -130,8 +134,9 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     url = _say_head(common, found, "up" if fresh else "already up")
     if found.head.version != __version__:
         note(
-            f"the head still runs version {found.head.version}, and this is {__version__}; restart "
-            "it, and leave its jobs running: corral up --restart"
+            f"the head still runs version {found.head.version}, and this command is "
+            f"version {__version__}; to restart the head while its jobs continue, "
+            "run: corral up --restart"
         )
     say_pages(url)
     say_prometheus(common.place)
@@ -157,7 +162,7 @@ def _say_head(common: Common, found: "api.Status", what: str) -> str:
     url, pid = announced(common.place) or (found.head.url, found.head.pid)
     say(f"{what}: {url} (process {pid})")
     if url != found.head.url:
-        note(f"it stands by: the head at {found.head.url} leads")
+        note(f"this head is a standby; the leader is the head at {found.head.url}")
     return url
 
 
@@ -172,13 +177,14 @@ def say_who_cannot_reach(common: Common, url: str) -> None:
     has_head_url = settings is not None and "head_url" in settings.engine_settings
     if is_loopback(urlsplit(url).hostname or "") and not has_head_url:
         note(
-            f"only this machine reaches the head at {url}, and pods most likely do not; start it "
-            "where they do: corral down --leave; corral up --host ADDRESS, or --set head_url=URL"
+            f"only this machine can reach the head at {url}, and pods probably "
+            "cannot; serve on an address that pods can reach: corral down --leave; "
+            "corral up --host ADDRESS, or corral up --set head_url=URL"
         )
 
 
 def say_pages(url: str) -> None:
-    say(f"pages: {url}/ in a browser; a link that logs it in: corral ui")
+    say(f"web pages: {url}/; to print a link that logs a browser in, run: corral ui")
 
 
 def say_prometheus(place: "ClusterDir") -> None:
@@ -194,7 +200,8 @@ def say_prometheus(place: "ClusterDir") -> None:
             "deploy/README.md"
         )
         say(
-            f"it asks for the user {USER} and the password in {prometheus.password_file}"
+            f"log in to Prometheus as {USER}, with the password in "
+            f"{prometheus.password_file}"
         )
 
 
@@ -205,12 +212,12 @@ def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
     if not url.startswith("https"):
         return
     if not fresh:
-        note("for a line that lets another machine join: corral node token")
+        note("to let another machine join, run: corral node token")
         return
     with common.client() as client:
         join_token = client.create_join_token()
     say()
-    say("On another machine, with Corral installed:")
+    say("To join another machine, install Corral there and run:")
     show_line(join_token)
 
 
@@ -221,8 +228,8 @@ def check_ours(common: Common, verb: str) -> None:
 
     if common.remote:
         raise Conflict(
-            f"CORRAL_URL names a head that this machine may know nothing of; {verb} is for the "
-            f"cluster of a directory",
+            f"corral {verb} applies to a cluster directory on this machine, but "
+            "CORRAL_URL is set, and its head may belong to another cluster",
             hint=f"run: corral {verb} --dir {common.place.root}",
         )
 
@@ -236,12 +243,11 @@ def down(
     """Stop the head and its agents.
 
     Args:
-        jobs: What happens to unfinished jobs: stop cancels them, leave lets them
-            continue.
-        leave: The same as --jobs leave; the next `corral up` finds the jobs again.
+        jobs: What to do with unfinished jobs: stop cancels them; leave lets them
+            continue, and the next `corral up` finds them again.
+        leave: The same as --jobs leave.
     """
     from corral.boot.start_head import head_runs, node_processes, start_head
-    from corral.domain.errors import Conflict
 
     check_ours(common, "down")
     cluster_dir = common.place
@@ -250,7 +256,7 @@ def down(
     request: Literal["leave", "stop"] = "leave" if leave else jobs
     if not head_runs(cluster_dir):
         if not node_processes(cluster_dir):
-            _tell_down(common, [], "there is nothing to stop")
+            _tell_down(common, [], f"no head or agent runs in {cluster_dir.root}")
             return
         # only a head knows what its nodes hold, and ends them in order
         start_head(cluster_dir)
@@ -259,15 +265,18 @@ def down(
         if running and request == "stop":
             say(_unfinished(running), stderr=True)
             stops = [job.id for job in running if job.state not in WAITING]
-            if not agreed_to_lose(client, stops, "stop them and the cluster?", common):
-                raise Conflict(
-                    "nothing was stopped", hint="leave them: corral down --leave"
+            if not agreed_to_lose(
+                client, stops, "stop these jobs and the cluster?", common
+            ):
+                raise declined(
+                    "nothing was stopped",
+                    hint="to let the jobs continue, run: corral down --leave",
                 )
         end_head(cluster_dir, client, running, jobs=request)
-    left_jobs = len(running) if request == "leave" else 0
-    _tell_down(
-        common, running, f"down; {left_jobs} jobs run on" if left_jobs else "down"
-    )
+    left_text = ""
+    if running and request == "leave":
+        left_text = f"; {counted(len(running), 'job continues', 'jobs continue')}"
+    _tell_down(common, running, f"down{left_text}")
 
 
 def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
@@ -280,7 +289,9 @@ def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
 def _unfinished(running: "list[api.JobView]") -> str:
     job_names_text = ", ".join(f"{job.name} ({job.state})" for job in running[:5])
     remainder_text = f" and {len(running) - 5} more" if len(running) > 5 else ""
-    return f"{len(running)} unfinished: {job_names_text}{remainder_text}"
+    return (
+        f"{counted(len(running), 'unfinished job')}: {job_names_text}{remainder_text}"
+    )
 
 
 def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -292,13 +303,13 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         return
     gpus = f"{status_now.gpus.free:g} of {status_now.gpus.total} free"
     if status_now.gpus.taken:
-        gpus += f", {status_now.gpus.taken} held by others"
+        gpus += f", {status_now.gpus.taken} used by programs outside Corral"
     if status_now.gpus.pretend:
         gpus += " (pretend)" if status_now.gpus.pretend == status_now.gpus.total else ""
         if status_now.gpus.pretend < status_now.gpus.total:
             gpus += f", {status_now.gpus.pretend} of them pretend"
     if status_now.gpus.away:
-        gpus += f", {status_now.gpus.away} not to be had now"
+        gpus += f", {status_now.gpus.away} unavailable now"
     counts = ", ".join(
         f"{count} {name}" for name, count in sorted(status_now.jobs.items())
     )

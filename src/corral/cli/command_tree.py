@@ -4,22 +4,26 @@ heading under which help shows it."""
 from dataclasses import dataclass
 from typing import Final
 
+from corral.cli.planner.help_texts import CAPACITY, PREDICT, PRICES, VALIDATE
+
 CLUSTER: Final = "Cluster"
 JOBS: Final = "Jobs"
 MORE: Final = "More"
 
 RUN: Final = (
     "Run a command as a job and follow it to its end.\n\n"
-    "One word after -- is a line for the shell; several are a command and its arguments, as typed. "
-    "Without a head, one is started here. Ctrl-C leaves the job running."
+    "A single word after -- is run as a shell command line; several words are a "
+    "command and its arguments, passed on unchanged. If no head runs, a head is "
+    "started on this machine. Ctrl-C ends only the output; the job continues."
 )
 
 APPLY: Final = """Submit the jobs of a spec file (YAML or TOML).
 
-A batch script of Slurm's is taken, too.
+A batch script for Slurm is also accepted.
 
-A YAML file may hold several jobs: documents divided by a line of ---.
-They are submitted all or none, and may name one another in `after`:
+A YAML file can contain several jobs: one document each, separated by lines of ---.
+Either all of them are submitted or none. In `after`, a job names jobs that must be done
+first:
 
     name: prepare
     workdir: .
@@ -31,24 +35,10 @@ They are submitted all or none, and may name one another in `after`:
     run: ./train.sh
 """
 
-PRICES: Final = """What GPUs cost by the hour, and to buy.
-
-A list of one's own, for --prices FILE, is a CSV file of a price a line:
-
-    subject,quantity,value,unit,source,date
-    aws:h100-sxm,on_demand,3.10,USD a GPU-hour,our contract,2026-10-01
-    buy:h100-sxm,server,290000,USD,an offer for a node of 8,2026-10-01
-
-CLOUD:GPU is rented on_demand, reserved_1y, reserved_3y or spot.
-Of buy:GPU a gpu, a server (with all of its GPUs) or a used_gpu is sold.
-What the list does not say, the catalog does, which --csv prints to begin with.
-"""
-
-
 ALERTS: Final = """List alerts, and test their receivers.
 
-The receivers are in alerts.yaml in the cluster's directory (~/.corral); the head reads it again
-when it has changed:
+To receive alerts, write alerts.yaml in the cluster's directory (default: ~/.corral).
+The head reads the file again when it changes. For example, with the default rules:
 
     kind: alerts
     to:
@@ -65,72 +55,32 @@ when it has changed:
         # also port: 587, security: starttls (or tls, or none), user: NAME, password_file: FILE
     rules: {job_stuck: 30m, node_down: 1m, queue_starved: 1d, budget_low: 10%, disk_full: 5%}
 
-These rules hold by themselves; each may be off, as may job_failed, loss_nan and
-node_kept_back. Quiet hours let through what is critical: nodes that are down and disks that are
-full.
+To disable an alert, set its rule to off; this applies also to job_failed, loss_nan and
+node_kept_back, which are on by default. In quiet hours, only critical alerts are sent:
+nodes that are down, and disks that are full.
 """
-
-PREDICT: Final = """Predict each row of a table.
-
-A table is CSV with a header, and has these columns at least, by its kind:
-
-    training: model, gpu, n_gpus, seq_len
-    memory_ci: family, gpu, layers, hidden, heads, seq_len, micro_batch, global_batch
-    inference: model, gpu, n_gpus, batch_or_concurrency, input_len, output_len
-    collectives: collective, gpu, n_gpus, size_bytes
-
-Others are read where they are there: layers, dp, tp, pp, precision, engine, interconnect, ...
-Of an empty cell the answer says what was assumed.
-
-For example: corral plan predict runs.csv --kind training --out predicted.csv
-"""
-
-CAPACITY: Final = """Compute how many GPUs will be needed.
-
-From runs that are known, or from a history. With a history: a forecast of the demand with its
-intervals, and with --wait the fewest GPUs on which a share of the jobs waits no longer than that.
-
-For example: corral plan capacity --run-hours 20 --runs 30 --run-gpus 16
-Or: corral plan capacity --history jobs.csv --wait 30m
-"""
-
-VALIDATE: Final = """Hold predictions against measurements.
-
-A table is one of plan predict with what was measured, in one of these columns, by its kind:
-
-    training: step_time_s, tokens_per_s_per_gpu, memory_gb_per_gpu
-    memory_ci: mem_max_allocated_gb, iter_time_s_median
-    inference: output_tokens_per_s_total, ttft_ms, tpot_ms, latency_ms
-    collectives: time_us
-
-For example: corral plan validate training runs.csv
-"""
-
-
-def _with_plan_example(what: str, example: str) -> str:
-    return f"{what}\n\nFor example: corral plan {example}"
-
 
 GROUPS: Final = {
-    "queue": "List and change queues; alone, list jobs as ps does.",
-    "import": "Import the history of another system.",
+    "queue": "List and change queues; without a subcommand, list jobs like corral ps.",
+    "import": "Import jobs that another system ran.",
     "plan": """Plan hardware: what fits, how fast, what to build, buy or rent, how often it fails.
 
 Numbers may be written 8192, 1e6, 70B or 15T: K, M, B and T are thousands to trillions.
 """,
     "report": "Report usage, waste, cost and goodput of GPUs.",
     "node": "List nodes, add and remove them, and take them out of service.",
-    "doctor": """Test nodes: GPUs, links and data directories; alone, examine the whole cluster.
+    "doctor": """Test the GPUs, links and data directories of nodes, or find problems.
 
-Alone, it looks at this machine and the whole cluster, and says what to do.
+Without a subcommand, it examines this machine and the whole cluster, changes nothing,
+and prints what to do about each problem.
 """,
     "alert": ALERTS,
     "secret": "Store secrets for jobs; they are never shown again.",
-    "user": "Say who may do what.",
-    "token": "Make, list and revoke what lets people and programs in.",
+    "user": "Add users, and set what each of them may do.",
+    "token": "Create, list and revoke tokens, with which people and programs log in.",
     "key": "Rotate the cluster's key, and create keys for backups.",
-    "service": "Let systemd keep the head, or a node's agent, running.",
-    "completion": "Complete commands in the shell.",
+    "service": "Run the head, or a node's agent, as a service of systemd.",
+    "completion": "Install or print shell completion.",
 }
 
 
@@ -148,35 +98,66 @@ class Command:
 
 
 COMMANDS: Final = (
-    Command("up", "cluster:up", "Start a cluster on this machine.", CLUSTER),
-    Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
     Command(
-        "join", "joining:join", "Join this machine to a cluster as a node.", CLUSTER
+        "up",
+        "cluster:up",
+        "Start a cluster on this machine.\n\n"
+        "If the cluster runs already, nothing changes.",
+        CLUSTER,
     ),
-    Command("leave", "joining:leave", "Remove this machine from its cluster.", CLUSTER),
+    Command(
+        "down",
+        "cluster:down",
+        "Stop the head and its agents.\n\n"
+        "Unfinished jobs are cancelled, unless --leave is given.",
+        CLUSTER,
+    ),
+    Command(
+        "join",
+        "joining:join",
+        "Join this machine to a cluster as a node.\n\n"
+        "Run here the command that corral node token prints on the head's machine. "
+        "Without a URL, the agent of a machine that has already joined is started "
+        "again. Repeating the command is harmless.",
+        CLUSTER,
+    ),
+    Command(
+        "leave",
+        "joining:leave",
+        "Remove this machine from its cluster.\n\n"
+        "Its agent stops, and its token is revoked.",
+        CLUSTER,
+    ),
     Command(
         "status",
         "cluster:status",
-        "Show the head, the nodes and what they hold.",
+        "Show the head, the nodes and their free resources.",
         CLUSTER,
     ),
-    Command("top", "top.command:top", "Show nodes, GPUs and jobs, live.", CLUSTER),
+    Command(
+        "top",
+        "top.command:top",
+        "Show nodes, GPUs and jobs, live.\n\n"
+        "The key ? lists all keys. Without a terminal, one snapshot is printed.",
+        CLUSTER,
+    ),
     Command(
         "ui",
         "open_pages:ui",
-        "Print a link that opens the pages in a browser.",
+        "Print a link that opens the pages in a browser.\n\n"
+        "The link works once, within 5 minutes.",
         CLUSTER,
     ),
     Command(
         "login",
         "login:login",
-        "Log in to a head by its OpenID Connect provider.",
+        "Log in to a head through its OpenID Connect provider.",
         CLUSTER,
     ),
     Command(
         "logout",
         "login:logout",
-        "End the token of a log-in, and remove it here.",
+        "Log out: revoke the token of corral login, and remove it here.",
         CLUSTER,
     ),
     Command("run", "submit:run", RUN),
@@ -186,9 +167,14 @@ COMMANDS: Final = (
     Command("why", "jobs:why", "Explain the state of a job, and what would change it."),
     Command("logs", "logs:logs", "Print the output of the ranks."),
     Command("outputs", "outputs:outputs", "List the files that a job wrote."),
-    Command("cp", "outputs:cp", "Copy files that a job wrote to this machine."),
+    Command("cp", "outputs:cp", "Copy files from a job's outputs to this machine."),
     Command(
-        "attach", "attach:attach", "Open a shell next to a rank, or its standard input."
+        "attach",
+        "attach:attach",
+        "Open a shell next to a rank, or write to its standard input.\n\n"
+        "The shell runs in the cgroup and the environment of the rank; Ctrl-] "
+        "detaches. The exit code is that of the shell; with --stdin it is that of the "
+        "rank, if the rank ends while you are attached.",
     ),
     Command("stop", "jobs:stop", "Cancel jobs, or send them a signal.", alias="cancel"),
     Command("suspend", "jobs:suspend", "Save and stop jobs, to be resumed later."),
@@ -197,80 +183,71 @@ COMMANDS: Final = (
     Command(
         "metrics",
         "metrics:metrics",
-        "Show time series of a job, a node, a queue or the cluster.",
+        "Show time series of a job, a node, a queue or the cluster.\n\n"
+        "They are kept for a month: a point every 10 s for a day, then means of 5 "
+        "minutes.",
     ),
     Command("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a job."),
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue and its users."),
-    Command("queue set", "queues:put", "Create or change a queue."),
-    Command("queue rm", "queues:rm", "Remove a queue.", alias="remove"),
+    Command(
+        "queue set",
+        "queues:put",
+        "Create a queue, or change the given settings of a queue.\n\n"
+        "The value none resets a setting.",
+    ),
+    Command(
+        "queue rm",
+        "queues:rm",
+        "Remove a queue.\n\n"
+        "A queue with unfinished jobs or with queues below it is not removed.",
+        alias="remove",
+    ),
     Command(
         "simulate",
         "simulate:simulate",
-        "Replay a log of jobs under one policy or several.",
+        "Replay a log of jobs, to see how long they would wait.",
     ),
     Command(
-        "plan model",
-        "planner.model:model",
-        _with_plan_example(
-            "Does a model fit, and in how many GPUs.", "model llama-3.1-70b --gpu h200"
-        ),
+        "plan model", "planner.model:model", "Compute how many GPUs a model needs."
     ),
     Command(
         "plan train",
         "planner.train:train",
-        _with_plan_example(
-            "How a run is best laid out, and how long it is.",
-            "train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12",
-        ),
+        "Find the best layout of a training run, and how long it takes.",
     ),
     Command(
         "plan serve",
         "planner.serve:serve",
-        _with_plan_example(
-            "Which GPUs serve a model within its targets.",
-            "serve llama-3.1-8b --qps 20 --input 1000 --output 200 --ttft-p90 500",
-        ),
+        "Find the cheapest GPUs that serve a model within latency targets.",
     ),
     Command(
         "plan cluster",
         "planner.cluster:cluster",
-        _with_plan_example(
-            "What a cluster is built of.",
-            "cluster --gpus 1024 --gpu h100 --fabric ib-ndr",
-        ),
+        "List the parts of a cluster: servers, switches, storage, racks.",
     ),
     Command(
         "plan cost",
         "planner.cost:cost",
-        _with_plan_example(
-            "Own or rent: what each costs.",
-            "cost --gpus 16 --utilisation 0.6 --assume pue=1.2 kwh=0.08",
-        ),
+        "Compare the costs of owning and renting GPUs.",
     ),
     Command("plan capacity", "planner.capacity:capacity", CAPACITY),
     Command(
         "plan reliability",
         "planner.reliability:reliability",
-        _with_plan_example(
-            "How often it will fail.",
-            "reliability llama-3.1-405b --gpus 16384 --gpu h100 --days 54",
-        ),
+        "Compute how often a run fails, and how many spare nodes it needs.",
     ),
     Command("plan predict", "planner.predict:predict", PREDICT),
     Command("plan validate", "planner.predict:validate", VALIDATE),
     Command("plan prices", "planner.prices:prices", PRICES),
     Command(
-        "plan catalog",
-        "planner.catalog:catalog",
-        _with_plan_example(
-            "Show the numbers that plans are made of.", "catalog gpus h100"
-        ),
+        "plan catalog", "planner.catalog:catalog", "Show the numbers that plans use."
     ),
     Command(
         "report usage",
         "report:usage",
-        "Report which users held GPUs, and how busy these were.",
+        "Report which users held GPUs, and how busy these were.\n\n"
+        "Utilisation is the share of the measured time in which a kernel ran.",
     ),
     Command(
         "report waste", "report:waste", "Report GPU-hours without progress, and why."
@@ -278,18 +255,27 @@ COMMANDS: Final = (
     Command(
         "report cost",
         "report:cost",
-        "Report the cost of GPU-hours and energy, and of waste.",
+        "Report the cost of GPU-hours and energy, and of waste.\n\n"
+        "The price of a GPU-hour is the node's label `price`, else the rate of the "
+        "queue's budget, else the list price of clouds (USD, in a separate column).",
     ),
     Command(
         "report goodput",
         "report:goodput",
-        "Report which part of the allocated time brought steps.",
+        "Report which share of the allocated time produced training steps.",
     ),
     Command(
-        "import sacct", "imports:sacct", "Import jobs that Slurm ran, to learn from."
+        "import sacct",
+        "imports:sacct",
+        "Import jobs that Slurm ran, for forecasts and replays.\n\n"
+        "A job that was imported before is left out.",
     ),
     Command(
-        "import kueue", "imports:kueue", "Import jobs that Kueue ran, to learn from."
+        "import kueue",
+        "imports:kueue",
+        "Import jobs that Kueue ran, for forecasts and replays.\n\n"
+        "A workload that was imported before "
+        "is left out. Its namespace becomes its user.",
     ),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
@@ -300,27 +286,70 @@ COMMANDS: Final = (
         "Stop giving a node new work, and move running jobs.",
     ),
     Command("node uncordon", "nodes:uncordon", "Give a node new work again."),
-    Command("node clear", "nodes:clear", "Mark the faults of a node as repaired."),
     Command(
-        "node token", "joining:create_token", "Print a line that lets machines join."
+        "node clear",
+        "nodes:clear",
+        "Mark the faults of a node as repaired.\n\n"
+        "The node takes work again, unless a person cordoned it.",
     ),
-    Command("node rm", "joining:rm", "Remove a node that has joined.", alias="remove"),
-    Command("node dead", "joining:dead", "Declare a silent node dead."),
-    Command("node label", "nodes:label", "Set and remove labels of a node."),
+    Command(
+        "node token",
+        "joining:create_token",
+        "Create a join token, and print the command with which a machine joins.\n\n"
+        "The command is "
+        "printed only now: the cluster stores only a hash of the token.",
+    ),
+    Command(
+        "node rm",
+        "joining:rm",
+        "Remove a node that has joined, and revoke its token.",
+        alias="remove",
+    ),
+    Command(
+        "node dead",
+        "joining:dead",
+        "Declare a silent node dead, so that its jobs start on other nodes.\n\n"
+        "Use it only if the machine is off or was restarted; otherwise jobs that "
+        "still run there run twice.",
+    ),
+    Command(
+        "node label",
+        "nodes:label",
+        "Set and remove labels of a node.\n\n"
+        "Waiting jobs use them at once; running jobs continue.",
+    ),
     Command(
         "doctor look",
         "doctor_checks:look",
-        "Look at this machine and the cluster; nothing is changed.",
+        "Examine this machine and the cluster; nothing is changed.\n\n"
+        "The exit code is 1 if something is wrong.",
     ),
     Command(
-        "doctor gpu", "doctor:gpu", "Test GPUs, memory, disk and clock of idle nodes."
+        "doctor gpu",
+        "doctor:gpu",
+        "Test GPUs, memory, disk and clock of idle nodes.\n\n"
+        "A node that fails gets no new jobs until "
+        "it passes a test or you run corral node clear.",
     ),
-    Command("doctor net", "doctor:net", "Test the links between idle nodes."),
-    Command("doctor data", "doctor:data", "Measure how fast nodes read a directory."),
+    Command(
+        "doctor net",
+        "doctor:net",
+        "Test the links between idle nodes, each node with the next one.\n\n"
+        "A node whose links are all slow gets no new jobs.",
+    ),
+    Command(
+        "doctor data",
+        "doctor:data",
+        "Measure how fast nodes read a directory, and whether all see the same "
+        "files.\n\n"
+        "Nothing is written to the directory.",
+    ),
     Command("alert ls", "alerts:ls", "List open alerts and their receivers."),
     Command("alert test", "alerts:try_out", "Send a test message to each receiver."),
     Command(
-        "secret set", "secrets:put", "Set a secret from standard input or a prompt."
+        "secret set",
+        "secrets:put",
+        "Set a secret; its value comes from a prompt or standard input.",
     ),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
     Command("secret rm", "secrets:rm", "Remove a secret."),
@@ -328,45 +357,80 @@ COMMANDS: Final = (
     Command("user ls", "users:ls", "List the users.", alias="list"),
     Command("user show", "users:show", "Show one user and their tokens."),
     Command("user set", "users:put", "Change a user's role, quotas or access."),
-    Command("user link", "log_ins:link", "Link an identity of the provider to a user."),
     Command(
-        "user unlink", "log_ins:unlink", "Remove the link of a user to the provider."
+        "user link",
+        "log_ins:link",
+        "Link an identity of the OpenID Connect provider to a user.",
     ),
     Command(
-        "user pending", "log_ins:pending", "List refused log-ins that wait for a link."
+        "user unlink",
+        "log_ins:unlink",
+        "Remove the link between a user and an identity of the provider.",
     ),
     Command(
-        "user rm", "users:rm", "Remove a user and revoke their tokens.", alias="remove"
+        "user pending",
+        "log_ins:pending",
+        "List refused log-ins whose identity is not linked to a user yet.",
+    ),
+    Command(
+        "user rm",
+        "users:rm",
+        "Remove a user with their tokens and secrets.\n\n"
+        "A user with unfinished jobs is not removed. Secrets for all users stay, and "
+        "become yours.",
+        alias="remove",
     ),
     Command("token create", "users:create_token", "Create a token and print it once."),
     Command(
         "token ls", "users:ls_tokens", "List tokens of users and nodes.", alias="list"
     ),
     Command("token revoke", "users:revoke_token", "Revoke tokens at once."),
-    Command("key rotate", "keys:rotate", "Encrypt all secrets with a new key."),
     Command(
-        "key generate", "keys:generate", "Create a pair of keys for encrypted backups."
+        "key rotate",
+        "keys:rotate",
+        "Encrypt all secrets with a new key.\n\n"
+        "Tokens of running jobs stay valid for at most 30 days.",
     ),
     Command(
-        "backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER
+        "key generate",
+        "keys:generate",
+        "Create a key pair for encrypted backups.\n\n"
+        "The private identity is written to FILE, and the "
+        "public recipient is printed: corral backup --recipient RECIPIENT.",
+    ),
+    Command(
+        "backup",
+        "backup:backup",
+        "Write the whole cluster into one file.\n\n"
+        "The head may run meanwhile. The file contains jobs, queues, users, tokens "
+        "(as hashes), secrets with their key, the head's address and certificate, and "
+        "the workdirs of unfinished jobs; not logs and checkpoints.",
+        CLUSTER,
     ),
     Command(
         "restore",
         "backup:restore",
-        "Restore the cluster of a backup into a directory.",
+        "Restore the cluster of a backup into a directory.\n\n"
+        "The directory must not contain a cluster; corral up then starts it. Jobs "
+        "that ended since the backup may run again, and jobs submitted since then are "
+        "unknown.",
         CLUSTER,
     ),
     Command(
         "slurm-shims",
         "slurm.install:install",
-        "Install Slurm's commands for this cluster.",
+        "Install Slurm's commands (sbatch, squeue, ...) for this cluster.",
         CLUSTER,
     ),
-    Command("service install", "systemd_units:install", "Let systemd keep it running."),
+    Command(
+        "service install",
+        "systemd_units:install",
+        "Install a unit of systemd that keeps the head, or this node's agent, running.",
+    ),
     Command(
         "service remove",
         "systemd_units:remove",
-        "Remove the unit; running jobs continue.",
+        "Remove the unit of systemd; running jobs continue.",
     ),
     Command(
         "audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER

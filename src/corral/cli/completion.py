@@ -19,9 +19,10 @@ def install(
     """Install shell completion for bash, zsh or fish.
 
     Args:
-        shell: Shell (default: the current one).
-        output: File for the script (default: where the shell looks for it).
-        startup: Also load the script in the shell's startup file.
+        shell: Shell to install completion for (default: the current shell).
+        output: File to write the script to (default: where the shell looks for such
+            scripts).
+        startup: Also add a line to the shell's startup file that loads the script.
     """
     from cyclopts.completion.detect import ShellDetectionError
 
@@ -34,17 +35,17 @@ def install(
         )
     except ShellDetectionError:
         raise SpecInvalid(
-            "the shell cannot be recognized",
-            hint="name it: corral completion install --shell bash",
+            "the current shell cannot be recognized",
+            hint="name the shell: corral completion install --shell bash",
         ) from None
-    say(f"installed: {path}; it works in the next shell")
+    say(f"installed {path}; completion works in every new shell")
 
 
 def show(shell: Shell, /) -> None:
     """Print the completion script of a shell.
 
     Args:
-        shell: bash, zsh or fish.
+        shell: Shell of the script: bash, zsh or fish.
     """
     from corral.cli.main import build
 

@@ -26,15 +26,20 @@ Nodes = Annotated[
         name="--node",
         negative="",
         show_default=False,
-        help="Check only this node; may be repeated.",
+        help="Check only this node; may be repeated (default: all nodes).",
     ),
 ]
 CheckSeconds = Annotated[
-    Seconds, Parameter(name="--seconds", help="Seconds that each long check computes.")
+    Seconds,
+    Parameter(name="--seconds", help="Duration of each long check, in seconds."),
 ]
 MaxWait = Annotated[
     Duration,
-    Parameter(name="--max-wait", help="Longest wait for a busy node: 60s, 2h."),
+    Parameter(
+        name="--max-wait",
+        help="How long to wait for a busy node to become idle, for example 60s or 2h; "
+        "after that, the node is not checked.",
+    ),
 ]
 
 
@@ -86,7 +91,7 @@ def data(
     Nothing is written to the directory.
 
     Args:
-        path: Path of the directory on the nodes.
+        path: Directory to read, as a path on the nodes.
     """
     from pathlib import Path
 
@@ -146,7 +151,8 @@ def _wait_for_checkup(
             ):
                 shown_nodes.add(node.node)
                 note(
-                    f"{node.node} is busy with {', '.join(node.jobs[:3])}: it is waited for"
+                    f"waiting until {node.node} is idle: it runs "
+                    f"{', '.join(node.jobs[:3])}"
                 )
         time.sleep(LOOK_SECONDS)
         now = {node.node: node for node in client.checkup(begun.id).nodes}
@@ -169,28 +175,34 @@ def _say_next(found: "api.Checkup", again: str) -> None:
         ]
         if bad and all(failed_result.kind == "data" for failed_result in bad):
             say(
-                f"{node.node} does not read it: mount it there, or: corral node cordon {node.node}"
+                f"{node.node} cannot read the directory: mount the directory there, "
+                f"or run: corral node cordon {node.node}"
             )
         elif bad:
-            repair_advice = f"when it is repaired: corral node clear {node.node}"
-            say(f"{node.node}: see corral node show {node.node}; {repair_advice}")
+            repair_advice = f"after the repair, run: corral node clear {node.node}"
+            say(
+                f"{node.node} failed a check; for details, run: corral node show "
+                f"{node.node}; {repair_advice}"
+            )
         elif not node.results:
             skip_reason = (
                 f"it is busy with {', '.join(node.jobs[:3])}"
                 if node.jobs
-                else "it was needed for work"
+                else "a job needed it"
             )
             say(
-                f"{node.node} was not checked, {skip_reason}: {again} --node "
-                f"{node.node} --max-wait 2h"
+                f"{node.node} was not checked, because {skip_reason}; to wait longer, "
+                f"run: {again} --node {node.node} --max-wait 2h"
             )
     if again == "corral doctor net" and len(found.nodes) < 2:
         say(
-            "a link takes two nodes: corral node token has the line that lets a machine join"
+            "a link check needs two nodes; to let another machine join, run: corral "
+            "node token"
         )
     if found.unable:
         say(
-            f"no agent stays on {', '.join(found.unable[:5])}: what has none cannot be checked"
+            "not checked, because no agent runs there permanently: "
+            f"{', '.join(found.unable[:5])}"
         )
 
 

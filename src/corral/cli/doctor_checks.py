@@ -86,7 +86,8 @@ def look(*, common: Common = Common()) -> int:  # noqa: B008 - frozen
         say(f"{wrong_count} thing{'s are' if wrong_count > 1 else ' is'} wrong")
     else:
         say(
-            "nothing is wrong; to put nodes to the proof: corral doctor gpu, net, or data PATH"
+            "nothing is wrong; to test the nodes, run: corral doctor gpu, corral "
+            "doctor net or corral doctor data PATH"
         )
     return JOB_FAILED if wrong_count else DONE
 
@@ -101,7 +102,7 @@ def of_machine(common: Common) -> Iterator[Finding]:
 
     gpus = real_gpu_count()
     no_gpu_text = (
-        "no GPU of its own; corral up --gpus N makes pretend ones: jobs run on the CPU"
+        "no GPU found; corral up --gpus N makes pretend GPUs: jobs then run on the CPU"
     )
     gpu_text = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else no_gpu_text
     yield Finding(
@@ -122,7 +123,7 @@ def _check_torch(where: str, gpus: int) -> Iterator[Finding]:
             where=where,
             state=Is.WRONG if gpus else Is.NOTE,
             text="PyTorch is not installed with Corral: GPUs cannot be tested",
-            to_do="pip install 'corral[train]'",
+            to_do="run: pip install 'corral[train]'",
         )
 
 
@@ -131,11 +132,13 @@ def _containment(where: str) -> Finding:
 
     containment_check = probe()
     weakest = containment_check.kind == SUBREAPER
-    how = f"ranks are held in a {containment_check.kind}"
+    how = f"the processes of a job are kept together by a {containment_check.kind}"
     reason_text = (
         f" ({containment_check.reason})" if containment_check.kind != "cgroup" else ""
     )
-    advice = "let this user have a cgroup, or user namespaces" if weakest else ""
+    advice = (
+        "delegate a cgroup to this user, or enable user namespaces" if weakest else ""
+    )
     return Finding(
         where=where,
         state=Is.NOTE if weakest else Is.WELL,
@@ -151,14 +154,14 @@ def _directory(common: Common) -> Finding:
         return Finding(
             where=str(root),
             state=Is.WRONG,
-            text=f"{path} may not be written",
+            text=f"{path} is not writable",
             to_do="choose another directory with --dir or CORRAL_DIR",
         )
     disk = shutil.disk_usage(path)
     text = f"{size_text(disk.free)} of {size_text(disk.total)} free"
     if disk.free < FREE_SHARE * disk.total:
         return Finding(
-            where=str(root), state=Is.WRONG, text=text, to_do="make room there"
+            where=str(root), state=Is.WRONG, text=text, to_do="free space on this disk"
         )
     return Finding(where=str(root), state=Is.WELL, text=text)
 
@@ -167,12 +170,12 @@ def _check_web_pages(where: str) -> Finding:
     from corral.web.pages import FOLDER
 
     if (FOLDER / "index.html").is_file():
-        return Finding(where=where, state=Is.WELL, text="the pages are there")
+        return Finding(where=where, state=Is.WELL, text="the web pages are installed")
     return Finding(
         where=where,
         state=Is.NOTE,
-        text="the pages are not built",
-        to_do="in a checkout: make ui; or install a wheel",
+        text="the web pages are not built",
+        to_do="in a checkout, run: make ui; otherwise install Corral from a wheel",
     )
 
 
@@ -204,7 +207,10 @@ def of_pretend_gpus(gpus: "api.Gpus") -> Iterator[Finding]:
     if gpus.pretend:
         count = f"all {gpus.total}" if gpus.pretend == gpus.total else f"{gpus.pretend}"
         of = "" if gpus.pretend == gpus.total else f" of {gpus.total}"
-        text = f"{count}{of} GPUs of the cluster are pretend ones: jobs run on the CPU"
+        gpus_text = f"{count}{of} GPUs of the cluster are pretend ones"
+        if gpus.total == 1:
+            gpus_text = "the only GPU of the cluster is a pretend one"
+        text = f"{gpus_text}: jobs run on the CPU"
         yield Finding(where="nodes", state=Is.NOTE, text=text)
 
 
@@ -219,7 +225,7 @@ def of_users(separation: "Iterable[api.UserIsolationView]") -> Iterator[Finding]
             where=names_text(user_isolation_view.nodes),
             state=Is.WELL if is_kept_apart else Is.NOTE,
             text=user_isolation_view.text,
-            to_do="" if is_kept_apart else "see SECURITY.md, By engine",
+            to_do="" if is_kept_apart else "read the section By engine of SECURITY.md",
         )
 
 
@@ -235,7 +241,7 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         text=f"{head.url} answers, version {head.version}",
         to_do=""
         if is_same_version
-        else f"this command line is {__version__}: install the same on both",
+        else f"install one version on both: this command line is {__version__}",
     )
     for warning in status.warnings:
         is_fault = warning.code == WarningCode.NODE_FAULT
@@ -252,16 +258,15 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
     if standing.trouble:
         yield Finding(where="alerts", state=Is.WRONG, text=standing.trouble)
     elif not standing.receivers:
-        text = "no receiver gets alerts when something fails"
+        text = "no alert receiver is configured: failures are not reported to anyone"
         yield Finding(
-            where="alerts", state=Is.NOTE, text=text, to_do="corral alert --help"
+            where="alerts", state=Is.NOTE, text=text, to_do="see: corral alert --help"
         )
     for receiver in standing.receivers:
         if receiver.trouble:
-            text = f"the last message did not reach {receiver.name}: {receiver.trouble}"
-            yield Finding(
-                where="alerts", state=Is.WRONG, text=text, to_do="corral alert test"
-            )
+            text = f"the last alert was not delivered: {receiver.trouble}"
+            to_do = "to send a test message, run: corral alert test"
+            yield Finding(where="alerts", state=Is.WRONG, text=text, to_do=to_do)
 
 
 def is_unhealthy(node: "api.NodeView") -> bool:
@@ -286,21 +291,22 @@ def of_nodes(
         is_single = well == 1
         text = (
             f"{well} node{' is' if is_single else 's are'} alive and "
-            f"take{'s' if is_single else ''} work"
+            f"accept{'s' if is_single else ''} jobs"
         )
         yield Finding(where="nodes", state=Is.WELL, text=text)
     if unproven:
         names = ", ".join(unproven[:3]) + (" ..." if len(unproven) > 3 else "")
-        text = f"never put to the proof: {names}"
-        yield Finding(
-            where="nodes", state=Is.NOTE, text=text, to_do="corral doctor gpu"
-        )
+        text = f"never checked: {names}"
+        to_do = "to check idle nodes, run: corral doctor gpu"
+        yield Finding(where="nodes", state=Is.NOTE, text=text, to_do=to_do)
 
 
 def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[Finding]:
     node_name, see = node.id, f"corral node show {node.id}"
     if node.liveness != "alive":
-        to_do = f"see: {see}; when it is off for good: corral node dead {node.id}"
+        to_do = (
+            f"see: {see}; if the machine is off for good: corral node dead {node.id}"
+        )
         yield Finding(
             where=node_name,
             state=Is.WRONG,
@@ -325,11 +331,11 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
         )
     if node.closed:
         yield Finding(
-            where=node_name, state=Is.NOTE, text=f"takes no work: {node.closed}"
+            where=node_name, state=Is.NOTE, text=f"gets no new jobs: {node.closed}"
         )
     elif (node.cordoned or node.draining) and not node.cordoned_by:
         text = "drained" if node.draining else "cordoned"
-        uncordon_advice = f"to give it work again: corral node uncordon {node.id}"
+        uncordon_advice = f"to allow new jobs again: corral node uncordon {node.id}"
         yield Finding(
             where=node_name,
             state=Is.NOTE,
@@ -340,7 +346,9 @@ def of_node(node: "api.NodeView", detail: "api.NodeDetail | None") -> Iterator[F
         detail.checks if detail and not conditions else ()
     ):  # else in conditions
         if check.result == "failed" and check.kind != "data":
-            recheck_advice = f"when it is repaired: corral doctor gpu --node {node.id}"
+            recheck_advice = (
+                f"after the repair, run: corral doctor gpu --node {node.id}"
+            )
             yield Finding(
                 where=node_name, state=Is.WRONG, text=check.text, to_do=recheck_advice
             )

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from corral.cli.printing import note
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
@@ -44,7 +45,7 @@ def _start_head_if_absent(common: "Change") -> frozenset[str] | None:
     from corral.boot.bring_up import bring_up, wait_for_nodes
     from corral.boot.cluster_options import ClusterOptions
 
-    note(f"no head runs in {common.place.root}: starting one here")
+    note(f"no head runs in {common.place.root}: starting a head on this machine")
     start = bring_up(common.place, ClusterOptions())
     with common.client() as client:
         left_jobs = frozenset(job.id for job in unfinished(client))
@@ -60,9 +61,9 @@ def say_what_is_pretended(place: "ClusterDir") -> None:
 
     settings = ClusterSettings.load(place)
     if settings is not None and settings.pretend:
-        note("the GPUs are pretended: jobs run on the CPU")
+        note("the GPUs are pretend GPUs: jobs run on the CPU")
     elif settings is not None and settings.gpus == 0:
-        note("no GPU is used on this machine: CPU-only nodes")
+        note("the nodes of this machine have no GPUs: jobs run on the CPU")
 
 
 def say_who_is_kept_out(common: "Common", client: "Client") -> None:
@@ -112,9 +113,8 @@ def awaited_text(
     mute = "".join(
         f"; node {node.id} is {node.liveness} and does not answer" for node in away
     )
-    jobs = "1 job" if len(on_nodes) == 1 else f"{len(on_nodes)} jobs"
     return (
-        f"waiting at most {seconds:.0f} s for {jobs} to end: "
+        f"waiting at most {seconds:.0f} s for {counted(len(on_nodes), 'job')} to end: "
         f"{job_names_text}{remainder_text}{mute}"
     )
 
@@ -151,8 +151,24 @@ def end_head(
     if has_ended and not (running and jobs == "leave"):
         has_ended = until(lambda: not node_processes(place), GONE_SECONDS)
     if not has_ended:
-        pids = ", ".join(str(process.pid) for process in node_processes(place))
+        node_pids = [process.pid for process in node_processes(place)]
+        head_pid = head.pid if head and head.lives else None
         raise Conflict(
-            f"the cluster does not end: processes {pids or 'of the head'} are left",
-            hint=f"look at {place.head_log}",
+            late_text(node_pids, head_pid, head_runs=not is_gone()),
+            hint=f"read the log of the head: {place.head_log}",
         )
+
+
+def late_text(
+    node_pids: Sequence[int], head_pid: int | None, *, head_runs: bool
+) -> str:
+    """Return which processes of a cluster did not end in time. `node_pids`: those of
+    its nodes; `head_pid`: None if it is not known."""
+    what = "the cluster did not stop in time"
+    if head_runs:
+        process = f" (process {head_pid})" if head_pid is not None else ""
+        return f"{what}: its head{process} still runs"
+    if node_pids:
+        pids = ", ".join(str(pid) for pid in node_pids)
+        return f"{what}: processes of its nodes still run: {pids}"
+    return f"{what}, but all of its processes have ended now"

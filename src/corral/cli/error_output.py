@@ -47,8 +47,9 @@ def hint_of(error: CorralError) -> str:
     if set_variables or not ours:
         return error.hint
     return (
-        f"{error.hint}; or, where the cluster's directory is yours: end its head (kill the pid of "
-        "head.json), remove the file token there, and run: corral up"
+        f"{error.hint}; or, if the cluster's directory is yours: stop its head (kill "
+        "the pid in head.json), delete the file `token` in the directory, and run: "
+        "corral up"
     )
 
 

@@ -30,8 +30,10 @@ def events(
     Args:
         job: Id of a job, or the name of the newest job of this name; for an array, the
             events of all its jobs (default: all jobs).
-        follow: Continue with new events.
-        after: Only events with a number above this one.
+        follow: Also print new events as they happen; with a job, until it ends, else
+            until Ctrl-C.
+        after: Show only events with a number above N; --json prints the numbers. 0: all
+            events.
     """
     with common.client() as client:
         chosen = None if job is None else arrays.found(client, job, client.job)

@@ -33,7 +33,7 @@ def read_text(path: Path, kind: str, *, hint: str) -> str:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise missing(path) from error
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start + 1} is no text"
+        reason = f"byte {error.start + 1} is not valid UTF-8"
     except (OSError, EOFError, zlib.error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
     raise FileUnreadable(f"{path} cannot be read as {kind}: {reason}", hint=hint)
@@ -63,7 +63,7 @@ def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
                 f"name another file, for example: {made.with_stem(made.stem + '-made')}"
             )
             raise Conflict(
-                f"{made} is the file that is read: it would be lost", hint=hint
+                f"{made} is the input file: the output would overwrite it", hint=hint
             )
 
 
@@ -75,13 +75,15 @@ def check_writable(*paths: Path | None) -> None:
         if not path.parent.is_dir():
             raise unwritable(path, f"there is no directory {path.parent}")
         if not access(path if path.exists() else path.parent, W_OK):
-            raise unwritable(path, "you may not")
+            raise unwritable(path, "permission denied")
 
 
 def unwritable(path: Path, why: str | None) -> CorralError:
-    hint = f"name a file in a directory of yours, for example: ./{path.name or 'page.html'}"
+    hint = (
+        f"name a file in another directory, for example: ./{path.name or 'page.html'}"
+    )
     return Conflict(
-        f"{path} cannot be written: {(why or 'it is refused').lower()}", hint=hint
+        f"{path} cannot be written: {(why or 'unknown error').lower()}", hint=hint
     )
 
 

@@ -76,9 +76,9 @@ def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common)
     for job in failed[:MOST_TOLD]:
         _tell_failure(job)
     note(
-        f"{len(ended_jobs) - len(failed)} done, {len(failed)} not"
+        f"{len(ended_jobs) - len(failed)} done, {len(failed)} failed or cancelled"
         if failed
-        else "all done"
+        else "all jobs are done"
     )
     return error_output.JOB_FAILED if failed else error_output.DONE
 
@@ -118,5 +118,8 @@ def _still_running(jobs: "Sequence[api.JobView]") -> None:
     job_ids_text += (
         f" and {len(jobs) - MOST_TOLD} more" if len(jobs) > MOST_TOLD else ""
     )
-    note(f"\nleft running: {job_ids_text}")
-    note(f"back to it: corral logs -f {jobs[0].id}; end it: corral stop {jobs[0].id}")
+    note(f"\nstill running: {job_ids_text}")
+    note(
+        f"to follow {jobs[0].id} again: corral logs -f {jobs[0].id}; "
+        f"to cancel it: corral stop {jobs[0].id}"
+    )

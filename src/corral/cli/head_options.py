@@ -17,27 +17,30 @@ from corral.wire.head_proof import INSECURE
 
 if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
+    from corral.domain.errors import Conflict
 
 DIR = Parameter(
     name="--dir",
     negative="",
-    help="Directory of the cluster (default: CORRAL_DIR, else ~/.corral).",
+    help="Directory of the cluster (default: the variable CORRAL_DIR, else ~/.corral).",
 )
 _JSON = Parameter(
-    name="--json", negative="", show_default=False, help="Answer in JSON."
+    name="--json", negative="", show_default=False, help="Print the result as JSON."
 )
 _INSECURE = Parameter(
     name="--insecure",
     negative="",
     show_default=False,
-    help="Send the token even without TLS, or to a head whose certificate is not verified.",
+    help="Allow an unsafe connection: send the token even without TLS, or to a head "
+    "whose certificate is not verified. Otherwise such a connection is refused.",
 )
 _YES = Parameter(
     name=["--yes", "-y"],
     negative="",
     show_default=False,
-    help="Do not ask for confirmation. Without a terminal nothing is asked, but an "
-    "answer that is piped in is obeyed.",
+    help="Do not ask for confirmation. Without a terminal, the command asks nothing and "
+    "makes the change; a change that ends or removes something is not made if n is "
+    "piped to standard input.",
 )
 _YESES = ("y", "yes")
 _LONGEST_ANSWER = 200  # characters
@@ -138,6 +141,21 @@ class Change(Common):
         return answer in _YESES or (answer == "" and line != "" and not destroys)
 
 
+def declined(outcome: str = "nothing was changed", *, hint: str = "") -> "Conflict":
+    """Return the refusal for a question that was not answered with yes.
+
+    Args:
+        outcome: for example "nothing was stopped".
+        hint: how to continue (default: how to avoid the question).
+    """
+    from corral.domain.errors import Conflict
+
+    return Conflict(
+        f"{outcome}: the question was not answered with yes",
+        hint=hint or "answer y, or add --yes to skip the question",
+    )
+
+
 def _agreed_by_pipe(question: str) -> bool:
     """Return the answer in the pipe at standard input; True if the pipe is empty.
 
@@ -154,8 +172,9 @@ def _agreed_by_pipe(question: str) -> bool:
     from corral.domain.errors import Conflict
 
     raise Conflict(
-        f"nothing was changed: {line.strip()!r} was piped in, which does not answer: {question}",
-        hint="without a question and its answer: add -y",
+        f"nothing was changed: standard input contains {line.strip()!r}, and not y or "
+        f"n, as the answer to: {question}",
+        hint="add -y, so that no question is asked",
     )
 
 

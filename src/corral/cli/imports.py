@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.head_options import Change
+from corral.cli.head_options import Change, declined
 from corral.cli.printing import clean, clock_text, note, print_json, say, show_pairs
-from corral.domain.errors import Conflict
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -36,10 +36,10 @@ def sacct(
 
     Args:
         file: Output of sacct -a -P -X -S 2026-01-01 -o ALL; may be gzipped. Its times
-            count as local
-            times of this machine.
-        dry_run: Show what would be imported; nothing happens.
-        strict: Refuse a file if one of its lines cannot be read.
+            are read as local times of this machine.
+        dry_run: Show what would be imported, and import nothing.
+        strict: Import nothing if a line of the file cannot be read; otherwise such
+            lines are reported and left out.
     """
     _import_jobs("sacct", file, common, dry_run=dry_run, strict=strict)
 
@@ -59,8 +59,9 @@ def kueue(
 
     Args:
         file: Output of kubectl get workloads -A -o json (or yaml); may be gzipped.
-        dry_run: Show what would be imported; nothing happens.
-        strict: Refuse a file if one of its workloads cannot be read.
+        dry_run: Show what would be imported, and import nothing.
+        strict: Import nothing if a workload of the file cannot be read; otherwise such
+            workloads are reported and left out.
     """
     _import_jobs("kueue", file, common, dry_run=dry_run, strict=strict)
 
@@ -78,16 +79,16 @@ def _import_jobs(
         if not common.json:
             _print_import_summary(past, new_count, known_jobs, file)
         if new_count and not dry_run:
-            if not common.agreed(f"import {_pluralize(new_count, 'job')}?"):
-                raise Conflict("nothing was imported")
+            if not common.agreed(f"import {counted(new_count, 'job')}?"):
+                raise declined("nothing was imported")
             new_count, known_jobs = _send_jobs(client, past.jobs, dry_run=False)
     if common.json:
         counts = {"new": new_count, "known": known_jobs, "left_out": past.left_out}
         print_json(counts | {"faults": list(past.faults)})
     elif dry_run:
-        note("nothing was imported: this is what would be")
+        note("dry run: nothing was imported")
     else:
-        say(f"imported {_pluralize(new_count, 'job')}")
+        say(f"imported {counted(new_count, 'job')}")
 
 
 def _print_import_summary(past: "PastJobs", new: int, known: int, file: Path) -> None:
@@ -104,23 +105,21 @@ def _print_import_summary(past: "PastJobs", new: int, known: int, file: Path) ->
             ("from", f"{clock_text(first_start)} to {clock_text(last_end)}"),
             (
                 "of",
-                f"{_pluralize(len(users), 'user')}, in {_pluralize(len(queues), 'queue')}",
+                f"{counted(len(users), 'user')}, in {counted(len(queues), 'queue')}",
             ),
             ("used", f"{gpu_hours:.1f} GPU-hours"),
             (
                 "left out",
-                f"{past.left_out} that never ran or are not over" * (past.left_out > 0),
+                f"{past.left_out} that never ran or have not ended"
+                * (past.left_out > 0),
             ),
         ]
     )
     for fault in past.faults[:MOST_FAULTS]:
         note(f"{file}: {clean(fault)}")
     if len(past.faults) > MOST_FAULTS:
-        note(f"{file}: {len(past.faults) - MOST_FAULTS} more could not be read")
-
-
-def _pluralize(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+        more = counted(len(past.faults) - MOST_FAULTS, "more entry", "more entries")
+        note(f"{file}: {more} could not be read")
 
 
 def _send_jobs(

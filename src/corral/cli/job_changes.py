@@ -4,11 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from corral.cli import error_output
-from corral.cli.head_options import Change
+from corral.cli.head_options import Change, declined
 from corral.cli.lost_work import agreed_to_lose
 from corral.cli.printing import clean, note, print_json, say
-from corral.domain.errors import Conflict
-from corral.domain.units import spans_text
+from corral.domain.units import counted, spans_text
 
 if TYPE_CHECKING:
     from corral.domain.requests import JobChange
@@ -31,7 +30,7 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
             else common.agreed(question)
         )
         if not agrees:
-            raise Conflict("nothing was changed")
+            raise declined()
         jobs_changed = client.change_jobs(list(dict.fromkeys(jobs)), to)
         if common.json and jobs_changed.jobs:
             alone = jobs_changed.jobs[0].id if len(jobs_changed.jobs) == 1 else None
@@ -47,12 +46,13 @@ def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
     """Check the number of named jobs. Raises: Usage if no job is named, or more jobs
     than one request takes."""
     if not jobs:
-        hint = f"corral {command} JOB; see: corral ps"
-        raise error_output.Usage(f"no job was named to {verb}", hint=hint)
+        hint = f"run: corral {command} JOB; to list the jobs: corral ps"
+        raise error_output.Usage(f"name at least one job to {verb}", hint=hint)
     if len(jobs) > MOST_NAMES:
         raise error_output.Usage(
-            f"{len(jobs):,} jobs were named to {verb}; one command takes {MOST_NAMES:,}",
-            hint="name the array, which means all of its jobs",
+            f"{len(jobs):,} jobs to {verb} are too many: one command allows "
+            f"{MOST_NAMES:,}",
+            hint="name an array in place of its jobs, or use several commands",
         )
 
 
@@ -75,7 +75,7 @@ def _shortened(spans: str) -> str:
     span_list = spans.split(",")
     hidden_count = len(span_list) - MOST_LINES
     return ", ".join(span_list[:MOST_LINES]) + (
-        f" and {hidden_count} more spans" if hidden_count > 0 else ""
+        f" and {counted(hidden_count, 'more index range')}" if hidden_count > 0 else ""
     )
 
 

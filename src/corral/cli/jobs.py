@@ -8,7 +8,7 @@ from corral.boot.clock import SystemClock
 from corral.cli import arrays
 from corral.cli.batch_changes import change_each
 from corral.cli.checkpoints import show_checkpoints
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.job_changes import change_all, check_named
 from corral.cli.job_row import ends_text, time_of
 from corral.cli.option_types import SignalName
@@ -31,7 +31,6 @@ from corral.cli.submission_plan import (
     seat_text,
     signal_text,
 )
-from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -146,7 +145,8 @@ def _format_retries(job: "api.JobDetail") -> str:
     if not job.infra_retries and not job.user_retries:
         return ""
     return (
-        f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
+        f"{job.infra_retries} after cluster faults, {job.user_retries} after its own "
+        "failures"
     )
 
 
@@ -208,8 +208,8 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
     """Explain the state of a job, and what would change it.
 
     Args:
-        job: Id of a job, or the name of the newest job of this name; for an array, one
-            reason for each group of similar jobs.
+        job: Id or name of a job; if several jobs have the name, the newest one. For an
+            array, each group of similar jobs is explained once.
     """
     with common.client() as client:
         answer = arrays.found(client, job, client.why)
@@ -253,7 +253,8 @@ def stop(
 
     Args:
         jobs: Ids or names; the name of an array means all its jobs.
-        signal: Send this signal to their ranks instead of cancelling them: USR1.
+        signal: Instead of cancelling the jobs, send this signal to their ranks, for
+            example USR1.
     """
     if signal is None:
         return change_all(jobs, common, "stop", "cancel")
@@ -283,13 +284,11 @@ def _signal_jobs(jobs: tuple[str, ...], common: Change, signal: str) -> int:
     check_named(jobs, f"send {signal} to", f"stop --signal {signal}")
 
     def say_sent(job: "api.JobDetail") -> None:
-        say(
-            f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that"
-        )
+        say(f"{signal} was sent to {job.name} ({job.id}); the job is not cancelled")
 
     with common.client() as client:
         if not common.agreed(f"send {signal} to {', '.join(jobs)}?", destroys=True):
-            raise Conflict("nothing was changed")
+            raise declined()
         job_details, code = change_each(
             jobs,
             lambda job: arrays.members(client, job),

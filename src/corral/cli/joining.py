@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from corral.boot.declared_settings import SETTINGS
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.lost_work import agreed_to_lose, jobs_on
 from corral.cli.nodes import show_nodes
 from corral.cli.option_types import (
@@ -22,6 +22,7 @@ from corral.cli.option_types import (
 )
 from corral.cli.printing import clock_text, note, print_json, say
 from corral.cli.setting_options import requested_settings, with_options
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.boot.join import Joined
@@ -36,12 +37,12 @@ MOST_MINUTES = 7 * 24 * 60
     [
         replace(
             SETTINGS["gpus"],
-            help="Number of its GPUs",
-            default_text="all; pretend ones if it has none",
+            help="Number of GPUs that the node offers; pretend GPUs if it has none",
+            default_text="all its GPUs",
         ),
         SETTINGS["gpu_type"],
         SETTINGS["pretend"],
-        replace(SETTINGS["labels"], help="A label of the node, zone=a"),
+        replace(SETTINGS["labels"], help="Label of the node, for example zone=a"),
         SETTINGS["shared"],
         SETTINGS["policy"],
     ]
@@ -62,19 +63,19 @@ def join(
     offer: Offer = Offer(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Join this machine to a cluster as a node. Repeating the command is harmless;
-    without a URL, it restarts the agent of a machine that has joined.
+    """Join this machine to a cluster as a node. Repeating the command is harmless.
 
     Args:
-        url: The head's address, as `corral up` and `corral node token` print it.
-        token: The join token from the printed command; the variable CORRAL_JOIN_TOKEN
-            can hold it instead.
-        fingerprint: Fingerprint of the head's certificate, from the same command.
+        url: Address of the head, from the command that `corral node token` prints.
+            Without it, a node that has joined before is started again.
+        token: Join token from that command (default: the variable CORRAL_JOIN_TOKEN).
+        fingerprint: Fingerprint of the head's certificate, from that command. Without
+            it, this machine must already trust the certificate.
         name: Name of the node (default: the machine's host name).
-        address: Address at which other nodes reach this one (default: the address of
-            the route to the head).
-        foreground: Stay in the foreground, for a service manager; otherwise the agent
-            runs in the background.
+        address: Address at which other nodes reach this node (default: the address
+            from which it reaches the head).
+        foreground: Keep the agent in the foreground, for a service manager; otherwise
+            it runs in the background.
     """
     from corral.boot.bring_up import real_gpu_count
     from corral.boot.join import JoinRequest, start_agent, wait_for_heartbeat, words_of
@@ -86,12 +87,15 @@ def join(
         if joined is None:
             missing = "URL is" if token else "URL and --token are"
             raise Usage(
-                f"{missing} missing: no node is in {common.place.root} that could be started again",
-                hint="get the whole line where the head is: corral node token; it reads: "
-                "corral join URL --token TOKEN",
+                f"{missing} missing: {common.place.root} contains no node to restart",
+                hint="on the head's machine, run: corral node token; then run the "
+                "printed command here: corral join URL --token TOKEN",
             )
     elif token is None:
-        raise Usage("a join token is needed", hint=f"corral join {url} --token TOKEN")
+        raise Usage(
+            "--token is missing: joining a cluster requires a join token",
+            hint=f"on the head: corral node token; here: corral join {url} --token TOKEN",
+        )
     else:
         join_request = JoinRequest(
             url=url,
@@ -113,7 +117,10 @@ def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> N
     if common.json:
         print_json(found)
         return
-    say(f"node {found.id} of {joined.url}, reached at {found.address}")
+    say(
+        f"node {found.id} has joined {joined.url}; other nodes reach it at "
+        f"{found.address}"
+    )
     show_nodes([found])
 
 
@@ -128,8 +135,8 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     """Remove this machine from its cluster: its agent ends, and its token is revoked.
 
     Args:
-        force: Leave even if jobs run on this machine, which then lose work they have
-            not saved, or if the head does not respond.
+        force: Leave even if jobs run on this machine or the head does not respond; the
+            jobs lose the work since their last checkpoint.
     """
     from corral.boot.join import leave as go
     from corral.domain.errors import Conflict
@@ -137,11 +144,14 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     joined = _load_joined_cluster(common)
     if joined is None:
         raise Conflict(
-            f"this machine is no node: nothing has joined in {common.place.root}",
-            hint="where it has joined from another directory: corral leave --dir DIR",
+            f"this machine has not joined a cluster: {common.place.root} contains no "
+            "node",
+            hint="if it joined from another directory, run: corral leave --dir DIR",
         )
-    if not common.agreed(f"leave {joined.url}?", destroys=True):
-        raise Conflict("nothing was changed")
+    if not common.agreed(
+        f"remove this machine from the cluster at {joined.url}?", destroys=True
+    ):
+        raise declined()
     go(joined, force=force)
     if common.json:
         print_json({"node": joined.node, "left": True})
@@ -164,18 +174,20 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
     running = len(joined.shims())
     if running and not leave_jobs:
         raise Conflict(
-            f"node {joined.node} runs {running} jobs of {joined.url}",
-            hint=f"move them first: corral node drain {joined.node}; or let them run on: "
-            "corral down --leave",
+            f"the agent was not stopped: node {joined.node} runs "
+            f"{counted(running, 'job')} of {joined.url}",
+            hint=f"move the jobs first: corral node drain {joined.node}; or let them "
+            "run on without the agent: corral down --leave",
         )
     if not stop_agent(joined):
         raise Conflict(
-            "the agent does not end", hint=f"look at {joined.dir / 'agent.log'}"
+            f"the agent of node {joined.node} did not stop in time",
+            hint=f"read the log of the agent: {joined.dir / 'agent.log'}",
         )
     if common.json:
         print_json({"down": True, "node": joined.node})
     else:
-        say(f"node {joined.node} is down; begin again: corral join")
+        say(f"node {joined.node} is down; to start its agent again, run: corral join")
     return True
 
 
@@ -191,8 +203,9 @@ def create_token(
     the cluster stores only a hash of its token.
 
     Args:
-        uses: Number of machines that may use the token.
-        minutes: Minutes until the token expires.
+        uses: Number of machines that may join with the token.
+        minutes: Minutes until the token expires; machines that have joined by then
+            stay.
     """
     from urllib.parse import urlsplit
 
@@ -206,15 +219,19 @@ def create_token(
     show_line(join_token)
     if is_loopback(urlsplit(join_token.url).hostname or ""):
         note(
-            f"warning: only this machine reaches {join_token.url}; for others, let the head listen "
-            "elsewhere, which ends its jobs: corral down; corral up --host ADDRESS"
+            f"warning: only this machine can reach the head at {join_token.url}; to "
+            "let other machines join, restart the head on another address (this "
+            "cancels its jobs): corral down; corral up --host ADDRESS"
         )
 
 
 def show_line(made: "joining.JoinTokenMade") -> None:
     say(made.line)
     often = "one machine" if made.uses == 1 else f"{made.uses} machines"
-    note(f"for {often}, until {clock_text(made.expires_at)}; token {made.id}")
+    note(
+        f"valid for {often} until {clock_text(made.expires_at)}; the token's id: "
+        f"{made.id}"
+    )
 
 
 def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008
@@ -222,15 +239,14 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
 
     Args:
         node: Name of the node.
-        force: Remove the node even if jobs run on it: they lose work they have not
-            saved, and start on other nodes.
+        force: Remove the node even if jobs run on it; they lose the work since their
+            last checkpoint, and start again on other nodes. Without it, such a node is
+            not removed.
     """
-    from corral.domain.errors import Conflict
-
     with common.client() as client:
         jobs = jobs_on(client, [node]) if common.asks_before_loss else ()
         if not agreed_to_lose(client, jobs, f"remove the node {node}?", common):
-            raise Conflict("nothing was changed")
+            raise declined()
         client.remove_node(node, force=force)
     if common.json:
         print_json({"node": node})
@@ -247,13 +263,11 @@ def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fr
     Args:
         node: Name of the node.
     """
-    from corral.domain.errors import Conflict
-
     with common.client() as client:
         jobs = jobs_on(client, [node]) if common.asks_before_loss else ()
         question = f"is the machine of {node} off, or was it restarted?"
         if not agreed_to_lose(client, jobs, question, common):
-            raise Conflict("nothing was changed")
+            raise declined()
         node_detail = client.declare_dead(node)
     if common.json:
         print_json(node_detail)

@@ -2,31 +2,31 @@
 
 from pathlib import Path
 
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.printing import clock_text, note, print_json, say
 
 
 def rotate(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
     """Encrypt all secrets with a new key. Tokens of running jobs stay valid for at most
     30 days."""
-    from corral.domain.errors import Conflict
-
-    if not common.agreed("seal all secrets of the cluster with a fresh key?"):
-        raise Conflict("nothing was changed")
+    if not common.agreed("encrypt all secrets of the cluster with a new key?"):
+        raise declined()
     with common.client() as client:
         done = client.rotate_key()
     if common.json:
         print_json(done.model_dump(mode="json"))
         return
-    say(f"the key is {done.key}; values encrypted again: {done.sealed}")
+    say(f"the new key is {done.key}; values encrypted with it: {done.sealed}")
     if done.unreadable:
         note(
-            f"secrets that no key opens: {done.unreadable}; set them again: corral secret set NAME"
+            f"secrets that cannot be decrypted: {done.unreadable}; set each of them "
+            "again: corral secret set NAME"
         )
     note(
-        f"tokens of jobs that run now are taken until {clock_text(done.earlier_until)}"
+        "the tokens of jobs that run now stay valid until "
+        f"{clock_text(done.earlier_until)}"
     )
-    note("backups made before hold the earlier key: make a fresh one: corral backup")
+    note("earlier backups contain the old key; to make a new one, run: corral backup")
 
 
 def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -34,7 +34,8 @@ def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008
     and the public recipient is printed.
 
     Args:
-        file: File for the identity, which decrypts the backups.
+        file: New file to write the private identity to; `corral restore --identity`
+            needs it.
     """
     from corral.boot.backup_sealing import generate as make
 
@@ -44,5 +45,6 @@ def generate(file: Path, /, *, common: Common = Common()) -> None:  # noqa: B008
         return
     say(recipient)
     note(
-        f"keep {file} away from the head's machine; back up by: corral backup --recipient KEY"
+        f"keep {file} on another machine than the head; to make an encrypted backup, "
+        f"run: corral backup --recipient {recipient}"
     )

@@ -2,7 +2,7 @@
 Connect provider logs in as which user."""
 
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.option_types import Identifier, Url
 from corral.cli.printing import clean, clock_text, print_json, say, show_table, table
 
@@ -20,20 +20,21 @@ def link(
 
     Args:
         name: Name of the user.
-        issuer: Address of the provider, as in --oidc-issuer.
-        subject: Claim `sub` of the identity; with Entra, TENANT-ID/OBJECT-ID.
-        pending: Id of a refused log-in, in place of --issuer and --subject; see corral
-            user pending.
+        issuer: Address of the provider, exactly as in corral up --oidc-issuer. Required
+            unless --pending is given.
+        subject: Claim sub of the identity at the provider; with Microsoft Entra ID,
+            TENANT-ID/OBJECT-ID. Required unless --pending is given.
+        pending: Id of a refused log-in, whose identity is linked; corral user pending
+            lists these ids. Replaces --issuer and --subject.
     """
-    from corral.domain.errors import Conflict
-
     if (pending is None) != (issuer is not None and subject is not None):
         raise Usage(
-            "name the identity by --issuer and --subject, or by --pending",
-            hint=f"corral user link {name} --pending ID; see: corral user pending",
+            "the identity is missing: give either --pending, or --issuer and --subject",
+            hint=f"run: corral user link {name} --pending ID; "
+            "for the ids, run: corral user pending",
         )
     if not common.agreed(f"let {pending or subject} log in as {name}?"):
-        raise Conflict("nothing was changed")
+        raise declined()
     with common.client() as client:
         user_view = client.link_user(
             name, issuer=issuer, subject=subject, pending=pending
@@ -42,8 +43,8 @@ def link(
         print_json(user_view)
     else:
         say(
-            f"{user_view.name}: logs in as {clean(user_view.subject or '')} of "
-            f"{clean(user_view.issuer or '')}"
+            f"user {user_view.name} is linked to the identity "
+            f"{clean(user_view.subject or '')} of {clean(user_view.issuer or '')}"
         )
 
 
@@ -54,17 +55,19 @@ def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - 
     Args:
         name: Name of the user.
     """
-    from corral.domain.errors import Conflict
-
-    if not common.agreed(f"unlink the log-in of {name}?", destroys=True):
-        raise Conflict("nothing was changed")
+    if not common.agreed(
+        f"remove the link of the user {name} to the provider?", destroys=True
+    ):
+        raise declined()
     with common.client() as client:
         user_view = client.unlink_user(name)
     if common.json:
         print_json(user_view)
     else:
         say(
-            f"{user_view.name}: no log-in by the provider; to end sessions: corral token ls"
+            f"user {user_view.name} can no longer log in through the provider; open "
+            "sessions continue: to list them, run: corral token ls; to end one, run: "
+            "corral token revoke ID"
         )
 
 

@@ -96,7 +96,7 @@ class LogLinePrinter:
         tag = f"[{' '.join(tag_words)}] " if tag_words else ""
         if not self._times:
             return tag
-        moment = "time not known" if at is None else moment_text(at)
+        moment = "time unknown" if at is None else moment_text(at)
         return f"{moment:<23}  {tag}"
 
 

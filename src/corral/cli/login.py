@@ -35,11 +35,13 @@ def login(
     cluster's directory (log-ins), for commands with this CORRAL_URL.
 
     Args:
-        url: Address of the head (default: CORRAL_URL, or else the address of the
-            directory's head). For several heads, give all addresses with commas between
-            them: the first that answers is used.
-        oidc: Use the provider of the head; to use a token, set CORRAL_TOKEN instead.
-        no_browser: Do not open a browser on this machine.
+        url: Address of the head (default: CORRAL_URL; if it is not set, the head of the
+            cluster's directory). For several heads, write all addresses, separated by
+            commas; the first one that answers is used.
+        oidc: Log in through the OpenID Connect provider of the head. Required; to use a
+            token instead, set CORRAL_TOKEN and do not log in.
+        no_browser: Do not open a browser on this machine; open the printed address in
+            any other browser.
     """
     from corral.client.head_target import Where, split_addresses
     from corral.client.log_ins import keep_log_in
@@ -47,7 +49,8 @@ def login(
 
     if not oidc:
         raise Usage(
-            "say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN"
+            "the method of the log-in is missing: add --oidc",
+            hint=f"run: {_EXAMPLE}; to use a token instead, set CORRAL_TOKEN",
         )
     root = common.place.root
     head_target = Where(url=url, dir=common.dir)
@@ -56,10 +59,8 @@ def login(
     )
     with closing(client):
         page = client.page(begun)
-        note(f"open {page}")
-        note(
-            f"log in with {clean(begun.provider)}, and type this code there: {clean(begun.code)}"
-        )
+        note(f"open {page} in a browser")
+        note(f"log in with {clean(begun.provider)}; type the code {clean(begun.code)}")
         if not no_browser and _has_browser():
             import webbrowser
 
@@ -72,15 +73,14 @@ def login(
         )
         return
     say(
-        f"{clean(log_in.user)} is logged in at {log_in.url} until {clock_text(log_in.expires_at)}"
+        f"{clean(log_in.user)} is logged in at {log_in.url} until "
+        f"{clock_text(log_in.expires_at)}"
     )
-    note(f"the token {clean(log_in.id)} is kept in {file}")
+    note(f"the token {clean(log_in.id)} is stored in {file}")
     if os.environ.get("CORRAL_TOKEN"):
-        note(
-            "CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN"
-        )
+        note("CORRAL_TOKEN is set and overrides the log-in; run: unset CORRAL_TOKEN")
     if log_in.url not in split_addresses(os.environ.get("CORRAL_URL", "")):
-        note(f"for the commands that follow, run: export CORRAL_URL={log_in.url}")
+        note(f"to use this head in later commands, run: export CORRAL_URL={log_in.url}")
 
 
 def _has_browser() -> bool:
@@ -120,10 +120,11 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
     except CorralError as error:
         drop_log_in(root, log_in.url)
         raise Unreachable(
-            f"the token is removed here, but {log_in.url} has not ended it ({error.message}): "
-            f"whoever has a copy of it is {log_in.user} there until "
-            f"{clock_text(log_in.expires_at)}",
-            hint=f"once the head answers, with another token of yours: "
+            "the token was removed from this machine, but the head "
+            f"{log_in.url} did not revoke it ({error.message}); until "
+            f"{clock_text(log_in.expires_at)} a copy of the token still gives access "
+            f"as {log_in.user}",
+            hint="when the head answers again, run with another token of yours: "
             f"corral token revoke {log_in.id}",
         ) from error
     drop_log_in(root, log_in.url)
@@ -132,10 +133,16 @@ def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # 
             _token_json_fields(log_in.url, log_in.user, log_in.id, log_in.expires_at)
         )
         return
-    how = "its token is ended" if is_revoked else "its token had ended already"
-    say(f"{clean(log_in.user)} is logged out of {log_in.url}: {how}, and removed here")
+    how = "the token is revoked" if is_revoked else "the token was already invalid"
+    say(
+        f"{clean(log_in.user)} is logged out of {log_in.url}: {how}, and removed from "
+        "this machine"
+    )
     if os.environ.get("CORRAL_TOKEN"):
-        note("CORRAL_TOKEN is still set: that token is ended by corral token revoke")
+        note(
+            "CORRAL_TOKEN is still set, and its token is still valid; to end it, run: "
+            "corral token revoke ID"
+        )
 
 
 def _log_in(root: Path, given: str | None) -> "LogIn":
@@ -158,12 +165,12 @@ def _log_in(root: Path, given: str | None) -> "LogIn":
         raise NotFound("log-in at", given, urls, see=_EXAMPLE)
     if not log_ins:
         raise Conflict(
-            "you are not logged in: there is no log-in to end",
-            hint=f"to log in: {_EXAMPLE}",
+            "you are not logged in to any head, so there is no log-in to end",
+            hint=f"to log in, run: {_EXAMPLE}",
         )
     if len(log_ins) > 1:
         raise Usage(
-            f"there are log-ins at {', '.join(urls)}",
-            hint=f"name one: corral logout {urls[0]}",
+            f"you are logged in to several heads: {', '.join(urls)}",
+            hint=f"add the address of one head, for example: corral logout {urls[0]}",
         )
     return log_ins[0]

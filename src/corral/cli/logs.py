@@ -37,16 +37,18 @@ def logs(
     """Print the output of the ranks of the newest attempt.
 
     Args:
-        job: Id of a job, or the name of the newest job of this name; for an array all
-            its jobs, with the index before each line.
-        follow: Continue with new lines, also of later attempts, until the job ends.
-        rank: Only this rank.
-        attempt: Number of the attempt (default: the newest).
-        tail: Only the last N lines of each rank.
-        search: Only lines with this text; upper and lower case are not distinguished.
-        times: Print the arrival time at the head before each line, to the second.
-        raw: Print every byte even on a terminal; by default only colours and codes
-            within a line reach the terminal. Files and pipes always get every byte.
+        job: Id or name of a job; if several jobs have the name, the newest one. For an
+            array, the output of all its jobs, with the index before each line.
+        follow: Keep printing new lines, also of later attempts, until the job ends
+            (default: print the lines that exist, and exit).
+        rank: Print only the output of this rank; ranks count from 0 (default: all).
+        attempt: Number of the attempt; attempts count from 1 (default: the newest).
+        tail: Print only the last N lines of each rank (default: all lines).
+        search: Print only lines that contain this text, in upper or lower case. Not
+            with --follow, --tail or --times.
+        times: Print before each line when it arrived at the head, to the second.
+        raw: Print all control sequences, even on a terminal (default: only colours and
+            movements within a line). Files and pipes always get every byte.
     """
     check_search(search, whole=not follow and tail is None, times=times)
     options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt}
@@ -55,8 +57,9 @@ def logs(
         found_job = arrays.found(client, job, client.job)
         if isinstance(found_job, list):
             if search:
-                hint = f"name one of its jobs: corral logs {found_job[0].id} --search '{search}'"
-                raise Usage("--search is for one job", hint=hint)
+                hint = f"run: corral logs {found_job[0].id} --search '{search}'"
+                text = f"--search works for one job, and {job} is an array of jobs"
+                raise Usage(text, hint=hint)
             arrays.print_logs_of(common, found_job, raw=raw, **options)
             return
         several = found_job.per == "gpu" or found_job.shape.nodes > 1
@@ -90,7 +93,7 @@ def _print_pieces(
     """Print the log of one job as it arrives, and then list the job's outputs."""
     follow = options["follow"]
     if follow and job.attempt == 0 and not job.is_over:
-        _note_not_run(job, ": its output follows when it runs")
+        _note_not_run(job, "; its output is printed when it runs")
     for piece in client.logs(job.id, **options):
         if common.json:
             print_json_line(piece)
@@ -103,7 +106,8 @@ def _print_pieces(
 
 def _note_not_run(job: "api.JobDetail", more: str = "") -> None:
     note(
-        f"{job.name} is {job.state}, it has not run yet{more}; see: corral why {job.id}"
+        f"{job.name} is {job.state} and has not run yet{more}; for the reason, run: "
+        f"corral why {job.id}"
     )
 
 
@@ -112,12 +116,13 @@ def check_search(text: str, *, whole: bool, times: bool) -> None:
     --tail is given. Raises: Usage."""
     if text and not whole:
         raise Usage(
-            "--search reads the whole log",
-            hint="leave --follow and --tail out, or use grep",
+            "--search cannot be combined with --follow or --tail",
+            hint="leave them out, or run: corral logs JOB --follow | grep TEXT",
         )
     if text and times:
         raise Usage(
-            "--search shows no times", hint="leave it out: corral logs --times | grep"
+            "--search cannot be combined with --times",
+            hint="leave out --times, or run: corral logs JOB --times | grep TEXT",
         )
 
 
@@ -160,4 +165,4 @@ def print_matches(
             break
     lines.finish()
     if not number:
-        note(f"no line of attempt {answer.attempt} holds '{text}'")
+        note(f"no line of attempt {answer.attempt} contains '{text}'")

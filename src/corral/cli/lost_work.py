@@ -9,7 +9,7 @@ from corral.cli import arrays
 from corral.cli.head_options import Change
 from corral.cli.printing import clean, say
 from corral.domain.errors import NotFound
-from corral.domain.units import duration_text
+from corral.domain.units import counted, duration_text
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -55,38 +55,48 @@ def _impact_lines(client: "Client", jobs: Sequence[str]) -> list[str]:
             else job_impact(found_job, now)
         )
     hidden_count = len(jobs) - MOST_LINES
-    return [*lines, f"and {hidden_count} more"] if hidden_count > 0 else lines
+    return [*lines, f"further jobs: {hidden_count}"] if hidden_count > 0 else lines
 
 
 def job_impact(job: "api.JobDetail", now: float) -> str:
     """Return for example: train (j3) is RUNNING on 8 GPUs; its last save was 12 min
-    ago: at most 12 min of work are lost. `now` in seconds since 1970."""
+    ago: at most 12 min of work would be lost. `now` in seconds since 1970."""
     subject = f"{clean(job.name)} ({job.id}) is {job.state}"
     attempt = job.attempts[-1] if job.attempts else None
     began_at = attempt.running_at if attempt is not None else None
     if job.is_over:
         return subject
     if job.state in WAITING or began_at is None:
-        return f"{subject}: no work is lost"
+        return f"{subject}: no work would be lost"
     count = job.shape.nodes * job.shape.gpus_per_node
     gpu_text = f" on {count:g} GPU{'s' if count > 1 else ''}" if count else ""
     saves = [save.at for save in job.checkpoints if not save.quarantined]
     lost_work_text = duration_text(max(0.0, now - max([began_at, *saves])))
     if not saves:
-        return f"{subject}{gpu_text} and has no save: {lost_work_text} of work are lost"
+        return (
+            f"{subject}{gpu_text} and has no save: {lost_work_text} of work would be "
+            "lost"
+        )
     ago = duration_text(max(0.0, now - saves[-1]))
     return (
-        f"{subject}{gpu_text}; its last save was {ago} ago: at most {lost_work_text} of "
-        "work are lost"
+        f"{subject}{gpu_text}; its last save was {ago} ago: at most {lost_work_text} "
+        "of work would be lost"
     )
 
 
 def array_impact(jobs: "Sequence[api.JobView]", now: float) -> str:
-    """Return for example: sweep has 200 unfinished jobs; 40 run, for at most 3 h."""
+    """Return for example: sweep has 200 unfinished jobs; 40 of them run, the longest
+    for 3 h."""
     unfinished = [job for job in jobs if not job.is_over]
     ran = [
         now - (job.started_at or now) for job in unfinished if job.state not in WAITING
     ]
-    running = f"; {len(ran)} run, for at most {duration_text(max(ran))}" if ran else ""
-    plural = "" if len(unfinished) == 1 else "s"
-    return f"{clean(arrays.name_of(jobs))} has {len(unfinished)} unfinished job{plural}{running}"
+    running = (
+        f"; {len(ran)} of them run, the longest for {duration_text(max(ran))}"
+        if ran
+        else ""
+    )
+    return (
+        f"{clean(arrays.name_of(jobs))} has "
+        f"{counted(len(unfinished), 'unfinished job')}{running}"
+    )

@@ -25,8 +25,8 @@ _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}
 TOP: Final = [command for command in COMMANDS if " " not in command.name]
 OTHER_WORDS: Final = {
-    "exec": "corral attach JOB, a shell next to a rank",
-    "ssh": "corral attach JOB, a shell next to a rank",
+    "exec": "corral attach JOB (it opens a shell next to a rank)",
+    "ssh": "corral attach JOB (it opens a shell next to a rank)",
     "rm": "corral stop JOB",
     "kill": "corral stop JOB",
     "delete": "corral stop JOB",
@@ -48,9 +48,11 @@ OTHER_WORDS: Final = {
     "scp": "corral cp JOB:PATH .",
     "rsync": "corral cp JOB:PATH .",
 }
-HELP: Final = """One GPU cluster out of the GPU machines a team has.
+HELP: Final = """Join GPU machines to one cluster, and run jobs on it.
 
-Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
+Exit codes: 0 success, 1 the job failed, 2 the command line is not valid, 3 the
+request was refused, 4 the cluster cannot be reached, 70 an error of Corral, 130
+interrupted by Ctrl-C.
 """
 
 
@@ -78,9 +80,10 @@ def build(*, examples: bool = True) -> App:
     if examples:
         # loaded for help alone
         from corral.cli.examples import with_examples
-        from corral.cli.help_panels import FlowingFormatter
+        from corral.cli.help_panels import FlowingFormatter, default_text
 
         app.help_formatter = FlowingFormatter()
+        app.default_parameter = Parameter(show_default=default_text)
         help_of = {name: with_examples(name, text) for name, text in help_of.items()}
     for command in COMMANDS:
         *above, name = command.name.split()
@@ -134,7 +137,8 @@ def run(words: Sequence[str]) -> int:
         ):
             hint = "write: corral run [OPTIONS] -- CMD ..."
             raise error_output.Usage(
-                "the command comes after --, so that its options are not taken for corral's",
+                "-- is missing before the command of the job; options of corral run "
+                "stand before --, options of the command after it",
                 hint=_usage_hint(own_words)
                 if {"-f", "--file"} & set(own_words)
                 else hint,
@@ -172,7 +176,7 @@ def run(words: Sequence[str]) -> int:
         if error.errno not in FULL:
             raise
         file_text = f" of {error.filename}" if error.filename else ""
-        hint = "make room, then run it again; see: df -h"
+        hint = "make room on the disk (see: df -h), then run the command again"
         error_output.tell(
             "disk_full", f"the disk{file_text} is full", hint, as_json=as_json
         )
@@ -229,7 +233,7 @@ def _usage_hint(own: Sequence[str]) -> str:
     if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
         return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
     if own[:1] == ["run"] and {"-f", "--file"} & set(own):
-        return "a spec file is submitted with: corral apply -f FILE --follow"
+        return "to submit a spec file, run: corral apply -f FILE --follow"
     known_words = {command.name for command in COMMANDS} | set(GROUPS)
     for length in (2, 1):
         if " ".join(own[:length]) in known_words:

@@ -59,24 +59,26 @@ def metrics(
     minutes.
 
     Args:
-        job: Id of a job, or the name of the newest job of this name. Without it, and
-            without --node and --queue, the series are those of the cluster.
-        node: Series of this node.
-        queue: Series of this queue.
-        since: Period up to now: 30m, 6h, 7d (default: the whole life of a job,
-            otherwise an hour).
-        gpus: One line for each GPU, however many there are.
-        watch: Refresh until the job ends, or Ctrl-C.
-        every: Seconds between two refreshes of --watch.
-        csv: Print CSV: one line for each time, one column for each series.
+        job: Id or name of a job; if several jobs have the name, the newest one. Without
+            JOB, --node and --queue, the series of the whole cluster are shown.
+        node: Show the series of this node.
+        queue: Show the series of this queue.
+        since: Length of the period to show: 30m, 6h or 7d. It ends now, or at the end
+            of the job (default: all attempts of a job, otherwise one hour).
+        gpus: Show each GPU separately, even if there are many.
+        watch: Refresh the output until the job ends or Ctrl-C is pressed.
+        every: Seconds between two refreshes of --watch, from 1 to 3600.
+        csv: Print CSV: one row for each time, one column for each series.
     """
     if sum(map(bool, (job, node, queue))) > 1:
         raise Usage(
-            "one thing at a time",
-            hint="write: corral metrics JOB, or --node N, --queue Q",
+            "JOB, --node and --queue cannot be combined",
+            hint="give one of them, for example: corral metrics --node NODE",
         )
     if csv and common.json:
-        raise Usage("--csv and --json are two answers", hint="leave one of them out")
+        raise Usage(
+            "--csv and --json cannot be combined", hint="leave out --csv or --json"
+        )
     period_seconds = _parse_since(since)
     with common.client() as client:
         while True:
@@ -93,8 +95,8 @@ def _parse_since(text: str) -> float | None:
     try:
         return max(LEAST_SECONDS, seconds_of(text)) if text else None
     except ValueError:
-        hint = "write for example --since 30m, 6h or 7d"
-        raise Usage(f"--since {text} is no span of time", hint=hint) from None
+        hint = "write, for example: --since 30m, --since 6h or --since 7d"
+        raise Usage(f"--since {text} is not a valid duration", hint=hint) from None
 
 
 def _load_picture(
@@ -140,8 +142,8 @@ def _of_job(client: "Client", name: str, now: float, back: float | None) -> Pict
     )
     if not job_detail.attempts:
         note(
-            f"{job_detail.name} has never run: it is {job_detail.state}; run: corral "
-            f"why {job_detail.id}"
+            f"{job_detail.name} has not run, so it has no series; its state is "
+            f"{job_detail.state}; for the reason, run: corral why {job_detail.id}"
         )
     grid = Grid.over(start_time, end_time)
     answers = _fetch_series(client, job_asks(job_detail, start_time, end_time))

@@ -1,14 +1,22 @@
 """Text of node faults, and the command that cordons all suspect nodes."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change
+from corral.cli.head_options import Change, declined
 from corral.cli.printing import print_json, say, show_table, table
 from corral.domain.time_point import moment_text
 
 if TYPE_CHECKING:
     from corral.wire import api
+
+
+_RESTRICTION_TEXTS: Final = {
+    "open": "in use",
+    "avoid": "used last",
+    "cordon": "cordoned",
+    "drain": "drained",
+}
 
 
 def health_text(node: "api.NodeView") -> str:
@@ -23,11 +31,11 @@ def show_conditions(conditions: "list[api.NodeConditionView]") -> None:
     rows = table("CONDITION", "TIMES", "SINCE", "REMEDY", "NODE IS", right=("TIMES",))
     for condition in conditions:
         restriction = (
-            "mended"
+            "repaired"
             if condition.mended_at is not None
-            else "excused"
+            else "cleared"
             if condition.excused
-            else condition.restriction
+            else _RESTRICTION_TEXTS.get(condition.restriction, condition.restriction)
         )
         rows.add_row(
             condition.text,
@@ -41,26 +49,25 @@ def show_conditions(conditions: "list[api.NodeConditionView]") -> None:
     for line in dict.fromkeys(
         condition.to_mend for condition in conditions if condition.to_mend
     ):
-        say(f"to mend it: {line}")
+        say(f"to repair it, run: {line}")
 
 
 def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:
     """Cordon the nodes that the head lists as suspect. Returns: the exit code. Raises:
     Usage if nodes are named too, Conflict."""
-    from corral.domain.errors import Conflict
-
     if nodes:
         raise Usage(
-            f"--suspects are all suspects, and {', '.join(nodes)} named besides",
-            hint="corral node cordon --suspects, or: corral node cordon NODE",
+            "--suspects cordons all suspect nodes and cannot be combined with names of "
+            f"nodes ({', '.join(nodes)})",
+            hint="run: corral node cordon --suspects, or: corral node cordon NODE",
         )
     with common.client() as client:
         suspects = [node.id for node in client.nodes() if node.suspect]
         if not suspects:
-            print_json({"nodes": []}) if common.json else say("no node is a suspect")
+            print_json({"nodes": []}) if common.json else say("no node is suspect")
             return 0
-        if not common.agreed(f"cordon {len(suspects)} suspects?"):
-            raise Conflict("nothing was changed")
+        if not common.agreed(f"cordon all suspect nodes ({len(suspects)})?"):
+            raise declined()
         changed = client.cordon_suspects()
     if common.json:
         print_json({"nodes": [node.model_dump(mode="json") for node in changed]})

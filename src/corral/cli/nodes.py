@@ -9,7 +9,7 @@ from corral.boot.clock import SystemClock
 from corral.cli.batch_changes import change_each
 from corral.cli.check_table import show_kept
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.lost_work import agreed_to_lose, jobs_on
 from corral.cli.node_faults import cordon_suspects, health_text, show_conditions
 from corral.cli.printing import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire.node_answers import NodeGpu
 
-_UNLIMITED = "memory and CPU are counted, not held: no cgroup is to be had"
+_UNLIMITED = "memory and CPU use is measured but not limited: no cgroup is available"
 LIMITS = {"pid-namespace": _UNLIMITED, "subreaper": _UNLIMITED}
 MOST_REFUSED = 5  # users that are named in addition to the first
 
@@ -80,24 +80,25 @@ def _facts_of(node: "api.NodeDetail") -> list[tuple[str, "str | Text | None"]]:
         ("limits", LIMITS.get(node.containment, "")),
         (
             "account",
-            f"{node.shared_account}, shared by all users" * bool(node.shared_account),
+            f"{node.shared_account}, for the ranks of all users"
+            * bool(node.shared_account),
         ),
         ("refuses", refused_text(node.refused_users)),
         (
             "own disk",
-            "yes" if node.private_root else "no: its ranks see its machine's",
+            "yes" if node.private_root else "no: its ranks see the machine's files",
         ),
         ("shared", ", ".join(node.shared)),
         ("labels", labels_text(node.labels)),
         ("jobs", ", ".join(node.jobs)),
         ("lost jobs", ", ".join(node.lost_jobs)),
         (
-            "held whole",
-            f"by {exclusive_job} (exclusive)"
+            "reserved",
+            f"for {exclusive_job} alone (exclusive)"
             if (exclusive_job := node.held_whole_by)
             else "",
         ),
-        ("by others", _taken_text(node)),
+        ("others use", _taken_text(node)),
     ]
 
 
@@ -126,11 +127,15 @@ def refused_text(users: Mapping[str, str]) -> str:
     (first_user, refusal_reason), *other_refusals = users.items()
     names = [user for user, _ in other_refusals]
     remainder_text = (
-        f" and {len(names) - MOST_REFUSED} more (--json)"
+        f" and {len(names) - MOST_REFUSED} more (for all, add --json)"
         if len(names) > MOST_REFUSED
         else ""
     )
-    also = f"; nor {', '.join(names[:MOST_REFUSED])}{remainder_text}" if names else ""
+    also = (
+        f"; also refused: {', '.join(names[:MOST_REFUSED])}{remainder_text}"
+        if names
+        else ""
+    )
     return f"{first_user}: {refusal_reason}{also}"
 
 
@@ -143,8 +148,8 @@ def cordon(
 
     Args:
         nodes: Names of the nodes.
-        suspects: Cordon all suspect nodes that Corral did not cordon itself because of
-            its automatic limit.
+        suspects: Cordon all suspect nodes: nodes with faults that Corral did not cordon
+            itself, because of its limit of automatic cordons or --health observe.
     """
     if suspects:
         return cordon_suspects(nodes, common)
@@ -195,18 +200,19 @@ def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noq
 
     Args:
         node: Name of the node.
-        labels: zone=a sets a label, zone- removes it.
+        labels: zone=a sets the label zone to a, zone- removes the label zone; may be
+            repeated.
     """
-    from corral.domain.errors import Conflict
     from corral.wire.node_labels import read_labels
 
     if not labels:
         raise Usage(
-            f"no label of {node} was named", hint=f"corral node label {node} zone=a"
+            f"no label for node {node} was given",
+            hint=f"run, for example: corral node label {node} zone=a",
         )
     label_values = read_labels(labels)
-    if not common.agreed(f"label {node} {' '.join(labels)}?"):
-        raise Conflict("nothing was changed")
+    if not common.agreed(f"change labels of node {node}: {' '.join(labels)}?"):
+        raise declined()
     with common.client() as client:
         labeled_node = client.label(node, label_values)
     if common.json:
@@ -229,12 +235,10 @@ def _change_nodes(
 
     Raises: Usage, Conflict.
     """
-    from corral.domain.errors import Conflict
-
     if not nodes:
         raise Usage(
-            f"no node was named to {verb}",
-            hint=f"corral node {verb} NODE; see: corral node ls",
+            f"the name of a node is missing after: corral node {verb}",
+            hint=f"run: corral node {verb} NODE; for the names, run: corral node ls",
         )
     with common.client() as client:
         question = f"{verb} {', '.join(nodes)}?"
@@ -244,7 +248,7 @@ def _change_nodes(
         else:
             agrees = common.agreed(question)
         if not agrees:
-            raise Conflict("nothing was changed")
+            raise declined()
         node_details, code = change_each(
             nodes,
             lambda node: [node],
@@ -266,11 +270,11 @@ def _change_nodes(
 def _work_status_text(node: "api.NodeView") -> str:
     """Return whether the node takes work, and if not, why."""
     if node.liveness != "alive":
-        return f"none: it is {node.liveness}"
+        return f"takes no work: the node is {node.liveness}"
     if node.draining or node.cordoned:
-        cause_text = ", by its health" if node.cordoned_by else ""
+        cause_text = ", because of a fault" if node.cordoned_by else ""
         return f"{'draining' if node.draining else 'cordoned'}{cause_text}"
-    return f"none now: {node.closed}" if node.closed else "takes work"
+    return f"takes no work now: {node.closed}" if node.closed else "takes work"
 
 
 def show_nodes(nodes: "list[api.NodeView]") -> None:
@@ -305,9 +309,11 @@ def _unavailable_reason(node: "api.NodeView") -> str:
     if node.health:
         return health_text(node)
     if node.held_whole_by:
-        return f"held whole by {node.held_whole_by} (exclusive)"
+        return f"reserved for {node.held_whole_by} alone (exclusive)"
     return node.closed or (
-        f"others hold {taken_text}" if (taken_text := _taken_text(node)) else ""
+        f"programs outside Corral use {taken_text}"
+        if (taken_text := _taken_text(node))
+        else ""
     )
 
 

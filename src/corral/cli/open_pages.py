@@ -17,7 +17,7 @@ def ui(
     once, within 5 minutes.
 
     Args:
-        open: Also open the link in this machine's browser.
+        open: Also open the link in a browser on this machine.
     """
     with common.client() as client:
         login_link = client.create_link()
@@ -25,7 +25,10 @@ def ui(
         print_json(login_link)
     else:
         say(login_link.url)
-        note("opens the pages once, within 5 minutes; it is a secret until then")
+        note(
+            "the link logs in one browser, once, within 5 minutes; keep it secret "
+            "until then"
+        )
     if open:
         import webbrowser
 

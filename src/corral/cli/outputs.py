@@ -34,18 +34,19 @@ def cp(
     """Copy a file or folder of a job's work folder to this machine.
 
     Args:
-        source: JOB:PATH, with the path in the work folder; JOB: is the whole folder.
-        to: Target. If it is an existing folder, the copy goes into it under its own
-            name.
-        rank: Copy from the node of this rank.
+        source: JOB:PATH, where PATH is relative to the job's work folder; JOB: without
+            PATH copies the whole folder.
+        to: Path of the copy on this machine. If it is an existing folder, the copy is
+            placed in it under its own name.
+        rank: Copy from the node of this rank; ranks count from 0.
         node: Copy from this node (default: the first node that has the file).
-        attempt: Number of the attempt (default: the newest).
+        attempt: Number of the attempt; attempts count from 1 (default: the newest).
     """
     job, colon, path = source.partition(":")
     if not colon or not job:
         raise SpecInvalid(
-            f"{source[:200]} is not JOB:PATH",
-            hint=f"write: corral cp {quote(source)}: .",
+            f"{source[:200]} is not of the form JOB:PATH",
+            hint=f"to copy the whole work folder, run: corral cp {quote(source)}: .",
         )
     with common.client() as client:
         done = client.fetch(
@@ -67,8 +68,8 @@ def outputs(
     """List the files that a job wrote into its work folder, on each of its nodes.
 
     Args:
-        job: Id of a job, or the name of the newest job of this name.
-        attempt: Number of the attempt (default: the newest).
+        job: Id or name of a job; if several jobs have the name, the newest one.
+        attempt: Number of the attempt; attempts count from 1 (default: the newest).
     """
     with common.client() as client:
         job_outputs = client.outputs(job, attempt=attempt)
@@ -91,12 +92,11 @@ def outputs(
             note(node.trouble)
         elif not node.is_kept:
             note(
-                f"{node.node}: nothing is kept: nothing was written, or it was removed since"
+                f"{node.node}: no files are kept: the job wrote none there, or they "
+                "were removed"
             )
         elif node.count > len(node.files):
-            note(
-                f"{node.node}: {node.count:,} files, of which {len(node.files):,} are listed"
-            )
+            note(f"{node.node}: {len(node.files):,} of {node.count:,} files are listed")
     if text := summary(job_outputs):
         note(text)
 
@@ -127,8 +127,8 @@ def summary(found: "Outputs") -> str:
     if len(having) > 1:  # one copy is of one node
         first_node = having[0].node
         get = (
-            f"get those of a node: corral cp {quote(f'{found.job}:')} ./{first_node} --node "
-            f"{first_node}"
+            "get the files of one node: corral cp "
+            f"{quote(f'{found.job}:')} ./{first_node} --node {first_node}"
         )
     return f"{written} written in the work folder{nodes_text}{kept_text}; {get}"
 
@@ -191,6 +191,6 @@ def unknown_text(found: "Outputs") -> str:
         return ""
     names = ", ".join(node.node for node in mute)
     return (
-        f"what is kept on {names} is not known ({mute[0].trouble}); "
-        f"try later: corral outputs {quote(found.job)}"
+        f"the files kept on {names} are not known ({mute[0].trouble}); "
+        f"to try again later, run: corral outputs {quote(found.job)}"
     )

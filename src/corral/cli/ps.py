@@ -65,7 +65,7 @@ def ps(
     everything: Annotated[bool, _EVERYTHING] = False,
     queue: QueueName | None = None,
     user: UserName | None = None,
-    state: tuple[StateName, ...] = (),
+    state: Annotated[tuple[StateName, ...], Parameter(negative="")] = (),
     since: PeriodStart | None = None,
     limit: Annotated[
         WholeNumber | None, Parameter(validator=Number(gte=1, lte=MOST))
@@ -76,13 +76,13 @@ def ps(
     """List jobs, newest first.
 
     Args:
-        everything: Include ended jobs.
-        queue: Only jobs of this queue.
-        user: Only jobs of this user.
-        state: Only jobs in this state: failed, or running,queued; may be repeated.
-        since: Include jobs that ended since: 2h (two hours ago), or 2026-11-01.
-        limit: Highest number of jobs (default: 100; with --all, all stored jobs).
-        before: Only jobs older than the job with this id.
+        everything: Include ended jobs (default: unfinished jobs only).
+        queue: List only jobs of this queue (default: all queues).
+        user: List only jobs of this user (default: all users).
+        state: List only jobs in this state: failed, or running,queued; may be repeated.
+        since: Include jobs that ended since then: 2h (two hours ago), or 2026-11-01.
+        limit: List at most N jobs (default: 100; with --all, all stored jobs).
+        before: List only jobs that are older than the job with this id.
     """
     states = _parse_states(state)
     job_query = JobQuery(
@@ -110,15 +110,15 @@ def ps(
             queue, user, states, since, everything=everything
         )
         note(
-            f"the newest {row_limit}: there are more; see: {list_command} --before "
-            f"{job_views[row_limit - 1].id}"
+            f"only the newest {row_limit} are listed; for older jobs, run: "
+            f"{list_command} --before {job_views[row_limit - 1].id}"
         )
     if not job_views and not common.json:
         narrowed = queue or user or states or since
         note(
-            "no job is like that"
+            "no job matches"
             if narrowed or everything
-            else "no unfinished jobs; those that are over: corral ps -a"
+            else "no unfinished jobs; to list ended jobs, run: corral ps --all"
         )
 
 
@@ -134,7 +134,8 @@ def _parse_states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
         except ValueError:
             state_names = ", ".join(job_state.lower() for job_state in JobState)
             raise Usage(
-                f"--state {text}: not a state of a job", hint=f"one of {state_names}"
+                f"--state {text} is not a state of a job",
+                hint=f"write one of: {state_names}",
             ) from None
     return tuple(states)
 
@@ -154,9 +155,9 @@ def moment_of(text: str, now: float, option: str) -> float:
     try:
         return max(0.0, datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
-        hint = f"write for example {option} 2h, or {option} 2026-11-01"
+        hint = f"write, for example: {option} 2h, or {option} 2026-11-01"
         raise Usage(
-            f"{option} {text} is neither a span nor a date", hint=hint
+            f"{option} {text} is neither a duration nor a date", hint=hint
         ) from None
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from corral.cli.batch_changes import change_each
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.option_types import (
     BudgetEffect,
     DateText,
@@ -39,8 +39,8 @@ from corral.cli.printing import (
     show_table,
     table,
 )
-from corral.domain.errors import Conflict, SpecInvalid
-from corral.domain.units import share_text
+from corral.domain.errors import SpecInvalid
+from corral.domain.units import counted, share_text
 
 if TYPE_CHECKING:
     from corral.wire import queue_answers as shapes
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
-_OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
+_OWED = (
+    "GPUs: it recently used more than it owns; until this is paid back, it owns no GPUs"
+)
 
 
 def _queue_parameter(help: str) -> Any:
@@ -60,28 +62,42 @@ def _queue_parameter(help: str) -> Any:
 class BudgetOptions:
     """Options of `corral queue set` that set or remove the budget of a queue."""
 
-    gpu_hours: Annotated[GpuHours | None, _queue_parameter("Budget in GPU-hours.")] = (
-        None
-    )
+    gpu_hours: Annotated[
+        GpuHours | None,
+        _queue_parameter("Budget of the queue in GPU-hours; not with --money."),
+    ] = None
     money: Annotated[
-        Money | None, _queue_parameter("Budget in money; it needs rates.")
+        Money | None,
+        _queue_parameter("Budget of the queue in money; requires --rates."),
     ] = None
     rates: Annotated[
         GpuRates | None,
-        _queue_parameter("Price of a GPU-hour: 2.5, or by type h100:2.5,any:1."),
+        _queue_parameter(
+            "Price of one GPU-hour, for --money: 2.5, or by type: h100:2.5,any:1."
+        ),
     ] = None
     period: Annotated[
         Duration | None,
-        _queue_parameter("Period after which the budget starts again: 30d."),
+        _queue_parameter(
+            "Renew the full budget after each period of this length: 30d (default: the "
+            "budget is never renewed). Not with --until."
+        ),
     ] = None
     until: Annotated[
-        DateText | None, _queue_parameter("Last day of the budget: 2026-12-31.")
+        DateText | None,
+        _queue_parameter(
+            "Day on which the budget ends, at 0:00 UTC: 2026-12-31 (default: no end). "
+            "Not with --period."
+        ),
     ] = None
     then: Annotated[
         BudgetEffect | None,
-        _queue_parameter("Effect of a spent budget: borrow-only, or a priority."),
+        _queue_parameter(
+            "Effect of a spent budget: borrow-only (default; jobs run only on idle "
+            "GPUs of other queues), or the highest priority that jobs keep: low."
+        ),
     ] = None
-    no_budget: Annotated[bool, _queue_parameter("Remove its budget.")] = False
+    no_budget: Annotated[bool, _queue_parameter("Remove the queue's budget.")] = False
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a budget that were given as options.
@@ -100,7 +116,7 @@ class BudgetOptions:
         if given_fields and self.no_budget:
             option_names = [f"--{key.replace('_', '-')}" for key in given_fields]
             conflict_text = (
-                f"--no-budget takes the budget away that {option_names[0]} gives"
+                f"--no-budget cannot be combined with {', '.join(option_names)}"
             )
             raise Usage(
                 conflict_text,
@@ -153,7 +169,8 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             queues.relocation.gpu_hours,
         )
         say(
-            f"relocations have cost {spent:.3g} of {gpu_hours_limit:g} GPU-hours in 24 hours"
+            f"relocations have cost {spent:.3g} of {gpu_hours_limit:g} allowed "
+            "GPU-hours in 24 hours"
         )
 
 
@@ -162,9 +179,9 @@ def _format_budget(budget: "shapes.BudgetRow") -> str:
     if budget.is_spent:
         return f"{text}; spent"
     if budget.runs_out_at is not None:
-        return f"{text}; out {clock_text(budget.runs_out_at)}"
+        return f"{text}; runs out on {clock_text(budget.runs_out_at)}"
     if budget.renewed_at is not None:
-        return f"{text}; new {clock_text(budget.renewed_at)}"
+        return f"{text}; renewed on {clock_text(budget.renewed_at)}"
     return text
 
 
@@ -192,7 +209,8 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             *form,
             (
                 "uses",
-                f"{queue_detail.used:g} GPUs, {queue_detail.borrowed:g} of them borrowed",
+                f"{counted(queue_detail.used, 'GPU')}, {queue_detail.borrowed:g} of them "
+                "borrowed",
             ),
             ("jobs", f"{queue_detail.running} running, {queue_detail.waiting} waiting"),
             ("owes", f"{queue_detail.owes:.2g} {_OWED}" if queue_detail.owes else ""),
@@ -202,7 +220,7 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             ),
             (
                 "used",
-                f"{queue_detail.used_gpu_hours:.1f} GPU-hours so far, and what is held",
+                f"{queue_detail.used_gpu_hours:.1f} GPU-hours, without GPUs in use now",
             ),
             (
                 "budget left",
@@ -213,10 +231,14 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
         ]
     )
     if queue_detail.budget is not None and queue_detail.budget.is_spent:
-        note(f"warning: its budget is spent: {queue_detail.budget.effect}")
+        note(
+            f"warning: the budget of queue {queue_detail.name} is spent: "
+            f"{queue_detail.budget.effect}"
+        )
     for kept_row in queue_detail.kept:
         say(
-            f"{kept_row.job} waits for GPUs that are taken back from {', '.join(kept_row.victims)}"
+            f"{kept_row.job} waits for GPUs of {', '.join(kept_row.victims)}, which "
+            "Corral stops to free them"
         )
     if queue_detail.users:
         say()
@@ -260,30 +282,34 @@ def put(
 
     Args:
         queue: Name of the queue.
-        parent: Parent queue.
-        gpus: GPUs that the queue owns: 8, or by type h100:8,any:4.
-        weight: Weight of the queue's share of common GPUs (default: 1).
-        borrow: Most GPUs that the queue may borrow.
-        lend: Most of the queue's own GPUs that other queues may use.
-        max_per_user: Most GPUs that one user may hold in the queue.
-        max_duration: Longest time limit of the queue's jobs: 24h.
-        priorities: Lowest and highest priority: low..normal.
-        allow: Users who may submit to the queue and to queues below it: alice,bob or
-            @operator (default: all users).
-        visibility: Other users who see the queue's jobs: own (none), queue (those who
-            may submit) or all.
-        operators: Operators of the queue and of all queues below it: alice,bob.
-        idle: Warn about jobs with idle GPUs, then suspend them: warn:15m,reclaim:1h.
+        parent: Queue below which this queue is placed (default: none).
+        gpus: GPUs that the queue owns: 8, or by type h100:8,any:4 (default: 0).
+        weight: Weight of its share of common GPUs: 2 gives twice as many (default: 1).
+        borrow: Limit on idle GPUs of other queues that it may use (default: no limit).
+        lend: Limit on its own idle GPUs that other queues may use (default: no limit).
+        max_per_user: Limit on GPUs that one user may hold in it (default: no limit).
+        max_duration: Longest time limit of a job, which is also the time limit of jobs
+            without one: 24h (default: no limit).
+        priorities: Lowest and highest priority that jobs may have: low..normal, or
+            numbers: -100..50 (default: any priority that the user may request).
+        allow: Users who may submit to the queue and to queues below it: alice,bob, or a
+            role: @operator (default: all users).
+        visibility: Who sees its jobs, in addition to owners and operators: own (no
+            other user), queue (who may submit) or all (default: as the parent queue).
+        operators: Operators of the queue and of all queues below it: alice,bob
+            (default: none).
+        idle: Limits on idle GPUs: warn:15m,reclaim:1h warns the owner after 15 min with
+            all GPUs idle, and suspends the job after 1 h (default: as parent queue).
         policy: Order of the queue's jobs: default, service, fifo, fifo-skip, sjf,
             backfill or conservative.
-        preempt: Jobs that a higher priority may preempt: never, saving (only jobs that
-            save checkpoints) or any.
+        preempt: Jobs of the queue that its jobs of higher priority may stop: never
+            (none), saving (only jobs that save checkpoints; default) or any.
         dry_run: Show what would change, without changing anything.
     """
     given_fields = _validate_fields(queue, _fields_from_options(locals(), budget))
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
-            raise Conflict("nothing was changed")
+            raise declined()
         _print_changes(
             client.set_queue(queue, given_fields, dry_run=dry_run),
             common,
@@ -300,11 +326,12 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """
     if not queues:
         raise Usage(
-            "no queue was named", hint="corral queue rm QUEUE; see: corral queue ls"
+            "the name of a queue is missing after: corral queue rm",
+            hint="run: corral queue rm QUEUE; for the names, run: corral queue ls",
         )
     with common.client() as client:
-        if not common.agreed(f"take {', '.join(queues)} away?", destroys=True):
-            raise Conflict("nothing was changed")
+        if not common.agreed(f"remove {', '.join(queues)}?", destroys=True):
+            raise declined()
         queue_changes, code = change_each(
             queues,
             lambda name: [name],
@@ -396,7 +423,8 @@ def _by_type(text: str | None) -> Any:
     twice = next((kind for kind, count in kinds.items() if count > 1), None)
     if twice is not None:
         raise SpecInvalid(
-            f"{text}: {twice} is named twice", hint="name each type of GPU once"
+            f"{text}: the GPU type {twice} is named twice",
+            hint="name each type of GPU once",
         )
     return {kind.strip(): _parse_number(count.strip()) for kind, _, count in pairs}
 
@@ -408,7 +436,8 @@ def _parse_priority_range(text: str | None) -> Any:
     lowest_priority, dots, highest_priority = text.partition("..")
     if not dots:
         raise SpecInvalid(
-            f"--priorities {text}: it is no span", hint="write: low..normal"
+            f"--priorities {text} is not a range of priorities",
+            hint="write, for example: --priorities low..normal",
         )
     return [_parse_number(lowest_priority), _parse_number(highest_priority)]
 
@@ -429,9 +458,9 @@ def _print_changes(
     for line in found.changes:
         say(line)
     if not found.changes:
-        say("nothing is different")
+        say("no changes: the settings are the same")
     elif dry_run:
-        note("nothing was changed: this is what would be")
+        note("nothing was changed, because of --dry-run")
     _print_warnings(found)
 
 
@@ -456,7 +485,7 @@ def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
                 say(line)
             _print_warnings(planned)
         if not common.agreed("change the queues?"):
-            raise Conflict("nothing was changed", hint="run it again when it is right")
+            raise declined(hint="correct the file, then run it again")
         done = client.set_queues(document.value)
     if common.json:
         print_json(done)

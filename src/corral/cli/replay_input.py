@@ -32,13 +32,15 @@ def replayed(
 
     if own and trace is not None:
         raise Usage(
-            f"--own and {trace} both say what is replayed", hint="give one of them"
+            f"--own cannot be combined with the log {trace}",
+            hint="leave out --own or the log",
         )
     if own:
         return _of_cluster(dir, nodes, cluster)
     if trace is None:
         raise Usage(
-            "no log was named", hint="corral simulate FILE, or: corral simulate --own"
+            "the log of jobs is missing",
+            hint="run: corral simulate FILE, or: corral simulate --own",
         )
     return read_trace(trace), _load_replay_nodes(trace, nodes, cluster)
 
@@ -86,13 +88,17 @@ def _load_replay_nodes(
 
     if cluster is not None and nodes is not None:
         raise Usage(
-            "--nodes and --cluster both say what the nodes are", hint="give one of them"
+            "--nodes and --cluster cannot be combined",
+            hint="leave out --nodes or --cluster",
         )
     if cluster is not None:
         return sizes_of(cluster), {}
     beside = _default_nodes_path(trace) if trace is not None else None
     if nodes is None and (beside is None or not beside.exists()):
-        raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
+        raise Usage(
+            "the nodes of the simulated cluster are missing",
+            hint="add --nodes FILE or, for 88 nodes with 8 GPUs each: --cluster 88x8",
+        )
     node_groups = read_nodes(nodes or beside or Path())
     own_groups: dict[str, int] = {}
     for gpus, vc in node_groups:

@@ -25,19 +25,28 @@ if TYPE_CHECKING:
     from corral.wire.reports import ReportView
 
 By = Literal["job", "user", "queue", "gpu-type"]
-_CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in CSV.")
+_CSV = Parameter(
+    name="--csv",
+    negative="",
+    show_default=False,
+    help="Print CSV instead of a table, with up to 10,000 rows.",
+)
 _HTML = Parameter(
-    name="--html", negative="", help="Write a page with plots to this file."
+    name="--html",
+    negative="",
+    help="Also write the report, with plots, to this file as an HTML page.",
 )
 MOST_BARS = 20
 PLACES = 3  # of what people read; --json and --csv have all of them
-PRETEND = "GPUs of this cluster are pretend: their use and energy are not counted, nor priced."
+PRETEND = (
+    "This cluster has pretend GPUs: their use, energy and list price are not counted."
+)
 VERDICTS = {
-    "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
-    "ran in {utilisation} of the time.",
-    "waste": "Of {allocated} GPU-hours that were held, {idle} stood idle.",
-    "goodput": "Of {allocated} GPU-hours that were held, {useful} brought steps that were kept: "
-    "goodput {goodput}.",
+    "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; in "
+    "these, a kernel ran for {utilisation} of the time.",
+    "waste": "Of {allocated} GPU-hours that were held, {idle} were idle.",
+    "goodput": "Of {allocated} GPU-hours that were held, {useful} went into training "
+    "steps that were kept: goodput {goodput}.",
 }
 
 
@@ -47,15 +56,18 @@ class ReportQuery(Common):
     """Options that select the content of a report; every report has them.
 
     Attributes:
-        by: Group by job, user, queue or GPU type.
-        job: Only this job, by its id or name.
-        since: First day: 7d (ago) or 2026-11-01 (UTC); default: a week ago, or the
-            job's start.
-        until: Last day, inclusive; default: today.
-        limit: Show at most this number of rows, the largest first.
+        by: Show one row for each job, user, queue or GPU type (default: queue); with
+            --job, the rows are always jobs.
+        job: Report only the job with this id or name (default: all jobs).
+        since: First day: 7d (seven days ago), or a date in UTC: 2026-11-01 (default: a
+            week ago, or the start of --job).
+        until: Last day, which is included: 1d (yesterday), or a date in UTC: 2026-11-30
+            (default: today).
+        limit: Show at most N rows, the largest first; --csv and --json always
+            show all rows.
     """
 
-    by: By = "queue"
+    by: Annotated[By, Parameter(show_default=False)] = "queue"
     job: JobName | None = None
     since: PeriodStart = ""
     until: DateText = ""
@@ -140,9 +152,9 @@ def _parse_moment(text: str, now: float, option: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        hint = f"write for example {option} 7d, or {option} 2026-11-01"
+        hint = f"write, for example: {option} 7d, or {option} 2026-11-01"
         raise Usage(
-            f"{option} {text} is neither a span nor a date", hint=hint
+            f"{option} {text} is neither a duration nor a date", hint=hint
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
@@ -185,7 +197,9 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     remainder_text = (
         f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
     )
-    left_out = f"{remainder_text} left out: --limit" if found.rest else ""
+    left_out = (
+        f"{remainder_text} left out; to show more, add --limit N" if found.rest else ""
+    )
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
         verdict=_report_verdict(full_report),
@@ -199,7 +213,7 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
 
 def _report_verdict(found: "ReportView") -> str:
     if not found.rows:
-        return "Nobody held a GPU in that time."
+        return "No GPU was allocated in this period."
     texts = {
         column.name: _format_value(value, column.unit)
         for column, value in zip(found.columns, found.total, strict=True)
@@ -212,8 +226,8 @@ def _report_verdict(found: "ReportView") -> str:
 
 
 def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
-    """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD
-    at list prices (3.1 wasted); 2 GPU-hours have no price."""
+    """Return for example: 12 GPU-hours: 8.67 EUR at the cluster's prices (1.2 wasted);
+    10.8 USD at list prices (3.1 wasted); 2 GPU-hours have no price."""
     total = {
         report_column.name: value or 0.0
         for report_column, value in zip(found.columns, found.total, strict=True)
@@ -222,7 +236,8 @@ def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
     cost_texts = []
     if total["money"] or not total["list price"]:
         cost_texts.append(
-            f"{texts['money']} {currency} by own prices ({_format_losses(texts, '')})"
+            f"{texts['money']} {currency} at the cluster's prices "
+            f"({_format_losses(texts, '')})"
         )
     if total["list price"]:
         listed = f"{texts['list price']} USD at list prices of clouds"
@@ -340,6 +355,10 @@ def _usage_figures(found: "ReportView") -> "tuple[Figure, ...]":
         title="By day", x=TableColumn(name="day"), y=value, series=lines, x_marks=marks
     )
     holder_figure = Figure(
-        title="Who held most", x=TableColumn(name=""), y=value, series=bars, kind="bars"
+        title="Most GPU-hours held",
+        x=TableColumn(name=""),
+        y=value,
+        series=bars,
+        kind="bars",
     )
     return (by_day, holder_figure) if len(found.days) > 1 else (holder_figure,)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.printing import clock_text, note, print_json, say, show_table, table
 
 
@@ -21,10 +21,11 @@ def put(
     """Set a secret from standard input, or from a prompt at a terminal.
 
     Args:
-        name: Name of the secret, which must be a valid variable name.
-        for_everybody: Make the secret available to jobs of all users (admins only).
-            Without this option, a new secret is available only to its owner's jobs, and
-            an existing secret keeps its availability.
+        name: Name of the secret, and of the environment variable in which jobs receive
+            it: letters, digits and underscores.
+        for_everybody: Make the secret available to jobs of all users (admins only), or
+            with --for-me only to your jobs (default: an existing secret stays as it is,
+            a new one is only for your jobs).
     """
     from corral.domain.errors import SpecInvalid
 
@@ -34,8 +35,8 @@ def put(
         value = sys.stdin.read().removesuffix("\n")
     if not value:
         raise SpecInvalid(
-            f"the value of {name} is empty",
-            hint=f"for example: corral secret set {name} < FILE",
+            f"the value of the secret {name} is empty",
+            hint=f"write it into a file, and run: corral secret set {name} < FILE",
         )
     with common.client() as client:
         client.set_secret(name, value, for_everybody=for_everybody)
@@ -52,13 +53,13 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     if common.json:
         print_json({"secrets": [secret.model_dump(mode="json") for secret in secrets]})
         return
-    rows = table("NAME", "SET BY", "SERVES", "WHEN")
+    rows = table("NAME", "SET BY", "FOR JOBS OF", "WHEN")
     for secret in secrets:
-        serves = "everybody" if secret.for_everybody else secret.by
+        serves = "all users" if secret.for_everybody else secret.by
         rows.add_row(secret.name, secret.by, serves, clock_text(secret.at))
     show_table(rows)
     if not secrets:
-        note("no secret is set; to set one: corral secret set NAME")
+        note("there are no secrets; to set one, run: corral secret set NAME")
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -67,10 +68,8 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
     Args:
         name: Name of the secret.
     """
-    from corral.domain.errors import Conflict
-
     if not common.agreed(f"remove the secret {name}?", destroys=True):
-        raise Conflict("nothing was changed")
+        raise declined()
     with common.client() as client:
         client.drop_secret(name)
     if common.json:

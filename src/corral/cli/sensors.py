@@ -39,7 +39,7 @@ def show_sensors(sample: "NodeSample") -> None:
             *[(f"disk {disk.path}", _format_disk(disk)) for disk in sample.disks],
             *[(f"port {port.name}", _format_port(port)) for port in sample.ports],
             ("clock", _format_clock_offset(sample.clock_offset_seconds)),
-            ("silent", ", ".join(sample.silent)),
+            ("no answer from", ", ".join(sample.silent)),
         ]
     )
 
@@ -113,7 +113,7 @@ def _format_port(port: "PortSample") -> str:
     port_text = f"{port.kind}, {'up' if port.up else 'down'}{pace}"
     port_text += f", {port.errors} errors" if port.errors else ""
     falls = "once" if port.downs == 1 else f"{port.downs} times"
-    return port_text + (f", fell {falls}" if port.downs else "")
+    return port_text + (f", went down {falls}" if port.downs else "")
 
 
 def _format_clock_offset(offset_seconds: float | None) -> str:

@@ -104,8 +104,8 @@ def policy_of(words: tuple[str, ...]) -> dict[str, str]:
     for assignment in words:
         if "=" not in assignment:
             raise SpecInvalid(
-                f"--policy {assignment[:60]} is not NAME=VALUE",
-                hint="--policy root=allow",
+                f"--policy {assignment[:60]} is not of the form NAME=VALUE",
+                hint="write, for example: --policy root=allow",
             )
     given_fields = {
         name.strip(): value
@@ -124,7 +124,9 @@ def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str
             from corral.boot.engine_settings import example
 
             hint = f"write: --set {example(assignment.strip(), engine)}"
-            raise SpecInvalid(f"{assignment} is no NAME=VALUE", hint=hint)
+            raise SpecInvalid(
+                f"--set {assignment} is not of the form NAME=VALUE", hint=hint
+            )
     return {
         name.strip(): value
         for name, _, value in (pair_text.partition("=") for pair_text in words)

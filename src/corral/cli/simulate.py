@@ -15,10 +15,11 @@ from corral.cli.error_output import Usage
 from corral.cli.files import check_writable, unwritable, write
 from corral.cli.head_options import DIR
 from corral.cli.option_types import ClusterShape, Hours, Policy, Seconds, WholeNumber
-from corral.cli.printing import note, print_json, say, show_table, table
+from corral.cli.printing import note, print_json
 from corral.cli.progress import progress
 from corral.cli.replay_input import OWN, replayed
-from corral.domain.units import duration_text, share_text
+from corral.cli.replay_tables import print_results
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +34,22 @@ if TYPE_CHECKING:
     Play = Callable[[OnEvent], ReplayOutcome]
 
 _JSON = Parameter(
-    name="--json", negative="", show_default=False, help="Answer in JSON."
+    name="--json", negative="", show_default=False, help="Print the result as JSON."
 )
 _POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
 _SEED = Parameter(validator=Number(gte=0))
 _PARTS = Parameter(negative="", show_default=False)
-_SEVERAL = Parameter(consume_multiple=True, negative="")
+_POLICIES = Parameter(
+    consume_multiple=True,
+    negative="",
+    help="Policies to compare; without this option, those of --config, else the policy "
+    "named default. fifo: by age, no job overtakes; fifo-skip: by age, jobs that fit "
+    "overtake; sjf: shortest job first; las: least attained service first; easy: EASY "
+    "backfill; easy-sjf: EASY backfill, shortest time limit first; backfill: EASY "
+    "backfill, smaller jobs sooner; conservative: backfill with a reservation for each "
+    "job; default: as live queues, or as backfill if all jobs have time limits. "
+    "sjf-oracle, srtf-oracle and easy-oracle know all run times in advance.",
+)
 FEW = 50  # jobs that are enough to have all compiled
 QUEUES = "queues"  # what their numbers are called among the policies
 
@@ -53,17 +64,19 @@ class OutputOptions:
         Parameter(
             negative="",
             show_default=False,
-            help="Show the results also by queue and by size.",
+            help="Also show the waits by queue and by size of the jobs.",
         ),
     ] = False
     events: Annotated[
         Path | None,
         Parameter(
-            help="File for every start, preemption, promise and end, as JSON lines."
+            help="Write each start, preemption, promised start and end of a job to "
+            "this file, as lines of JSON."
         ),
     ] = None
     html: Annotated[
-        Path | None, Parameter(help="File for a page with results and plots.")
+        Path | None,
+        Parameter(help="Write an HTML page with results and plots to this file."),
     ] = None
 
 
@@ -74,7 +87,7 @@ def simulate(
     own: Annotated[bool, _PARTS] = False,
     nodes: Path | None = None,
     cluster: ClusterShape | None = None,
-    policy: Annotated[list[Policy] | None, _SEVERAL] = None,
+    policy: Annotated[list[Policy] | None, _POLICIES] = None,
     config: Path | None = None,
     queues: Path | None = None,
     queue_per_vc: Annotated[bool, _PARTS] = False,
@@ -89,33 +102,29 @@ def simulate(
     """Replay a log of jobs in virtual time, and report how long its jobs would have
     waited.
 
-    Policies: fifo (strict), fifo-skip, sjf (by the run times of similar jobs), las
-    (least attained service), easy, easy-sjf, conservative, backfill (EASY, smaller
-    requests sooner), default: as live queues; backfill if every job has a time limit. A
-    policy with -oracle (sjf-, srtf-, easy-) knows how long jobs will run, which no live
-    scheduler does.
-
     Args:
         trace: File with the log: CSV with a header, SWF, or the output of sacct -P or
             corral ps --all --json; may be compressed (.gz).
-        own: Use this cluster's history, imported jobs included, on its own nodes.
-        nodes: CSV with a column gpus, one node a row (default: the file NAME.nodes.csv
-            next to the trace).
-        cluster: Nodes: 88x8 is 88 nodes with 8 GPUs each, 4x8+2x4 is four nodes with 8
-            GPUs and two with 4.
-        policy: One or more policies (default: default).
-        config: TOML file with your own policies: [name], like = "default", and numbers
-            to change.
-        queues: Queue file, as for corral apply: jobs are replayed through the decision
-            code of a live head with these queues. Each job is in the queue named like
-            its vc, else in the default queue.
-        queue_per_vc: Use one queue for each vc instead; the queue owns the vc's GPUs by
-            the list of nodes, else by use.
+        own: Replay this cluster's history, with imported jobs, instead of a file; on
+            this cluster's nodes unless --nodes or --cluster is given.
+        nodes: CSV file of the nodes, one per row, with their GPUs in the column gpus
+            (default: the file NAME.nodes.csv next to the log).
+        cluster: Nodes instead of a file: 88x8 is 88 nodes with 8 GPUs each, 4x8+2x4 is
+            4 nodes with 8 GPUs and 2 with 4.
+        config: TOML file with policies of your own: for each, a table with its name. In
+            it, like = "default" names the policy to start from, and price = 2.0 changes
+            one of its numbers.
+        queues: Queue file, as for corral apply. Jobs are replayed by the scheduler of a
+            live head, each in the queue with the name in the log's column vc, else in
+            the queue default.
+        queue_per_vc: Make one queue for each name in the log's column vc. It owns the
+            GPUs of its nodes, else GPUs in proportion to its use.
         restart_seconds: Seconds that a preempted or failed job loses at its restart.
-        mtbf_hours: Mean hours between failures of a node, which is back at once; 0 is
-            never.
-        checkpoint_seconds: Seconds between checkpoints of jobs; 0: they save none.
-        seed: Seed of the failures: the same seed gives exactly the same result.
+        mtbf_hours: Mean hours between failures of one node; it works again at once. 0:
+            nodes never fail.
+        checkpoint_seconds: Seconds of run time between checkpoints of a job; 0: jobs
+            have no checkpoints and lose all work when a node fails.
+        seed: Seed of the random failures; the same seed gives the same result.
     """
     check_writable(outputs.events, outputs.html)
     read_trace, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
@@ -146,7 +155,7 @@ def _write_results(
     if json:
         print_json(answer)
     else:
-        _print_results(answer["policies"], by=outputs.by)
+        print_results(answer["policies"], by=outputs.by)
 
 
 def _build_queue_tree(
@@ -168,7 +177,8 @@ def _build_queue_tree(
         return None
     if queues is not None and per_vc:
         raise Usage(
-            "--queues and --queue-per-vc both say what the queues are", hint="give one"
+            "--queues and --queue-per-vc cannot be combined",
+            hint="leave out --queues or --queue-per-vc",
         )
     if queues is None:
         return tree_of_log(found, sizes, own)
@@ -196,7 +206,8 @@ def _select_policies(
     if policies and tree is not None:
         names = ", ".join(policies)
         note(
-            f"{QUEUES} is the live decision with these queues; {names}: one line for all jobs"
+            f"the row {QUEUES} is the live scheduler with these queues; {names}: the "
+            "same jobs without queues"
         )
     return policies
 
@@ -260,7 +271,7 @@ def _replay_policies(
     results = {}
     with progress("compiling", shown=shows_progress) as work_progress:
         if policies and compiles_first():
-            note("compiling once (about a minute); the next replays begin at once")
+            note("compiling once (about a minute); later replays begin at once")
             warmup_workload = work.only(range(min(FEW, len(work.submits))))
             for (
                 warmup_policy
@@ -271,7 +282,7 @@ def _replay_policies(
         with _event_file(outputs.events, work.names) as write:
             for name, play in plays.items():
                 work_progress.doing = (
-                    f"replaying {len(work.submits):,} jobs under {name}"
+                    f"replaying {counted(len(work.submits), 'job')} under {name}"
                 )
                 results[name] = _run_replay(play, queues, write(name))
     return {
@@ -331,18 +342,22 @@ def _drop_oversized_jobs(
     too_large = len(gpus) - len(rows)
     if not rows:
         raise Conflict(
-            f"no job fits: the nodes hold {gang_gpu_limit} GPUs of one",
-            hint="add nodes",
+            "no job fits on the nodes: a job can have at most "
+            f"{counted(gang_gpu_limit, 'GPU')}",
+            hint="simulate more or larger nodes, for example: --cluster 88x8",
         )
     if found.skipped:
-        note(f"{found.skipped} rows have no GPUs or never ended: they are not replayed")
+        note(f"not replayed: {counted(found.skipped, 'row')} without GPUs or an end")
     if too_large:
         note(
-            f"{too_large} jobs ask for more than the {gang_gpu_limit} GPUs there are: "
-            "they are not replayed"
+            f"not replayed: {counted(too_large, 'job')} too large for the nodes, where "
+            f"a job can have at most {counted(gang_gpu_limit, 'GPU')}"
         )
     if found.rounded:
-        note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
+        note(
+            f"replayed with whole GPUs: {counted(found.rounded, 'job')} that requested "
+            "a part of a GPU"
+        )
     workload = found.workload.only(rows)
     refused = _jobs_exceeding_queue(workload, found.queues, sizes, tree)
     let = [row for row in range(len(rows)) if row not in refused]
@@ -361,11 +376,14 @@ def _jobs_exceeding_queue(
         return set()
     refused = set(held_by_no_queue(work, sizes, tree, names_in(tree, queues)))
     if len(refused) == len(work.submits):
-        hint = "give the queues more GPUs, or let them borrow"
-        raise Conflict("each job asks for more than its queue may ever hold", hint=hint)
+        hint = "raise gpus, borrow or max_per_user of the queues, or use more nodes"
+        raise Conflict(
+            "every job requests more GPUs than its queue may hold", hint=hint
+        )
     if refused:
         note(
-            f"{len(refused)} jobs ask for more than their queue may hold: they are not replayed"
+            f"not replayed: {counted(len(refused), 'job')} with more GPUs than the "
+            "queue of the job may hold"
         )
     return refused
 
@@ -381,8 +399,9 @@ def _refuse_endless(
     row = endless(work, sizes, failures, restart_seconds)
     if row is not None:
         raise Conflict(
-            f"job {work.names[row] or row} would not end: its nodes fail long before it has saved",
-            hint="give a longer --mtbf-hours, or a shorter --checkpoint-seconds above 0",
+            f"job {work.names[row] or row} would never end: its nodes fail before it "
+            "can save a checkpoint",
+            hint="raise --mtbf-hours, or lower --checkpoint-seconds (but above 0)",
         )
 
 
@@ -420,67 +439,3 @@ def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
 
     if path is not None:
         write(path, page(answer))
-
-
-def _print_results(results: dict[str, dict[str, Any]], *, by: bool) -> None:
-    result_table = table(
-        "policy",
-        "jct",
-        "jct p99",
-        "wait",
-        "p99",
-        "longest",
-        "slowdown",
-        "used",
-        "split",
-        "preempted",
-        "lost GPU h",
-        right=("slowdown", "used", "split", "preempted", "lost GPU h"),
-    )
-    for name, numbers in results.items():
-        result_table.add_row(
-            name,
-            *(
-                duration_text(numbers[key])
-                for key in (
-                    "jct_mean_s",
-                    "jct_p99_s",
-                    "wait_mean_s",
-                    "wait_p99_s",
-                    "wait_max_s",
-                )
-            ),
-            f"{numbers['slowdown_mean']:.1f}",
-            share_text(numbers["utilisation"], 1),
-            share_text(numbers["fragmentation"], 1),
-            str(numbers["preemptions"]),
-            f"{numbers['lost_gpu_s'] / 3_600:.0f}",
-        )
-    show_table(result_table)
-    for kind in ("queues", "sizes") if by else ():
-        say()
-        _show_parts(results, kind)
-
-
-def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
-    """Print a table with one row for each queue or job size (`kind`), and the mean and
-    the longest wait under each policy."""
-    first_result = next(iter(results.values()))
-    waits = [
-        f"{name} {wait_label}" for name in results for wait_label in ("wait", "longest")
-    ]
-    group_table = table(
-        kind.removesuffix("s"), "jobs", "GPU h", *waits, right=("jobs", "GPU h")
-    )
-    for label, group_metrics in first_result[kind].items():
-        group_table.add_row(
-            label,
-            str(group_metrics["jobs"]),
-            f"{group_metrics['gpu_hours']:.0f}",
-            *(
-                duration_text(numbers[kind][label][key])
-                for numbers in results.values()
-                for key in ("wait_mean_s", "wait_max_s")
-            ),
-        )
-    show_table(group_table)

@@ -101,7 +101,8 @@ def command_text(command: Sequence[str]) -> str:
     """
     if not command:
         raise Usage(
-            "there is no command", hint="write it after --: corral run -- CMD ..."
+            "the command of the job is missing",
+            hint="write it after --, for example: corral run -- python train.py",
         )
     return command[0] if len(command) == 1 else shlex.join(command)
 
@@ -155,7 +156,8 @@ def _assignment(pair: str) -> tuple[str, str]:
     name, sign, value = pair.partition("=")
     if not sign and name not in os.environ:
         raise SpecInvalid(
-            f"--env {name}: it is not set here", hint=f"write: --env {name}=VALUE"
+            f"--env {name}: the variable {name} is not set in this shell",
+            hint=f"write: --env {name}=VALUE",
         )
     return name, value if sign else os.environ[name]
 

@@ -29,8 +29,9 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
         return []
     if host is None or is_loopback(host):
         raise SpecInvalid(
-            "other machines cannot reach a head on loopback",
-            hint="name an address of this machine: "
+            "--hosts requires an address that other machines can reach, but the head "
+            "would serve only on the loopback address",
+            hint="run with an address of this machine: "
             f"corral up --host ADDRESS --hosts {others.hosts}",
         )
     try:
@@ -38,7 +39,8 @@ def read(others: SshOptions, host: str | None) -> "list[SshHost]":
         return [_with_policy(target, others) for target in targets]
     except (OSError, ValueError) as error:
         raise SpecInvalid(
-            f"{others.hosts} cannot be read: {error}", hint="name a file"
+            f"the file of --hosts, {others.hosts}, cannot be read: {error}",
+            hint=f"run: ls -ld {others.hosts}",
         ) from None
 
 
@@ -128,5 +130,6 @@ def check(found: "list[HostOutcome]") -> None:
                 f"{host_outcome.target}: {host_outcome.trouble}"
                 for host_outcome in failed
             ),
-            hint=f"{failed[0].hint}; then the same command again: those that have joined stay",
+            hint=f"{failed[0].hint}; then run the same command again (hosts that have "
+            "joined are kept)",
         )

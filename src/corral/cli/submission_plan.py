@@ -25,7 +25,7 @@ def show_plan(
             say(stderr=not whole)
         show_pairs(_plan_rows(planned_job, workdirs, whole=whole), stderr=not whole)
     if len(plan) > MOST:
-        say(f"and {len(plan) - MOST} more", stderr=not whole)
+        say(f"jobs not shown: {len(plan) - MOST}", stderr=not whole)
 
 
 def _plan_rows(
@@ -93,8 +93,8 @@ def given_up_text(forecast: "api.StartForecastView") -> str:
         return ""
     deadline_text = clock_text(forecast.gives_up_at)
     if forecast.is_too_late:
-        return f"will be given up at {deadline_text}, before it is likely to start"
-    return f"is given up at {deadline_text} if it has not started by then"
+        return f"fails at {deadline_text} (start_by), before it is likely to start"
+    return f"fails at {deadline_text} (start_by) if it has not started by then"
 
 
 def instead_text(one: "api.ChangeSuggestionView") -> str:
@@ -152,7 +152,10 @@ def signal_text(warned: "api.Warned | None") -> str:
     if warned is None:
         return ""
     lead_text = duration_text(warned.before_seconds)
-    return f"{warned.signal or 'none, to save'}, {lead_text} before the time limit"
+    return (
+        f"{warned.signal or 'none, only a request to save'}, {lead_text} before the "
+        "time limit"
+    )
 
 
 def place_text(job: "api.JobDetail | api.PlannedJob") -> str:

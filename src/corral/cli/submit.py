@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from corral.boot.clock import SystemClock
 from corral.cli.embedded_head import head_for
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change
+from corral.cli.head_options import Change, declined
 from corral.cli.option_types import (
     ArrayIndices,
     CheckpointOrigin,
@@ -34,6 +34,7 @@ from corral.cli.option_types import (
 from corral.cli.printing import note, print_json, say
 from corral.cli.spec_options import Typed, is_around_home, spec_of
 from corral.cli.time_options import RequestOptions
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -41,10 +42,26 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-_ENV = Parameter(name=["--env", "-e"], negative="", show_default=False)
+_ENV = Parameter(
+    name=["--env", "-e"],
+    negative="",
+    show_default=False,
+    help="Environment variable of the ranks: K=V, or K alone for its value in this "
+    "shell; may be repeated.",
+)
 _REPEATED = Parameter(negative="", show_default=False)
-_TIME = Parameter(name=["--time", "-t", "--max-duration"])
-_DETACH = Parameter(name=["--detach", "-d"], negative="", show_default=False)
+_TIME = Parameter(
+    name=["--time", "-t", "--max-duration"],
+    help="Time limit, after which the job is stopped: 4h (default: the limit of the "
+    "queue, else none).",
+)
+_DETACH = Parameter(
+    name=["--detach", "-d"],
+    negative="",
+    show_default=False,
+    help="Print the name of the job once it is submitted, and exit (default: print its "
+    "output until it ends).",
+)
 
 
 def run(
@@ -76,34 +93,31 @@ def run(
     """Run a command as a job and follow the job to its end.
 
     Args:
-        command: Command to run, after --; or a batch script (#SBATCH) and its
+        command: Command of the job, after --; or a batch script (#SBATCH) with its
             arguments.
-        name: Name of the job (default: derived from the command).
-        nodes: Number of nodes (default: 1); 2-4: as many of these as are free.
-        gpus: GPUs of each node: 8, 0.5 or h100:8 (default: 0).
-        cpus: CPU cores of each node.
-        memory: Memory of each node: 64GB.
+        name: Name of the job (default: made from the command).
+        nodes: Number of nodes; 2-4: as many of these as are free (default: 1).
+        gpus: GPUs per node: 8, a share of one: 0.5, or by type: h100:8 (default: 0).
+        cpus: CPU cores per node (default: 0; 1 if nothing else is requested).
+        memory: Memory per node: 64GB (default: none is requested).
         queue: Queue of the job (default: the queue named default).
-        priority: Priority: low, normal, high or a number.
-        time: Time limit: 4h.
-        env: Environment variable for the ranks: K=V, or K alone for its current value
-            in this shell; may be repeated.
-        secret: Secret that becomes an environment variable of the ranks; may be
-            repeated.
-        token: Access token that the job receives: own, for itself and its array;
-            submit, also to submit jobs.
-        per: Ranks: one for each node, or one for each gpu (default: node).
+        priority: Priority: low, normal, high, or a number: 50 (default: normal).
+        secret: Secret that the ranks receive in an environment variable of its name;
+            may be repeated.
+        token: Access token that the job receives: own, to act on itself and its array;
+            submit, also to submit jobs (default: no token).
+        per: Start one rank per node, or one per gpu (default: node).
         checkpoint: Path of the job's checkpoints, on storage that all nodes share.
-        origin: Start from the newest checkpoint of an ended job JOB, or from its
-            checkpoint at a step, JOB@STEP.
-        workdir: Directory that is sent with the job (default: the current directory).
-        no_workdir: Send no directory.
-        after: Start after another job is done: JOB, or JOB:failed, JOB:ended,
-            JOB:started.
-        array: One job for each index: 0-9, or 0-99%10 with at most ten at once.
+        origin: Start from the newest checkpoint of an ended job: JOB, or from its
+            checkpoint at a certain step: JOB@STEP.
+        workdir: Directory whose files are sent with the job (default: the current one).
+        no_workdir: Send no files with the job.
+        after: Start when another job has succeeded: JOB; or when it has failed, has
+            ended in any way, or has started: JOB:failed, JOB:ended, JOB:started. May be
+            repeated.
+        array: Submit one job per index: 0-9; 0-99%10 runs at most 10 of them at once.
         retry: Number of retries after failures of the job itself (default: 0).
-        dry_run: Show the plan, without submitting anything.
-        detach: Print the name of the job once it is stored, and return.
+        dry_run: Show where and when the job would start, without submitting it.
     """
     spec = _spec_of_options(locals(), common)
     return _submit_spec(spec, common, dry_run=dry_run, detach=detach)
@@ -144,13 +158,13 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
     )
     if common.json or not common.is_attended:
         raise Usage(
-            f"{current_dir} is no project to send along: it holds a home directory",
+            f"{current_dir} is not sent with the job: it contains a home directory",
             hint=workdir_hint,
         )
     if not common.agreed(
-        f"{current_dir} holds a home directory. Submit without any of its files?"
+        f"{current_dir} contains a home directory. Submit without any of its files?"
     ):
-        raise Usage("nothing was submitted", hint=workdir_hint)
+        raise Usage(declined("nothing was submitted").message, hint=workdir_hint)
     return without
 
 
@@ -168,9 +182,10 @@ def _script_of(typed: Typed) -> dict[str, Any] | None:
     spec = spec_of_script(Path(path), arguments)
     if spec is not None and typed != Typed(command=typed.command):
         raise Usage(
-            f"{path} is a batch script, which says itself what it asks for",
-            hint=f"run: sbatch [OPTIONS] {path}; or as a plain command: corral run ... -- "
-            f"bash {path}",
+            f"options of corral run do not apply to {path}: a batch script contains "
+            "its own options (#SBATCH)",
+            hint=f"run: sbatch [OPTIONS] {path}; or, as a plain command: "
+            f"corral run [OPTIONS] -- bash {path}",
         )
     return spec
 
@@ -196,11 +211,12 @@ def apply(
     """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm.
 
     Args:
-        file: Spec file or batch script. Several jobs are YAML documents separated by a
-            line of ---.
-        dry_run: Show the plan, without submitting anything.
-        follow: Follow all jobs to their end, as `corral run` does; the exit code is 1
-            if a job did not end as done.
+        file: Spec file (YAML or TOML), queue file (kind: queues) or batch script.
+            Several jobs are YAML documents, separated by lines of ---.
+        dry_run: Show where and when the jobs would start, or how the queues would
+            change, without changing anything.
+        follow: Print the output of all jobs until they end; the exit code is 1 if a job
+            did not end as DONE (default: exit once the jobs are submitted).
     """
     from corral.cli.queues import apply_queues
     from corral.cli.slurm.script_file import spec_of_script
@@ -222,7 +238,6 @@ def _submit_spec(
     from corral.cli.submission_plan import show_plan
     from corral.client.spec_input import read_wire_specs
     from corral.client.workdir_snapshot import notes_on
-    from corral.domain.errors import Conflict
 
     wire_specs = read_wire_specs(spec)  # reports errors before anything is started
     _note_past(wire_specs)
@@ -248,8 +263,8 @@ def _submit_spec(
         if plan is not None and common.asks:
             show_plan(plan(), wire_specs, whole=False)
         if not common.agreed("submit?"):
-            raise Conflict(
-                "nothing was submitted", hint="run it again when it is right"
+            raise declined(
+                "nothing was submitted", hint="correct the job, then submit it again"
             )
         jobs = client.submit(spec)
         # the job does not wait for this to load
@@ -271,7 +286,10 @@ def _note_past(wire_specs: "WireSpecs") -> None:
     now = SystemClock().wall()
     for begin_time in dict.fromkeys(wire_specs.begins):
         if begin_time <= now:
-            note(f"begin is past, {moment_text(begin_time)}: it may start at once")
+            note(
+                f"the begin time {moment_text(begin_time)} is in the past: the job may "
+                "start at once"
+            )
 
 
 def _fetch_plan(
@@ -283,9 +301,7 @@ def _fetch_plan(
         # all of a head is loaded with it
         from corral.boot.offline_plan import plan_without_head
 
-        note(
-            f"no head runs in {common.place.root}: this is the plan for one started now"
-        )
+        note(f"no head runs in {common.place.root}: this is the plan for a new cluster")
         return plan_without_head(common.place, wire_specs)
     with common.client() as client:
         return client.plan(spec)
@@ -310,10 +326,9 @@ def _print_jobs(jobs: "list[api.JobView]", common: Change) -> None:
         note(f"submitted as {last_job.id}; follow it: corral logs -f {last_job.id}")
         return
     count = sum(job.array == last_job.array for job in jobs)
-    count_text = f"{count} job" if count == 1 else f"{count} jobs"
     note(
-        f"submitted as {last_job.array} ({count_text}); follow them: corral logs -f "
-        f"{last_job.array}"
+        f"submitted as {last_job.array} ({counted(count, 'job')}); follow them: "
+        f"corral logs -f {last_job.array}"
     )
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.printing import note, print_json, say
 
 if TYPE_CHECKING:
@@ -25,23 +25,26 @@ def install(
     machine.
 
     Args:
-        user: Use the systemd of your user, without root.
-        print_only: Print the unit, and change nothing.
+        user: Install the unit for your user, which requires no root (default: for the
+            whole machine, as root).
+        print_only: Print the unit, without installing it.
     """
     from corral.boot import systemd_units as service
-    from corral.domain.errors import Conflict
 
     unit = service.here(common.place, user=user, installs=not print_only)
     if print_only:
         say(unit.text.rstrip())
         return
     if not common.agreed(f"write {unit.file}?"):
-        raise Conflict("nothing was changed")
+        raise declined()
     enabled = service.install(unit)
     if common.json:
         print_json({"file": str(unit.file), "enabled": enabled})
         return
-    say(f"{unit.file} is written{', and begins with the machine' if enabled else ''}")
+    say(
+        f"the unit {unit.file} was written"
+        f"{', and systemd starts it when the machine boots' if enabled else ''}"
+    )
     _say_next(common, unit, enabled=enabled)
 
 
@@ -51,29 +54,30 @@ def _say_next(common: Common, unit: "Unit", *, enabled: bool) -> None:
         [] if enabled else [f"{control} daemon-reload", f"{control} enable {unit.name}"]
     )
     note(
-        f"to hand over what runs now: {'; '.join([*steps, 'corral down --leave', ''])}"
-        f"{control} start {unit.name}"
+        "to let systemd take over now, without ending jobs, run: "
+        f"{'; '.join([*steps, 'corral down --leave', ''])}{control} start {unit.name}"
     )
     if unit.user:
-        note("to run it while you are not logged in: loginctl enable-linger")
+        note("to keep it running when you are logged out, run: loginctl enable-linger")
 
 
 def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
     """Remove the systemd unit of this directory. Running jobs continue.
 
     Args:
-        user: Use the systemd of your user.
+        user: Remove the unit of your user (default: that of the whole machine, as
+            root).
     """
     from corral.boot import systemd_units as service
-    from corral.domain.errors import Conflict
 
     unit = service.here(common.place, user=user)
     if not common.agreed(f"remove {unit.file}?", destroys=True):
-        raise Conflict("nothing was changed")
+        raise declined()
     removed = service.remove(unit)
     if common.json:
         print_json({"file": str(unit.file), "removed": removed})
     else:
         say(
-            f"{unit.file} is {'removed' if removed else 'not there, or of another directory'}"
+            f"the unit {unit.file} "
+            f"{'was removed' if removed else 'is missing or of another cluster'}"
         )

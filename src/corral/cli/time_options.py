@@ -41,37 +41,48 @@ class RequestOptions:
     image: Annotated[
         Image | None,
         _make_option(
-            "What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).",
+            "Image in which the ranks run: ubuntu:24.04 from a registry, or an "
+            "Apptainer file on the nodes, /data/torch.sif (default: none).",
             "--image",
         ),
     ] = None
     any_of: Annotated[
         tuple[RequestForm, ...],
         _make_option(
-            "Another form that would do: a100:8, or 2xa100:8 on 2 nodes; may be repeated.",
+            "Alternative to --nodes and --gpus, used if only it can start: a100:8, or "
+            "2xa100:8 for 2 nodes; may be repeated.",
             "--any-of",
         ),
     ] = ()
     begin: Annotated[
         StartTime | None,
         _make_option(
-            "Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin"
+            "Earliest start: 30m (from now), 16:00 or 2026-11-22T08:00, in local time "
+            "(default: now).",
+            "--begin",
         ),
     ] = None
     start_by: Annotated[
         StartTime | None,
-        _make_option("It ends if it has not run by then; as --begin.", "--start-by"),
+        _make_option(
+            "Latest start, written as in --begin: the job fails if it has not started "
+            "by then (default: it waits without limit).",
+            "--start-by",
+        ),
     ] = None
     signal: Annotated[
         SignalName | None,
         _make_option(
-            "What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"
+            "Signal to send to the ranks before the time limit of --time: USR1, or "
+            "USR1@2m to send it 2 minutes before.",
+            "--signal",
         ),
     ] = None
     constraint: Annotated[
         tuple[LabelRule, ...],
         _make_option(
-            "A label its nodes must have: zone=a, zone=a,b or zone!=a; may be repeated.",
+            "Label that every node of the job must have: zone=a, zone=a,b (a or b) or "
+            "zone!=a (not a); may be repeated.",
             "--constraint",
             "-C",
         ),
@@ -79,21 +90,29 @@ class RequestOptions:
     topology: Annotated[
         TopologyRule | None,
         _make_option(
-            "prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"
+            "Distance between the nodes: prefer (close together if possible; default), "
+            "spread (far apart), or require:rack (in one rack; also nvlink, pod).",
+            "--topology",
         ),
     ] = None
     exclusive: Annotated[
-        bool, _make_option("No other job on its nodes.", "--exclusive")
+        bool,
+        _make_option("Let no other job use the nodes of this job.", "--exclusive"),
     ] = False
     apart_from: Annotated[
         tuple[JobName, ...],
         _make_option(
-            "A job that it must not share a node with; may be repeated.", "--apart-from"
+            "Name of a job with which this job must not share a node; may be repeated.",
+            "--apart-from",
         ),
     ] = ()
     preemptible: Annotated[
         bool,
-        _make_option("Others may have its GPUs back at any time.", "--preemptible"),
+        _make_option(
+            "Let other jobs stop this job and take its GPUs at any time; it then waits "
+            "to start again.",
+            "--preemptible",
+        ),
     ] = False
 
     def fields(self, now: datetime) -> dict[str, Any]:
@@ -155,7 +174,8 @@ def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
         label = match.group(1).strip() if match else ""
         if match is None or not label:
             raise SpecInvalid(
-                f"--constraint {text}: it names no label", hint="write: zone=a"
+                f"--constraint {text}: the name of the label is missing",
+                hint="write, for example: --constraint zone=a",
             )
         values = (match.group(3) or "").split(",") if match.group(2) else [True]
         if label in rules:
@@ -176,7 +196,7 @@ def _given_twice(
         "!=" if negated else "=",
         [*(before["not"] if was_negated else before), *values],
     )
-    hint = f"keep one: {label}=VALUE already leaves out all other values"
+    hint = f"keep one: {label}=VALUE already excludes all other values"
     if was_negated == negated and True not in merged_values:
         either = "neither of them" if negated else "either of them"
         hint = (
@@ -199,7 +219,8 @@ def forms_of(
         match = _FORM.fullmatch(text.strip())
         if match is None:
             raise SpecInvalid(
-                f"--any-of {text}: it asks for nothing", hint="write: 2xa100:8"
+                "--any-of: the number of GPUs is missing",
+                hint="write, for example: --any-of 2xa100:8",
             )
         nodes, gpus = match.groups()
         form: dict[str, Any] = {"resources": {**resources, "gpu": number(gpus)}}
@@ -231,7 +252,7 @@ def nodes_of(text: str | None) -> dict[str, Any]:
         min_nodes, max_nodes = int(match.group(1)), int(match.group(2))
         if min_nodes > max_nodes:
             raise SpecInvalid(
-                f"--nodes {text}: it names the most before the fewest",
+                f"--nodes {text}: the first number is larger than the second",
                 hint=f"write: --nodes {max_nodes}-{min_nodes}",
             )
         return {

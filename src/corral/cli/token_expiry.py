@@ -30,13 +30,14 @@ def _warn_of_expiry(ends_at: float, log_in_url: str | None) -> None:
     expiry_text = f"{duration_text(remaining_seconds)}, at {clock_text(ends_at)}"
     if log_in_url is None:
         note(
-            f"your token ends in {expiry_text}; a token that you make with it ends no "
-            "later, so ask an "
-            "admin before that for another: corral token create NAME"
+            f"your token expires in {expiry_text}; before that, ask an admin for a new "
+            "one (corral token create NAME), because tokens that you create yourself "
+            "expire no later"
         )
     elif (
         remaining_seconds <= LOG_IN_WARNING_SECONDS
     ):  # it lasts for hours: a warning with each command is noise
         note(
-            f"your log-in ends in {expiry_text}; to go on, run: corral login --oidc {log_in_url}"
+            f"your log-in expires in {expiry_text}; to log in again, run: "
+            f"corral login --oidc {log_in_url}"
         )

@@ -25,25 +25,31 @@ class SshOptions:
         Path | None,
         Parameter(
             name="--hosts",
-            help="File with one machine a line, [USER@]HOST[:PORT] [OPTIONS]: Corral is "
-            "installed on each over ssh, and the machine joins with the options of "
-            "corral join that stand behind it.",
+            help="File with one machine per line: HOST, USER@HOST or USER@HOST:PORT, "
+            "and after it any options of corral join. Corral is installed on each machine "
+            "over ssh, and the machine joins this cluster.",
         ),
     ] = None
     ssh_user: Annotated[
         UserName | None,
-        Parameter(name="--ssh-user", help="User to log in as (default: as ssh does)."),
+        Parameter(
+            name="--ssh-user",
+            help="User with whom ssh logs in on the machines of --hosts (default: as "
+            "configured for ssh).",
+        ),
     ] = None
     ssh_key: Annotated[
         Path | None,
         Parameter(
-            name="--ssh-key", help="File with the ssh key (default: as ssh does)."
+            name="--ssh-key",
+            help="File with the private key for ssh (default: as configured for ssh).",
         ),
     ] = None
     python: Annotated[
         PathText | None,
         Parameter(
             name="--python",
-            help="Python on the machines that has Corral already; nothing is installed then.",
+            help="Path of a Python on the machines of --hosts in which Corral is "
+            "already installed (default: Corral is installed there).",
         ),
     ] = None

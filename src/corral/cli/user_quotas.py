@@ -17,7 +17,7 @@ NONE: Final = "none"
 
 def _limit_option(name: str, text: str) -> Parameter:
     metavar = "SIZE" if name.endswith("bytes") else "N"
-    about = f"{text}; none: the limit of the cluster."
+    about = f"{text}; none: the limit of the cluster applies."
     return Parameter(name=f"--max-{name}", metavar=metavar, help=about)
 
 
@@ -26,25 +26,51 @@ def _limit_option(name: str, text: str) -> Parameter:
 class UserQuotaOptions:
     """Options for the limits of one user. Each field has the name of its quota."""
 
-    jobs: Annotated[str | None, _limit_option("jobs", "Unfinished jobs: 20000")] = None
-    array: Annotated[str | None, _limit_option("array", "Jobs of one array")] = None
+    jobs: Annotated[
+        str | None, _limit_option("jobs", "Limit on unfinished jobs, for example 20000")
+    ] = None
+    array: Annotated[
+        str | None,
+        _limit_option("array", "Limit on jobs of one array, for example 10000"),
+    ] = None
     spec_bytes: Annotated[
-        str | None, _limit_option("spec-bytes", "Stored specs: 512MB")
+        str | None,
+        _limit_option(
+            "spec-bytes", "Limit on the size of all stored specs, for example 512MB"
+        ),
     ] = None
     upload_bytes: Annotated[
-        str | None, _limit_option("upload-bytes", "Uploaded workdirs: 10GB")
+        str | None,
+        _limit_option(
+            "upload-bytes",
+            "Limit on the size of all uploaded workdirs, for example 10GB",
+        ),
     ] = None
-    log_bytes: Annotated[str | None, _limit_option("log-bytes", "Kept logs: 20GB")] = (
-        None
-    )
+    log_bytes: Annotated[
+        str | None,
+        _limit_option(
+            "log-bytes", "Limit on the size of all kept logs, for example 20GB"
+        ),
+    ] = None
     job_log_bytes: Annotated[
-        str | None, _limit_option("job-log-bytes", "Kept logs of one job: 10GB")
+        str | None,
+        _limit_option(
+            "job-log-bytes",
+            "Limit on the size of the kept logs of one job, for example 10GB",
+        ),
     ] = None
-    secrets: Annotated[str | None, _limit_option("secrets", "Secrets: 200")] = None
+    secrets: Annotated[
+        str | None, _limit_option("secrets", "Limit on secrets, for example 200")
+    ] = None
     secret_bytes: Annotated[
-        str | None, _limit_option("secret-bytes", "All secrets: 4MB")
+        str | None,
+        _limit_option(
+            "secret-bytes", "Limit on the size of all secrets, for example 4MB"
+        ),
     ] = None
-    tokens: Annotated[str | None, _limit_option("tokens", "Valid tokens: 200")] = None
+    tokens: Annotated[
+        str | None, _limit_option("tokens", "Limit on valid tokens, for example 200")
+    ] = None
 
     @property
     def given(self) -> dict[str, str | int | None]:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from corral.cli.embedded_head import say_who_is_kept_out
 from corral.cli.error_output import Usage
-from corral.cli.head_options import Change, Common
+from corral.cli.head_options import Change, Common, declined
 from corral.cli.option_types import LifeTime, UserName
 from corral.cli.printing import (
     clean,
@@ -37,7 +37,8 @@ def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None
     Args:
         name: Name of the user.
         role: viewer may only read, user may also submit jobs, operator may also stop
-            jobs and cordon nodes, admin may also manage users, tokens and the cluster.
+            jobs of others and cordon nodes, admin may also manage users, tokens and the
+            cluster.
     """
     with common.client() as client:
         user_view = client.add_user(name, role=role)
@@ -45,7 +46,10 @@ def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None
             print_json(user_view)
             return
         say(f"{user_view.name}: {user_view.role}")
-        note(f"to let them in: corral token create --user {user_view.name}")
+        note(
+            f"to give {user_view.name} access, run: corral token create --user "
+            f"{user_view.name}"
+        )
         say_who_is_kept_out(common, client)
 
 
@@ -103,7 +107,10 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     show_quotas(user_detail.quotas)
     if user_detail.log_bytes_dropped:
         dropped = size_text(user_detail.log_bytes_dropped)
-        note(f"{dropped} of the logs of kept jobs were dropped: see the quotas of logs")
+        note(
+            f"{dropped} of the user's logs were removed because of the quotas "
+            "log_bytes and job_log_bytes"
+        )
     say()
     show_rates(user_detail.rates)
     if tokens:
@@ -129,20 +136,22 @@ def put(
 
     Args:
         name: Name of the user.
-        role: viewer, user, operator or admin.
-        disable: Refuse access.
-        enable: Allow access again.
+        role: New role of the user: viewer, user, operator or admin.
+        disable: Refuse all requests of the user.
+        enable: Accept requests of a disabled user again.
     """
-    from corral.domain.errors import Conflict
-
     if disable and enable:
-        raise Usage("--disable and --enable cannot both be", hint="write one of them")
+        raise Usage(
+            "--disable and --enable cannot be combined",
+            hint="leave out --disable or --enable",
+        )
     if role is None and not disable and not enable and not limits.given:
         raise Usage(
-            "no change was given", hint=f"corral user set {name} --role operator"
+            f"no change of the user {name} was given",
+            hint=f"add an option, for example: corral user set {name} --role operator",
         )
     if not common.agreed(f"change the user {name}?"):
-        raise Conflict("nothing was changed")
+        raise declined()
     disabled = True if disable else False if enable else None
     with common.client() as client:
         user_view = client.set_user(
@@ -161,12 +170,10 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
     Args:
         name: Name of the user.
     """
-    from corral.domain.errors import Conflict
-
     if not common.agreed(
         f"remove the user {name}, their tokens and their secrets?", destroys=True
     ):
-        raise Conflict("nothing was changed")
+        raise declined()
     with common.client() as client:
         removed = client.remove_user(name)
     if common.json:
@@ -174,8 +181,9 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
         return
     say(f"{name} is removed")
     note(
-        f"tokens revoked: {removed.tokens_revoked}, secrets removed: {removed.secrets_removed}, "
-        f"secrets for everybody that are yours now: {removed.secrets_kept}"
+        f"tokens revoked: {removed.tokens_revoked}, secrets removed: "
+        f"{removed.secrets_removed}, secrets for all users that are yours now: "
+        f"{removed.secrets_kept}"
     )
 
 
@@ -189,10 +197,10 @@ def create_token(
     """Create a token and print it once: the cluster stores only its hash.
 
     Args:
-        user: User of the token (default: you).
-        role: Highest role of the token (default: the role of the user).
-        expires: Lifetime of the token: 12h, 90d, never (default: 30d, or the cluster's
-            setting).
+        user: User for whom the token is created (default: you).
+        role: Highest role that the token allows (default: the role of the user).
+        expires: Time after which the token expires: 12h, 90d or never (default: the
+            cluster's --token-days, else 30d).
     """
     never = expires == "never"
     seconds = (
@@ -200,7 +208,8 @@ def create_token(
     )
     if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
         raise Usage(
-            f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d"
+            f"--expires {expires} is not from 1s to 3650d",
+            hint="write, for example: --expires 30d",
         )
     with common.client() as client:
         created_token = client.create_token(
@@ -211,13 +220,13 @@ def create_token(
         return
     say(created_token.token)
     expiry_text = (
-        f", until {clock_text(created_token.expires_at)}"
+        f", valid until {clock_text(created_token.expires_at)}"
         if created_token.expires_at
         else ""
     )
     note(
-        f"{created_token.id}: {created_token.role} of "
-        f"{created_token.user}{expiry_text}; it is not shown again"
+        f"token {created_token.id}: role {created_token.role}, user "
+        f"{created_token.user}{expiry_text}; the token is not shown again"
     )
 
 
@@ -227,7 +236,7 @@ def _parse_seconds(text: str, example: str) -> float:
     try:
         return seconds_of(text)
     except ValueError as error:
-        raise Usage(str(error), hint=f"for example: {example}") from None
+        raise Usage(str(error), hint=f"write, for example: {example}") from None
 
 
 def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -261,16 +270,15 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
     """Revoke tokens at once.
 
     Args:
-        tokens: Ids of the tokens, as shown by `corral token ls`.
+        tokens: Ids of the tokens; corral token ls lists them.
     """
-    from corral.domain.errors import Conflict
-
     if not tokens:
         raise Usage(
-            "no token was named", hint="corral token revoke ID; see: corral token ls"
+            "the id of a token is missing after: corral token revoke",
+            hint="run: corral token revoke ID; for the ids, run: corral token ls",
         )
     if not common.agreed(f"revoke {', '.join(tokens)}?", destroys=True):
-        raise Conflict("nothing was changed")
+        raise declined()
     with common.client() as client:
         token_views = [client.revoke_token(id) for id in tokens]
     if common.json:
@@ -283,4 +291,4 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
         )
         return
     for token in token_views:
-        say(f"{token.id}: {token.state}, was {token.role} of {token.user}")
+        say(f"{token.id}: {token.state} (role {token.role}, user {token.user})")

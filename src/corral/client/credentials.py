@@ -137,8 +137,8 @@ def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
     listed_names = ", ".join(left_out[:most])
     remainder_text = f" and {len(left_out) - most} more" if len(left_out) > most else ""
     return (
-        f"left out of the workdir, as credentials: {listed_names}{remainder_text}; to send one, "
-        f"run: echo '!{left_out[0]}' >> {root}/.corralignore"
+        f"left out of the workdir as possible credentials: {listed_names}{remainder_text}; to "
+        f"send one of them, run: echo '!{left_out[0]}' >> {root}/.corralignore"
     )
 
 
@@ -147,9 +147,7 @@ def never_sent_text(folders: Sequence[str]) -> str:
     no ignore pattern can include them."""
     is_one = len(folders) == 1
     folder_kind = "the directory of a cluster" if is_one else "directories of clusters"
-    return (
-        f"left out of the workdir, as {folder_kind}, never sent: {', '.join(folders)}"
-    )
+    return f"left out of the workdir as {folder_kind}, never sent: {', '.join(folders)}"
 
 
 def _list_directory(folder: Path) -> list[str]:

@@ -29,8 +29,8 @@ from corral.wire.tls import trusting
 DEFAULT_DIR: Final = "~/.corral"
 # what a head takes for one
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)
-_SAID: Final = "what CORRAL_TOKEN holds"
-_ANOTHER: Final = "an admin of the cluster makes one: corral token create NAME"
+_SAID: Final = "the value of CORRAL_TOKEN"
+_ANOTHER: Final = "ask an admin of the cluster to run: corral token create NAME"
 _UNTRUSTED: Final = "certificate_verify_failed"
 _NOBODY_THERE: Final = ("connection refused", "connect call failed", "attempts failed")
 _BY_CODE: Final = {
@@ -88,9 +88,11 @@ class Where:
         another machine.
         """
         given_url, urls = self._given(), self.addresses()
-        location_text = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
+        location_text = (
+            "at this address" if len(urls) == 1 else f"at one of {', '.join(urls)}"
+        )
         next_step = (
-            f"see that a head runs {location_text}; {_from_where(given_url)}"
+            f"check that a head runs {location_text} {_from_where(given_url)}"
             if given_url
             else self._start_command()
         )
@@ -111,7 +113,7 @@ class Where:
                 or not urlsplit(url).hostname
             ):
                 raise SpecInvalid(
-                    f"{url!r} is no address of a head",
+                    f"{url!r} is not a valid address of a head",
                     hint="write for example http://127.0.0.1:8470",
                 )
         return urls
@@ -168,8 +170,8 @@ class Where:
             return trusting(file if certificate_path or file.exists() else None)
         except OSError as wrong:
             raise SpecInvalid(
-                f"{file} holds no certificate: {wrong}",
-                hint="CORRAL_CA is the file ca.pem of the head's directory",
+                f"no certificate can be read from {file}: {wrong}",
+                hint="set CORRAL_CA to a copy of the file ca.pem from the head's directory",
             ) from None
 
     def socket(self, path: str) -> tuple[HeadTarget, str, dict[str, Any]]:
@@ -220,13 +222,13 @@ class Where:
         if self.token or token_text:
             return _validate_token(
                 self.token or token_text or "",
-                "what was given" if self.token else _SAID,
+                "the given token" if self.token else _SAID,
             )
         log_ins = (log_in_at(self.root, url) for url in urls or ())
         self.log_in = next((log_in for log_in in log_ins if log_in is not None), None)
         if self.log_in is not None:
             return _validate_token(
-                self.log_in.token, f"the log-in at {self.log_in.url}"
+                self.log_in.token, f"the saved token for {self.log_in.url}"
             )
         self._own = True
         for url in urls or ():
@@ -235,7 +237,9 @@ class Where:
                     f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
                 )
                 raise Unauthorised(f"there is no token for {url}", hint=hint)
-        return _validate_token(self._own_token(), str(self.root / "token"))
+        return _validate_token(
+            self._own_token(), f"the content of {self.root / 'token'}"
+        )
 
     def _is_own(self, url: str) -> bool:
         try:
@@ -249,8 +253,8 @@ class Where:
             return path.read_text(errors="replace").strip()
         except OSError as error:
             raise Unreachable(
-                f"the token {path} cannot be read: {(error.strerror or '').lower()}",
-                hint="run: corral up, or set CORRAL_TOKEN",
+                f"the token file {path} cannot be read: {(error.strerror or '').lower()}",
+                hint="run: corral up; or set CORRAL_TOKEN to a token of the cluster",
             ) from None
 
 
@@ -272,11 +276,7 @@ def _validate_token(token: str, where: str) -> str:
 
 def _from_where(url: str) -> str:
     url_text = os.environ.get("CORRAL_URL")
-    return (
-        "its address is that of CORRAL_URL"
-        if url == url_text
-        else "its address was given"
-    )
+    return "(from CORRAL_URL)" if url == url_text else "(given explicitly)"
 
 
 def no_answer(target: HeadTarget, error: Exception) -> CorralError:
@@ -326,6 +326,6 @@ def _parse_error(status: int, body: bytes) -> tuple[str, str, str]:
         body_text = body[:200].decode(errors="replace")
         return (
             f"http_{status}",
-            f"this is no answer of a head: HTTP {status} {body_text}",
+            f"the answer is not that of a Corral head: HTTP {status} {body_text}",
             "",
         )

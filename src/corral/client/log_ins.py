@@ -60,8 +60,8 @@ def keep_log_in(root: Path, log_in: LogIn) -> Path:
         with suppress(OSError):
             temporary_path.unlink()
         raise Conflict(
-            f"the log-in cannot be kept in {path.parent}: {error.strerror}",
-            hint="choose another directory with CORRAL_DIR",
+            f"the log-in cannot be saved in {path.parent}: {error.strerror}",
+            hint="set CORRAL_DIR to another directory",
         ) from error
     return path
 
@@ -87,7 +87,7 @@ def _read_log_in(path: Path) -> LogIn | None:
         with path.open() as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:
                 raise Conflict(
-                    f"{path} may be read by others, and holds a token",
+                    f"other users can read {path}, which contains a token",
                     hint=f"run: chmod 600 {path}; then log in again: corral login --oidc",
                 )
             content = json.load(file)

@@ -57,7 +57,8 @@ def address_of(job: str) -> str:
 
 def cut_short(job: str, path: str, error: Exception) -> FetchCutShort:
     return FetchCutShort(
-        f"{job}:{path} was cut short: {error}", hint="run the same command again"
+        f"the transfer of {job}:{path} ended early: {error}",
+        hint="run the same command again",
     )
 
 

@@ -80,7 +80,7 @@ def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
         ) as tar:
             first_member = tar.next()
             if first_member is None:
-                raise OutputUnsafe("the answer holds no file")
+                raise OutputUnsafe("the answer of the head contains no file")
             if first_member.isdir():
                 root = to / name if name and to.is_dir() else to
                 return _write_folder(tar, root)
@@ -88,10 +88,10 @@ def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
             size = _write_file(tar, first_member, target)
             return Fetched(path=target, files=1, bytes=size)
     except (tarfile.TarError, EOFError) as wrong:
-        raise OutputUnsafe(f"the answer is not whole: {wrong}") from None
+        raise OutputUnsafe(f"the answer of the head is incomplete: {wrong}") from None
     except OSError as trouble:
         raise Conflict(
-            f"{to} cannot be written: {trouble}", hint="name another place"
+            f"{to} cannot be written: {trouble}", hint="choose another destination"
         ) from None
 
 
@@ -121,13 +121,15 @@ def _safe_member_path(root: Path, name: str) -> Path:
         if path_segment not in ("", ".")
     ]
     if name.startswith("/") or ".." in path_segments or not path_segments:
-        raise OutputUnsafe(f"{name[:200]!r} leads out of where it is to be written")
+        raise OutputUnsafe(
+            f"the received file {name[:200]!r} would be written outside of {root}"
+        )
     member_path = root
     for folder_name in path_segments[:-1]:
         member_path = member_path / folder_name
         if member_path.is_symlink():
             raise OutputUnsafe(
-                f"{member_path} is a link: nothing is written through it"
+                f"{member_path} is a symbolic link: files are not written through links"
             )
     return member_path / path_segments[-1]
 
@@ -140,7 +142,9 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
     """
     content = tar.extractfile(member) if member.isreg() else None
     if content is None:
-        raise OutputUnsafe(f"{member.name[:200]!r} is neither a file nor a folder")
+        raise OutputUnsafe(
+            f"the received entry {member.name[:200]!r} is neither a file nor a folder"
+        )
     partial_path = target.with_name(f".{target.name}.part")
     size = 0
     try:
@@ -150,7 +154,7 @@ def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
                 size += file.write(data)
         if size != member.size:
             raise OutputUnsafe(
-                f"{member.name[:200]!r} has {size} of {member.size} bytes"
+                f"only {size} of {member.size} bytes of {member.name[:200]!r} arrived"
             )
         umask = os.umask(0)
         os.umask(umask)

@@ -74,7 +74,7 @@ def read_wire_specs(spec: Spec) -> WireSpecs:
     else:
         parsed = spec_reader.parse_values(list(spec), source="spec")
     if not parsed:
-        raise SpecInvalid("there is no job in this list", hint="give at least one spec")
+        raise SpecInvalid("the list of specs is empty", hint="give at least one spec")
     to_domain(parsed)
     active = active_environment()
     return WireSpecs(
@@ -124,7 +124,7 @@ def _resolve_workdir(one: "Parsed", folder: Path) -> Path | None:
     if not path.is_dir():
         problem = Problem(
             where=("workdir",),
-            text=f"{path} is no directory",
+            text=f"{path} is not a directory",
             hint=f"run: ls -ld {path}",
         )
         raise refusal(one.document, [problem])

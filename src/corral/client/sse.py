@@ -29,7 +29,7 @@ class Parser:
     def feed(self, piece: bytes) -> Iterator[ServerSentEvent]:
         self._rest += piece
         if len(self._rest) > LONGEST:
-            raise ValueError("one line of the stream has no end")
+            raise ValueError(f"a line of the event stream exceeds {LONGEST:,} bytes")
         *lines, self._rest = self._rest.split(b"\n")
         for line in lines:
             yield from self._parse_line(line.rstrip(b"\r").decode(errors="replace"))

@@ -118,7 +118,7 @@ class TerminalLogInClient:
             answer = self._http.post(self.url + path, json=body)
         except httpx2.TransportError as error:
             raise unreachable(
-                self.url, error, hint="see that a head runs there"
+                self.url, error, hint="check that a head runs at this address"
             ) from None
         if answer.status_code >= 400:
             raise error_of(answer.status_code, answer.content)

@@ -133,13 +133,15 @@ def _walk_workdir(root: Path) -> _Walk:
     a tree may be deep."""
     root = root.expanduser().resolve()
     if not root.is_dir():
-        raise SpecInvalid(f"workdir {root} is no directory", hint=f"run: ls -ld {root}")
+        raise SpecInvalid(
+            f"workdir {root} is not a directory", hint=f"run: ls -ld {root}"
+        )
     around = cluster_around(root)
     if around is not None:
         raise SpecInvalid(
-            f"workdir {root} is in {around}, the directory of a cluster with its keys and tokens: "
-            "it is never sent",
-            hint="run it in the directory of your project, or name that: --workdir DIR",
+            f"workdir {root} is inside {around}, the directory of a cluster, which contains keys "
+            "and tokens and is never uploaded",
+            hint="run the command in the directory of your project, or add: --workdir DIR",
         )
     walk, paths = _Walk(root), own_directories()
     todo: list[tuple[str, _Specs]] = [("", ())]
@@ -201,7 +203,7 @@ def _unreadable(path: Path, error: OSError) -> SpecInvalid:
     reason = (error.strerror or str(error)).lower()
     return SpecInvalid(
         f"workdir: {path} cannot be read: {reason}",
-        hint="make it readable or add it to .corralignore",
+        hint=f"make {path} readable, or list it in .corralignore",
     )
 
 
@@ -219,7 +221,9 @@ def _read_ignore_files(
         except OSError as error:
             raise _unreadable(path, error) from None
         except ValueError as error:
-            raise SpecInvalid(f"{path}: {error}", hint="correct this pattern") from None
+            raise SpecInvalid(
+                f"{path}: {error}", hint="correct the pattern in this file"
+            ) from None
 
 
 def _is_ignored(specs: _Specs, name: str) -> bool:
@@ -252,12 +256,12 @@ def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
         f"{entry.name} ({size_text(entry.found.st_size)})" for entry in largest
     )
     raise TooLarge(
-        f"workdir {root} has {size_text(total)} in {len(entries):,} files; a snapshot takes "
-        f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {largest_text}",
-        hint=f"name in .corralignore what the job does not need, e.g. echo '{largest[0].name}' "
-        f">> {root}/.corralignore"
+        f"workdir {root} is too large: {size_text(total)} in {len(entries):,} files (limit: "
+        f"{size_text(max_bytes)} in {MAX_FILES:,}). The largest files: {largest_text}",
+        hint="exclude files that the job does not need, for example: "
+        f"echo '{largest[0].name}' >> {root}/.corralignore"
         if largest
-        else "name in .corralignore what the job does not need",
+        else "list files that the job does not need in .corralignore",
     )
 
 
@@ -278,7 +282,8 @@ def _add_tar_entry(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
                 tar.addfile(info, file)
     except UnicodeError:
         raise SpecInvalid(
-            f"workdir: the name {entry.name!r} is not UTF-8", hint="rename it"
+            f"workdir: the file name {entry.name!r} is not valid UTF-8",
+            hint="rename the file",
         ) from None
     except OSError as error:
         raise _unreadable(entry.path, error) from None
@@ -294,7 +299,7 @@ def _validate_link(root: Path, entry: _Entry) -> str:
     resolved = os.path.normpath(entry.path.parent / target)
     if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
         raise SpecInvalid(
-            f"workdir: the link {entry.name} points outside, to {target}",
+            f"workdir: the link {entry.name} points outside of the workdir, to {target}",
             hint=f"run: echo '/{_left_out_with(root, entry)}' >> {root}/.corralignore",
         )
     return target

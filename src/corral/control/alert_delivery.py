@@ -35,9 +35,9 @@ log = HeadLogger("corral.alerts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """State of the alerting that a new head continues with: the last event that was
-    read, the alerts that each receiver has received, and failure alerts that may still
-    have to be sent (`moments`)."""
+    """State that a new head needs to continue the delivery of alerts: the last event
+    that was read, the alerts that each receiver already has, and alerts about failures
+    that may still have to be sent (`moments`)."""
 
     event: int | None = None
     told: Mapping[str, DeliveredAlerts] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """Settings of the alerts. `trouble`: why the newest version of the settings file
-    could not be read; "" if it was read."""
+    """Settings of the alerts, from alerts.yaml. `trouble` says why the newest version
+    of that file could not be read; "" if it could."""
 
     rules: AlertRules = AlertRules()  # noqa: RUF009 - frozen
     receivers: tuple[Receiver, ...] = ()
@@ -106,7 +106,7 @@ class Alerting:
         """Return sentences about unread settings and undelivered alerts."""
         trouble = self.asked().trouble
         undelivered = [
-            f"alerts do not reach {name}: {failure_reason}"
+            f"alerts do not reach the receiver {name}: {failure_reason}"
             for name, failure_reason in self.troubles.items()
         ]
         return [*([trouble] if trouble else []), *undelivered]

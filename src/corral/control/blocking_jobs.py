@@ -38,10 +38,10 @@ def holders_text(
 ) -> str:
     """Return a text about the jobs that hold the resources a job waits for.
 
-    For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6;
-    likely first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. For a job
-    that requests no GPUs, the text only names closed nodes and resources held outside
-    Corral.
+    For example: train (j3) uses 8 GPUs of these nodes, eval (j5) 4, and 3 other jobs
+    6 in total; eval (j5) is likely to end first: it ends in 5 to 9 min (80 % likely),
+    judging by 12 similar jobs. For a job that requests no GPUs, the text only names
+    closed nodes and resources held outside Corral.
 
     Args:
         code: reason code of the waiting job.
@@ -62,7 +62,8 @@ def holders_text(
     named_count = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)
     top_holder, *other_holders = ranked[:named_count]
     holder_texts = [
-        f"{_job_text(world, top_holder)} holds {_gpu_count_text(held_counts[top_holder])} there"
+        f"{_job_text(world, top_holder)} uses "
+        f"{_gpu_count_text(held_counts[top_holder])} of these nodes"
     ]
     holder_texts += [
         f"{_job_text(world, id)} {gpus_text(held_counts[id])}" for id in other_holders
@@ -70,35 +71,36 @@ def holders_text(
     rest = ranked[named_count:]
     if rest:
         together = gpus_text(sum(held_counts[id] for id in rest))
-        holder_texts.append(f"and {len(rest)} others together {together}")
+        holder_texts.append(f"and {len(rest)} other jobs {together} in total")
     jobs = (world.jobs[id] for id in ranked[:MOST_ASKED] if id in world.jobs)
     first_end_text = _first_end(((holder, ending_of(holder)) for holder in jobs), now)
     return "; ".join(filter(None, (busy_text, ", ".join(holder_texts), first_end_text)))
 
 
 def _closed_text(world: World, nodes: set[NodeId]) -> str:
-    """Return a text about the nodes that take no work. For example: n1 and n2 take no
-    work now, see: corral node ls."""
+    """Return a text about the nodes that take no work. For example: n1 and n2 get no
+    new jobs now (corral node ls shows why)."""
     closed = sorted(id for id in nodes if not world.nodes[id].takes_work)
     if not closed:
         return ""
     if len(closed) == 1:
         closed_reason = world.nodes[closed[0]].inventory.closed
         return (
-            f"{closed[0]} takes no work "
-            f"now{f' ({closed_reason})' if closed_reason else ''}, see: corral node ls"
+            f"node {closed[0]} gets no new jobs now"
+            f"{f': {closed_reason}' if closed_reason else ''} (see: corral node ls)"
         )
     nodes_text = (
         " and ".join(closed)
         if len(closed) <= MOST_NAMED
-        else f"{len(closed)} of these nodes"
+        else f"{len(closed)} suitable nodes"
     )
-    return f"{nodes_text} take no work now, see: corral node ls"
+    return f"{nodes_text} get no new jobs now (see: corral node ls)"
 
 
 def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
     """Return a text about resources that programs outside Corral hold; "" if they hold
-    nothing that the job requests. For example: others hold 6 of 8 GPUs on n1."""
+    nothing that the job requests. For example: programs outside Corral use 6 of 8 GPUs
+    on n1."""
     resources = spec.shapes[-1].resources
     crowded = sorted(
         (node for node in nodes if node.takes_work), key=lambda one: one.id
@@ -115,14 +117,15 @@ def _others_text(nodes: Iterable[Node], spec: JobSpec) -> str:
         )
         if len(taken_nodes) > MOST_NAMED:
             return (
-                f"others hold {text([node.inventory for node in taken_nodes])} on "
+                "programs outside Corral use "
+                f"{text([node.inventory for node in taken_nodes])} on "
                 f"{len(taken_nodes)} nodes"
             )
         if taken_nodes:
             node_texts = (
                 f"{text([node.inventory])} on {node.id}" for node in taken_nodes
             )
-            return f"others hold {', '.join(node_texts)}"
+            return f"programs outside Corral use {', '.join(node_texts)}"
     return ""
 
 
@@ -187,8 +190,8 @@ def _first_end(endings: Iterable[tuple[Job, ExpectedEnd | None]], now: float) ->
     _, _, job, ending = min(dated_endings, key=lambda one: one[:2])
     text = str(ending)
     if not text and ending.ends_by is not None:
-        text = f"ends by its limit at {moment_text(ending.ends_by)} at the latest"
-    return f"likely first, {job.spec.name} ({job.id}) {text}"
+        text = f"ends at {moment_text(ending.ends_by)} at the latest, by its limit"
+    return f"{job.spec.name} ({job.id}) is likely to end first: it {text}"
 
 
 def _latest_end_seconds(ending: ExpectedEnd, now: float) -> float | None:

@@ -17,13 +17,13 @@ def check_checks(world: World, asked: CheckNodes) -> None:
     able = [node for node in asked.nodes if world.nodes[node].inventory.checks]
     if not able:
         raise Conflict(
-            f"none of {len(asked.nodes)} nodes can be checked: that takes an agent of Corral's "
-            "that stays there, and whoever lends these starts one for each attempt",
-            hint="see how each node is: corral node ls",
+            "no permanent agent runs on the nodes that were named, so none of them can be "
+            f"checked ({len(asked.nodes)} in total)",
+            hint="name nodes with a permanent agent; run: corral node ls",
         )
     for path in asked.paths:
         if not path.startswith("/"):
             raise SpecInvalid(
-                f"{path[:80]} is no absolute path: each node would look elsewhere",
+                f"{path[:80]} is not an absolute path: each node would look elsewhere",
                 hint=f"write: corral doctor data /{path[:80]}",
             )

@@ -58,8 +58,8 @@ KeepReplay = Callable[[str, str], None]
 
 
 class Control:
-    """The control loop of one head. All of it runs in one asyncio thread; only the
-    store runs in another.
+    """The control loop of one head: it decides which jobs run where, and commits each
+    decision. All of it runs in one asyncio thread; only the store runs in another.
 
     `world` and `facts` may be read at any time between two awaits. Only this class
     changes them.
@@ -114,7 +114,8 @@ class Control:
     def world(self) -> World:
         if self._world is None:
             raise StoreTrouble(
-                "the head has not loaded its world yet", hint="try again"
+                "the head is starting and has not loaded its data yet",
+                hint="try again in a few seconds",
             )
         return self._world
 
@@ -169,10 +170,10 @@ class Control:
             for id in ids_of(request)
         ]
         if None in jobs and (repeated or self.keeping.forgotten > forgotten):
-            raise self.keeping.retention.refusal("what was submitted with this key")
+            raise self.keeping.retention.refusal("the submission with this key")
         if None in jobs:
             raise Bug(
-                f"request {request.sequence} could not be granted",
+                f"request {request.sequence} could not be carried out: its jobs are missing",
                 hint="run: corral events",
             )
         return [job for job in jobs if job is not None]
@@ -312,7 +313,7 @@ class Control:
                 # a fault of ours must not end the head: cancels go on
                 log.exception("tick_failed")
                 self._save_replay("tick", (), error)
-                await self._reload_world(f"a fault of Corral was met: {error!r}")
+                await self._reload_world(f"a bug in Corral: {error!r}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(nap):
                     await self._wake.wait()
@@ -411,7 +412,7 @@ class Control:
             outcome = decide(placing=not self.stopped_placing)
         except InvariantBroken as error:
             self.stopped_placing = (
-                f"placement is stopped, cancels go on: {error.message}"
+                f"no jobs are placed any more, cancels still work: {error.message}"
             )
             log.error("placement_stopped", error=error.message)
             self._save_replay("placement", requests, error)
@@ -420,7 +421,7 @@ class Control:
             # tried again at the next tick; what is not placing goes on
             outcome = decide(placing=False)
             self.failed_placing = (
-                f"placement failed and is being tried again: {error!r}"
+                f"the last scheduling pass failed and is tried again: {error!r}"
             )
             log.exception("placement_failed")
             self._save_replay("placement", requests, error)
@@ -479,7 +480,7 @@ class Control:
     async def _reload_world(self, why: str) -> None:
         """Discard the world in memory after a failed tick, and load it again from the
         store."""
-        self.trouble = f"the last tick failed and is being tried again: {why}"
+        self.trouble = f"the last pass of the head failed and is tried again: {why}"
         log.warning("tick_failed", why=why)
         # what was last committed is unknown: nothing is decided before
         self._must_load = True

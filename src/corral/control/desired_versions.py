@@ -14,7 +14,7 @@ from corral.reconcile import grounds_of, wanted_of
 
 
 class Book:
-    """Register of the newest desired state of each node within one term. Each new
+    """Holds the newest desired state of each node while one head leads. Each new
     desired state gets the next version number."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class Book:
     def renewed(
         self, world: World, node: NodeId, heard: NodeFacts | None
     ) -> DesiredState | None:
-        """Return the node's desired state with a new version, if it differs from the
-        one that was last returned; None if it is equal."""
+        """Return the node's desired state with a new version if it has changed since
+        the last call for this node; None if it is unchanged."""
         last_state, held_launches = self._told.get(node), self._held[node].values()
         grounds = grounds_of(world, node, held_launches, heard)
         if last_state is not None and grounds == self._grounds.get(node):

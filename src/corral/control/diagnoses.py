@@ -30,10 +30,11 @@ class _Asked(NamedTuple):
 
 
 class Diagnoses:
-    """Queue of attempts whose logs must be read, and the results. `known` maps attempts
-    that have not ended to their diagnoses; it is part of the facts.
+    """Attempts whose logs must be read to find out why they failed, and the results.
+    `known` maps attempts that have not ended to their results; it is part of the facts.
 
-    Without a reader, as in tests, `known` is None, and the loop reads the logs itself.
+    Without a log reader, as in tests, `known` is None, and the control loop reads the
+    logs itself.
     """
 
     def __init__(
@@ -87,7 +88,13 @@ class Diagnoses:
             if self._clock.monotonic() - asked.at < PATIENCE_SECONDS:
                 failure = await reader.failure(asked.ends)
         except Trouble as error:
-            log.warning("not_read", job=key[0], attempt=key[1], error=error.message)
+            log.warning(
+                "not_read",
+                job=key[0],
+                attempt=key[1],
+                error=error.message,
+                hint=f"read the log: corral logs {key[0]}",
+            )
         is_last = self._readings[key] >= MOST_READINGS
         self.known[key] = Diagnosis(ends=asked.ends, failure=failure, is_last=is_last)
         self._waiting.discard(key)

@@ -1,5 +1,5 @@
-"""Data from nodes that is out of bounds and therefore dropped: it is counted, and
-reported at a limited rate."""
+"""Data from nodes that is out of bounds and therefore dropped, or too much and
+therefore delayed: it is counted, and reported at a limited rate."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -27,9 +27,11 @@ ReportKey = tuple[NodeId, str, AttemptKey | None]
 
 @dataclass(slots=True)
 class _Report:
-    """The dropped data of one kind since the last report."""
+    """Amount of data of one kind that was dropped since the drops were last reported.
+    `is_late`: the data was delayed and not dropped."""
 
     count: int = 0
+    is_late: bool = False
     why: str = ""
     at: float = 0.0
     reported_at: float = float("-inf")
@@ -53,11 +55,13 @@ class DroppedData:
         at: float,
         key: AttemptKey | None = None,
         count: int = 1,
+        is_late: bool = False,
     ) -> bool:
         """Count dropped data. Return True if the drop is reported now, which means that
         an event is ready to be recorded.
 
         Args:
+            is_late: the data was delayed and not dropped.
             key: the attempt on this node to which the data belongs.
             at: time on the head's wall clock.
         """
@@ -67,6 +71,7 @@ class DroppedData:
         while len(self._reports) > MOST_REPORTS:
             self._reports.popitem(last=False)
         report.count += count
+        report.is_late = is_late
         report.why, report.at = cut(why, WHY_LETTERS), at
         if (
             0 <= at - report.reported_at < REPORT_SECONDS
@@ -92,18 +97,23 @@ class DroppedData:
 
     def warnings(self, at: float) -> Iterator[ClusterWarning]:
         """Yield a warning for each node of which data was dropped lately."""
-        newest_by_node: dict[NodeId, tuple[float, str, str]] = {}
+        newest_by_node: dict[NodeId, tuple[float, str, str, bool]] = {}
         for (node, data_kind, _), report in self._reports.items():
             if at - report.at < WARN_SECONDS:
                 newest_by_node[node] = max(
-                    newest_by_node.get(node, (0.0, "", "")),
-                    (report.at, data_kind, report.why),
+                    newest_by_node.get(node, (0.0, "", "", False)),
+                    (report.at, data_kind, report.why, report.is_late),
                 )
-        for node, (_, data_kind, drop_reason) in sorted(newest_by_node.items()):
+        for node, (_, data_kind, reason, is_late) in sorted(newest_by_node.items()):
+            fault_text = (
+                "too much data, which is delayed"
+                if is_late
+                else "invalid data, which is dropped"
+            )
             yield ClusterWarning(
                 code=WarningCode.DROPPED_DATA,
-                text=f"node {node} sends data out of bounds, which is dropped; the last: "
-                f"{data_kind}: {drop_reason}; run: corral node show {node}",
+                text=f"node {node} sends {fault_text}; the last ({data_kind}): {reason}; "
+                f"run: corral node show {node}",
                 node=node,
             )
 
@@ -113,10 +123,17 @@ def _drop_event(
 ) -> Event:
     times_text = "" if report.count == 1 else f" ({report.count} times)"
     job, attempt = key or (None, None)
+    if report.is_late:
+        text = f"data of node {node} ({what}) was delayed{times_text}: {report.why}"
+    else:
+        text = (
+            f"node {node} sent invalid data ({what}), which was dropped{times_text}: "
+            f"{report.why}"
+        )
     return Event(
         at=report.at,
         kind=EventKind.DROPPED,
-        text=f"node {node}: {what} out of bounds was dropped{times_text}: {report.why}",
+        text=text,
         node=node,
         job=job,
         attempt=attempt,

@@ -13,7 +13,7 @@ LONGEST_QUEUE: Final = 10_000
 
 
 class Hub:
-    """Fan-out of committed events within the head's process."""
+    """Passes committed events to their readers in the head's process."""
 
     def __init__(self) -> None:
         self._followers: set[tuple[JobId | None, asyncio.Queue[Event | None]]] = set()

@@ -52,8 +52,8 @@ log = HeadLogger("corral.control")
 
 @dataclass(slots=True)
 class _Line:
-    """Queue of one user's forecast requests, of which few run at a time. `here`: number
-    of requests that wait or are being computed."""
+    """The forecast requests of one user, few of which are computed at the same time.
+    `here` is the number of requests that wait or are being computed."""
 
     turns: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
@@ -62,8 +62,9 @@ class _Line:
 
 
 class Forecasts:
-    """Start forecasts for users and for the record, by one head. `run` keeps the data
-    up to date; without it, nothing is learned."""
+    """Predicts for one head when jobs will start, to answer users and to record how
+    good the predictions are. `run` keeps the data up to date; without it, nothing is
+    learned."""
 
     def __init__(self, control: Control, foreteller: Foreteller) -> None:
         self._control = control

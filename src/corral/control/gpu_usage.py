@@ -45,8 +45,9 @@ class _Seen:
 
 
 class GpuUsage:
-    """GPU usage in one head. `idle` maps each attempt to the wall-clock time since
-    which all of its GPUs are idle; None: at least one GPU is in use."""
+    """Sums up in one head how much jobs use their GPUs. `idle` maps each attempt to the
+    wall-clock time since which all of its GPUs are idle; None if one of them is in
+    use."""
 
     def __init__(self) -> None:
         self.idle: dict[AttemptKey, float | None] = {}

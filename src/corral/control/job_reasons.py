@@ -25,7 +25,9 @@ from corral.schedule.waiting import Reason
 
 # what a held job waits for by itself
 _HOLDS: Final = (ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME, ReasonCode.RETRY_DELAY)
-UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
+UNSEEN = (
+    "the next scheduling pass, within a second, places the job or states why it waits"
+)
 
 
 def planned_reason(draft: Draft, job: Job) -> Reason:
@@ -63,12 +65,15 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
     )
     kin = learned.nearest_kin(job.owner, stem_of(spec.name), size)
     if kin is not None and (limit is None or kin.mean_seconds <= limit):
-        jobs = f"the {kin.ended} ended jobs" if kin.ended > 1 else "the one ended job"
-        return f"{duration_text(kin.mean_seconds)}, as {jobs} {kin.alike} took"
+        jobs = f"{kin.ended} ended jobs" if kin.ended > 1 else "one ended job"
+        return f"{duration_text(kin.mean_seconds)}, judging by {jobs} {kin.alike}"
     if limit is not None:
-        which = "no job has ended yet" if kin is None else "its kin took longer"
-        return f"{duration_text(limit)}, its limit: {which}"
-    return "nothing: no job has ended yet and it has no limit, so it goes behind those known"
+        which = "no job has ended yet" if kin is None else "similar jobs took longer"
+        return f"{duration_text(limit)}, the limit of the job: {which}"
+    return (
+        "unknown, because no job has ended yet and this one has no limit; it waits behind "
+        "jobs with a known run time"
+    )
 
 
 def reason_held(
@@ -91,7 +96,7 @@ def reason_held(
     if job.state == JobState.STARTING and said:
         return Reason(code=ReasonCode.ENGINE, sentence=said)
     if job.state == JobState.SUSPENDED:
-        goes_on = f"it goes on with: corral resume {job.id}"
+        goes_on = f"to resume it: corral resume {job.id}"
         return replace(_own_reason(job), suggestions=(goes_on,))
     if job.state != JobState.HELD or job.reason_code not in _HOLDS:
         return _own_reason(job)

@@ -15,13 +15,12 @@ PART_SECONDS: Final = 30.0  # validity of a part's last sample: three intervals
 
 
 class Sensed:
-    """The newest sample of each node. Listeners are called with (node, sample, arrival
-    time) for each new sample.
+    """The newest sensor sample of each node. Listeners are called with (node, sample,
+    arrival time) for each new sample; the arrival time is the head's wall clock.
 
-    The arrival time is the head's wall clock. The sample of a node from a batch system
-    is built from the latest values of its pilots (0062). It leaves out a GPU that,
-    according to `world`, a pilot's attempt has returned. A node that has left has no
-    sample. Outdated values are never shown.
+    The sample of a node from a batch system is built from the latest values of its
+    pilots (0062). It leaves out a GPU if `world` shows that the pilot's attempt has
+    returned it. A node that has left has no sample. Outdated values are never shown.
     """
 
     def __init__(self, world: Callable[[], World] | None = None) -> None:

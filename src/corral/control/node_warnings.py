@@ -36,17 +36,17 @@ def _unhealthy(nodes: Iterable[Node]) -> Iterator[ClusterWarning]:
         remaining_count = len(unhealthy) - MOST_TOLD
         yield ClusterWarning(
             code=WarningCode.NODE_FAULT,
-            text=f"{remaining_count} more nodes have faults: corral node ls",
+            text=f"{remaining_count} more nodes have faults; run: corral node ls",
         )
     if suspects := sum(node.suspect for node in unhealthy):
         suspects_text = (
-            "1 suspect node is waiting for your decision"
+            "1 node has a fault but is not cordoned automatically"
             if suspects == 1
-            else f"{suspects} suspect nodes are waiting for your decision"
+            else f"{suspects} nodes have faults but are not cordoned automatically"
         )
         yield ClusterWarning(
             code=WarningCode.SUSPECTS,
-            text=f"{suspects_text}; to cordon: corral node cordon --suspects",
+            text=f"{suspects_text}; to cordon now: corral node cordon --suspects",
         )
 
 
@@ -63,13 +63,13 @@ def _of_one(node: Node) -> Iterator[ClusterWarning]:
         return
     if not node.inventory.private_root and not node.inventory.shares_disk:
         yield _isolation_warning(
-            node, "has no private root: its ranks see the host's whole disk"
+            node, "has no private root: its ranks can see all files of the machine"
         )
     if node.inventory.containment == "subreaper":
         yield _isolation_warning(
             node,
-            "has neither cgroups nor pid namespaces: what a rank forks can outlive it if "
-            "agent and shim are killed together",
+            "has neither cgroups nor pid namespaces: processes that a rank starts can keep "
+            "running if agent and shim are killed together",
         )
 
 
@@ -86,5 +86,5 @@ def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[ClusterWarni
         if not separation.is_kept:
             yield ClusterWarning(
                 code=WarningCode.USERS_NOT_SEPARATED,
-                text=f"{names_text(ids)}: {separation.text}",
+                text=f"on {names_text(ids)}: {separation.text}",
             )

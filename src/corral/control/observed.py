@@ -13,8 +13,9 @@ from corral.domain.world import Changes, World
 def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
     """Store a node's new report in place of its last one.
 
-    Return the jobs whose reported state has changed; this set may be empty if only the
-    node itself has news. Return None if the report holds nothing new.
+    Return the jobs whose reported state has changed; the set is empty if only something
+    about the node itself has changed. Return None if the report says the same as the
+    last one.
     """
     previous_facts = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard

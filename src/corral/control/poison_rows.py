@@ -24,8 +24,8 @@ MOST_ROUNDS: Final = 8  # of one tick; then the world is loaded again
 
 
 class Decided(NamedTuple):
-    """Result of a decision, the changes that were committed, and their events. `events`
-    is None if nothing was committed."""
+    """The outcome of a pass, the changes that were committed, and their events.
+    `events` is None if nothing was committed."""
 
     outcome: PassOutcome
     changes: Changes
@@ -64,8 +64,8 @@ async def decided(
 
 
 class LeftOut:
-    """The unrecordable rows that one tick's commit leaves out because no job or node
-    depends on them."""
+    """Rows that no store can record. The commit of one tick leaves them out if no job
+    or node depends on them."""
 
     def __init__(self) -> None:
         self._rows: set[str] = set()

@@ -63,7 +63,7 @@ def warnings_of(world: World, tree: QueueTree) -> list[str]:
             f"the queues own {all_own} GPUs together; the cluster has {gpu_counts.total()}"
         )
     return [
-        f"{gpu_type}: not all of them can have what is theirs at once"
+        f"{gpu_type}: the queues cannot all use their own GPUs at the same time"
         for gpu_type in overcommitted
     ]
 
@@ -89,8 +89,9 @@ def check_queues(world: World, asked: SetQueues, at: float) -> QueueTree:
     for name in counts.keys() & world.queues.by_name.keys() - tree.by_name.keys():
         jobs = f"{counts[name]} unfinished job{'s' * (counts[name] > 1)}"
         raise Conflict(
-            f"queue {name} would be taken away, and it has {jobs}",
-            hint=f"keep it until they are over, or stop them; run: corral queue show {name}",
+            f"queue {name} cannot be removed: it has {jobs}",
+            hint="wait until its jobs have ended, or stop them; run: corral queue show "
+            f"{name}",
         )
     return tree
 
@@ -110,8 +111,8 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
         raise NotFound("queue", name[:100], list(tree.by_name), see="corral queue ls")
     if name == DEFAULT_QUEUE:
         raise Conflict(
-            f"queue {name} is always there: jobs that name no queue are in it",
-            hint=f"to let no user use it: corral queue set {name} --allow @operator",
+            f"queue {name} cannot be removed: jobs that name no queue belong to it",
+            hint=f"to close it to users: corral queue set {name} --allow @operator",
         )
     below = [queue.name for queue in tree.queues if queue.parent == name]
     if below:
@@ -121,9 +122,9 @@ def _check_removed(tree: QueueTree, name: QueueName) -> None:
             else f"queues {', '.join(below[:9])} are"
         )
         raise Conflict(
-            f"queue {name} would be taken away, and {children_text} below it",
-            hint=f"put it elsewhere: corral queue set {below[0]} --parent none; or take it away "
-            f"first: corral queue rm {below[0]}",
+            f"queue {name} cannot be removed: {children_text} below it",
+            hint=f"move the queue below: corral queue set {below[0]} --parent none; or "
+            f"remove it first: corral queue rm {below[0]}",
         )
 
 
@@ -139,9 +140,9 @@ def _check_budget(queue: Queue, before: Queue, at: float) -> None:
         return
     if previous_budget is None or previous_budget.until != budget.until:
         raise SpecInvalid(
-            f"queue {queue.name}: budget: {moment_text(budget.until)} is over, and so it would "
-            "have no budget from the start",
-            hint="write an until that is to come, or a budget that is renewed: period: 30d",
+            f"queue {queue.name}: budget: until is {moment_text(budget.until)}, which is "
+            "in the past",
+            hint="write an until in the future, or a budget that is renewed: period: 30d",
         )
 
 
@@ -171,12 +172,13 @@ def check_allowed(
         queue for queue in reversed(tree.path(name)) if queue.allow is not None
     )
     origin_text = (
-        "" if setter.name == name else f", as queue {setter.name} above it says"
+        "" if setter.name == name else f" (set for queue {setter.name} above it)"
     )
     ask = ", ".join(operators[:MOST_NAMED]) or "an operator"
     raise Forbidden(
-        f"queue {name} takes jobs of {who_text(allow)}{origin_text}; {user} may not submit to it",
-        hint=f"choose another: corral queue ls; or ask {ask} to run: "
+        f"{user} may not submit to queue {name}: it allows only {who_text(allow)}"
+        f"{origin_text}",
+        hint=f"choose another queue: corral queue ls; or ask {ask} to run: "
         f"corral queue set {name} --allow {','.join([*allow, user])}",
     )
 
@@ -188,17 +190,16 @@ def check_queue(world: World, spec: JobSpec) -> None:
     """
     tree = world.queues
     if spec.queue not in tree.by_name:
-        make = f"corral queue ls; or make it: corral queue set {spec.queue}"
+        make = f"corral queue ls; or create it: corral queue set {spec.queue}"
         raise NotFound("queue", spec.queue, list(tree.by_name), see=make)
     limit = longest_seconds(tree, spec.queue)
     asked_seconds = spec.max_duration_seconds
     if limit is not None and asked_seconds is not None and asked_seconds > limit:
         raise QueueRule(
-            f"{spec.name} may run {duration_text(asked_seconds)}; queue {spec.queue} "
-            "lets a job run "
-            f"{duration_text(limit)}",
+            f"{spec.name}: max_duration is {duration_text(asked_seconds)}; queue "
+            f"{spec.queue} allows at most {duration_text(limit)}",
             hint=f"write: max_duration: {written_duration(limit)}, "
-            "or choose another: corral queue ls",
+            "or choose another queue: corral queue ls",
         )
     whole_millis = whole_gpus(world.nodes.values(), spec) * MILLIS_PER_GPU
     for queue in tree.path(spec.queue):
@@ -218,8 +219,8 @@ def _check_priority(queue: Queue, spec: JobSpec) -> None:
         )
         near = min(highest_priority, near) if highest_priority is not None else near
         raise QueueRule(
-            f"{spec.name} asks for priority {priority_text(spec.priority)}; queue {queue.name} "
-            f"takes {priorities_text(queue)}",
+            f"{spec.name} asks for priority {priority_text(spec.priority)}; queue "
+            f"{queue.name} allows {priorities_text(queue)}",
             hint=f"write: priority: {priority_text(near)}",
         )
 
@@ -260,11 +261,11 @@ def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) 
         priority_limit = ordinary_priority(tree, spec.queue)
         if spec.priority > priority_limit and spec.priority > PRIORITIES["high"]:
             raise Forbidden(
-                f"{spec.name} asks for priority {spec.priority:,}; users may ask for up to "
-                f"{priority_text(priority_limit)} ({priority_limit:,}) in queue "
-                f"{spec.queue}, operators for more",
-                hint=f"write: priority: {priority_text(priority_limit)}; or ask an "
-                f"operator to run, once it waits: corral set {spec.name} --priority "
+                f"{spec.name} asks for priority {spec.priority:,}; in queue {spec.queue} "
+                f"users may ask for at most {priority_text(priority_limit)} "
+                f"({priority_limit:,}), only operators for more",
+                hint=f"write: priority: {priority_text(priority_limit)}; or submit, and "
+                f"then ask an operator to run: corral set {spec.name} --priority "
                 f"{spec.priority}",
             )
 
@@ -283,7 +284,9 @@ def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
         f"{spec.name} asks for {gpus_text(least_millis)} "
         f"GPU{'s' * (least_millis > MILLIS_PER_GPU)}"
     )
-    request_text += ", as exclusive nodes count whole" if spec.place.exclusive else ""
+    request_text += (
+        " (all GPUs of exclusive nodes count)" if spec.place.exclusive else ""
+    )
     if queue.borrow_limit_millis is not None:
         own_millis = (
             0 if spec.preemptible else queue.nominal_millis
@@ -291,8 +294,8 @@ def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
         limit_millis = own_millis + queue.borrow_limit_millis
         if least_millis > limit_millis:
             raise QuotaExceeded(
-                f"{request_text}; queue {queue.name} has {gpus_text(own_millis)} and may borrow "
-                f"{gpus_text(queue.borrow_limit_millis)}",
+                f"{request_text}; queue {queue.name} owns {gpus_text(own_millis)} and may "
+                f"borrow at most {gpus_text(queue.borrow_limit_millis)}",
                 hint=_less_hint(queue, limit_millis),
             )
     if (
@@ -301,12 +304,16 @@ def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
     ):
         limit_millis = queue.most_per_user_millis
         raise QuotaExceeded(
-            f"{request_text}; in queue {queue.name} one user may have {gpus_text(limit_millis)}",
+            f"{request_text}; in queue {queue.name} one user may use at most "
+            f"{gpus_text(limit_millis)}",
             hint=_less_hint(queue, limit_millis),
         )
 
 
 def _less_hint(queue: Queue, most_millis: int) -> str:
     if not most_millis:
-        return "submit it to another queue; run: corral queue ls"
-    return f"ask for {gpus_text(most_millis)} or fewer, or run: corral queue show {queue.name}"
+        return "submit the job to another queue; run: corral queue ls"
+    return (
+        f"ask for {gpus_text(most_millis)} or fewer GPUs, or run: corral queue show "
+        f"{queue.name}"
+    )

@@ -13,8 +13,8 @@ KEEP_SECONDS: Final = 5.0  # 10,000 that wait are put in order in a tenth of a s
 
 
 class InLine:
-    """Positions of waiting jobs in the queue, computed on request and reused for some
-    seconds.
+    """Computes the position of each waiting job in the queue on request, and keeps the
+    result for some seconds.
 
     The object has its own cache, because the cache of the control loop may be in use by
     a scheduling pass.

@@ -16,9 +16,9 @@ OF_ACCOUNTS: Final = frozenset(
 def rank_account_text(world: World, job: Job, attempt: Attempt) -> str:
     """Return a text about the account that the ranks of an attempt ran as.
 
-    For example: its ranks ran as guest on n1, not as ann: guest's PATH, home directory
-    and rights counted. Return "" if the failure has another cause, or if the account is
-    the job owner's.
+    For example: the ranks ran as guest on n1, not as ann: PATH, home directory and file
+    permissions were those of guest. Return "" if the failure has another cause, or if
+    the account is the job owner's.
     """
     if attempt.failure not in OF_ACCOUNTS:
         return ""
@@ -27,7 +27,7 @@ def rank_account_text(world: World, job: Job, attempt: Attempt) -> str:
         account = "" if node is None else separation_of(node.inventory).account
         if account and account != job.owner:
             return (
-                f"its ranks ran as {account} on {seat.node}, not as {job.owner}: {account}'s PATH, "
-                "home directory and rights counted"
+                f"the ranks ran as {account} on {seat.node}, not as {job.owner}: PATH, home "
+                f"directory and file permissions were those of {account}"
             )
     return ""

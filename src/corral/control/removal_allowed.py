@@ -7,15 +7,16 @@ from corral.domain.world import World
 
 
 def check_node(world: World, asked: SetNode) -> None:
-    """Refuse to remove a node that jobs still hold. Other changes of a node pass.
+    """Refuse to remove a node on which jobs still hold resources. All other changes of
+    a node are allowed.
 
-    Raises: Conflict if jobs hold a part of the node.
+    Raises: Conflict if jobs hold resources on the node.
     """
     if asked.to == "remove" and (jobs := jobs_on(world, asked.node)):
         raise Conflict(
-            f"node {asked.node} holds {', '.join(jobs)}",
-            hint=f"move them first: corral node drain {asked.node}; or, losing what they have not "
-            f"saved: corral node rm {asked.node} --force",
+            f"node {asked.node} cannot be removed: jobs run on it: {', '.join(jobs)}",
+            hint=f"move the jobs first: corral node drain {asked.node}; or remove the node "
+            f"and lose their unsaved work: corral node rm {asked.node} --force",
         )
 
 

@@ -65,14 +65,14 @@ from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
 PLACES_LATER: Final = (
-    "the engine places it, once it is submitted: where and when is its to say"
+    "the engine (Slurm, Kubernetes or Ray) decides where and when the job starts"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Result of a dry run for one job: its placement if it were submitted now, or the
-    reason why it would wait. `stops` names the jobs that it would preempt, each as a
+    """Result of a dry run for one job: where it would be placed if it were submitted
+    now, or why it would wait. `stops` names the jobs that it would preempt, each as a
     part of a sentence."""
 
     spec: JobSpec
@@ -143,7 +143,7 @@ def check_specs(
         _check_warn(spec)
         for field, limit in cannot.items():
             if attrgetter(field)(spec):
-                text = f"{spec.name} asks for {field}: {limit.reason}"
+                text = f"{spec.name}: {field} is not supported: {limit.reason}"
                 raise Unsupported(text, hint=limit.hint)
         for dependency in spec.after:
             is_known = (
@@ -163,8 +163,8 @@ def _check_warn(spec: JobSpec) -> None:
     """
     if spec.warn != EndWarning() and spec.max_duration_seconds is None:
         raise SpecInvalid(
-            f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
-            hint="write: max_duration: 4h (corral run: --time 4h), or leave warn (--signal) out",
+            f"{spec.name}: warn is set without max_duration, so there is no end to warn of",
+            hint="write: max_duration: 4h (corral run: --time 4h), or remove warn (--signal)",
         )
 
 
@@ -174,8 +174,8 @@ def check_moments(specs: Sequence[JobSpec], at: float) -> None:
         starts_by = spec.start_by.of(at) if spec.start_by is not None else None
         if starts_by is not None and starts_by <= at:
             raise SpecInvalid(
-                f"{spec.name}: start_by: {moment_text(starts_by)} is over",
-                hint="write: start_by: 2h, or a moment to come",
+                f"{spec.name}: start_by is {moment_text(starts_by)}, which is in the past",
+                hint="write: start_by: 2h, or a time in the future",
             )
 
 
@@ -216,10 +216,10 @@ def _check_shared(
         {path for room in rooms for path, _ in room.node.inventory.shared}
     )
     raise NotShared(
-        f"{name} saves to {rule.path}, which is not proven shared by the nodes it needs",
-        hint=f"put it under {' or '.join(shared_paths)}"
+        f"{name} saves to {rule.path}, which its nodes are not known to share",
+        hint=f"use a path under {' or '.join(shared_paths)}"
         if shared_paths
-        else "run: corral down; corral up --shared PATH",
+        else "declare a shared path: corral down; corral up --shared PATH",
     )
 
 
@@ -326,7 +326,7 @@ def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
     if state is None:
         raise NotFound("job", id, see="corral ps -a")
     if not (isinstance(asked, Cancel) and state == JobState.CANCELLED):
-        raise Conflict(f"job {id} is {state} already", hint=f"run: corral show {id}")
+        raise Conflict(f"job {id} is already {state}", hint=f"run: corral show {id}")
 
 
 def _check_suspend(job: Job) -> None:
@@ -335,8 +335,8 @@ def _check_suspend(job: Job) -> None:
     if job.state == JobState.STOPPING and job.why in (StopWhy.CANCEL, StopWhy.TIME):
         ending_text = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
         raise Conflict(
-            f"{job.spec.name} is being {ending_text}: it cannot be kept for later",
-            hint=f"see how it ends: corral show {job.id}",
+            f"{job.spec.name} cannot be suspended: it is being {ending_text}",
+            hint=f"run: corral show {job.id}",
         )
 
 
@@ -351,7 +351,7 @@ def _check_requeue(job: Job) -> None:
     if job.state == JobState.STOPPING and job.why is not None and job.why.is_requeue:
         return
     raise Conflict(
-        f"{job.spec.name} is {job.state}: no attempt of it runs that could start again",
+        f"{job.spec.name} cannot be requeued: it is {job.state}, and no attempt runs",
         hint=f"run: corral show {job.id}",
     )
 
@@ -364,7 +364,7 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
     elif not job.state.is_waiting:
         raise Conflict(
             f"{job.spec.name} is {job.state}: only a waiting job can be changed",
-            hint=f"to start it again: corral stop {job.id}, and submit it again",
+            hint=f"stop the job, and submit it with the change: corral stop {job.id}",
         )
     else:
         check_queue(world, asked.of(job.spec))
@@ -377,12 +377,12 @@ def _check_resume(world: World, job: Job, now: Now) -> None:
         return
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
         refusal = Conflict(
-            f"{job.spec.name} is {job.state}, not suspended",
+            f"{job.spec.name} cannot be resumed: it is {job.state}, not suspended",
             hint=f"run: corral show {job.id}",
         )
     elif waits is not None:
         refusal = Conflict(
-            f"{job.spec.name} cannot go on yet: {waits.sentence}",
+            f"{job.spec.name} cannot be resumed yet: {waits.sentence}",
             hint=f"run: corral why {job.id}",
         )
     if refusal is not None:

@@ -8,8 +8,8 @@ from corral.domain.world import World
 
 
 class Granted:
-    """Callers of one head that wait until their requests are granted. A request is
-    durable whatever happens to the caller that waits for it."""
+    """Wakes the callers of one head whose requests have been granted. A request stays
+    stored and is granted even if its caller no longer waits."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Sequence, asyncio.Future[None]]] = []

@@ -19,7 +19,9 @@ FORGET_SECONDS: Final = 5.0
 
 
 class Keeping:
-    """Schedule of one head for the deletion of ended jobs."""
+    """Decides when one head deletes ended jobs: those that ended too long ago, and the
+    oldest ones if too many are stored. Jobs that a new submission refers to are not
+    deleted."""
 
     def __init__(self, retention: Retention) -> None:
         self.retention = retention

@@ -12,8 +12,8 @@ from corral.schedule.prediction.runtime_model import MOST_ENDED, Learned, Lesson
 
 
 class HeadLearning:
-    """Run times that a head has learned. `runs` are the recorded jobs that are over, in
-    any order. `table` is what was learned from them."""
+    """Knowledge of one head about run times. `runs` are the recorded jobs that have
+    ended, in any order; `table` has the statistics that were computed from them."""
 
     def __init__(self, runs: Iterable[Ran], world: World, now: Now) -> None:
         self._lessons = Lessons(ended_before(runs), lambda: live_of(world, now.wall))

@@ -46,7 +46,10 @@ def awaited(
         or not could_come(world, job.spec, kinds)
     ):
         return why
-    sentence = f"it asks for {job.spec.shapes[-1]}; it waits for nodes that the engine could bring"
+    sentence = (
+        f"the job asks for {job.spec.shapes[-1]}; it waits for nodes that the engine can "
+        "add"
+    )
     return Reason(code=ReasonCode.RESOURCES, sentence=sentence)
 
 

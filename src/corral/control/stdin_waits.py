@@ -24,7 +24,7 @@ def input_text(world: World, facts: Facts, job: Job) -> str:
     rank = min(waiting_ranks)
     which = f" --rank {rank}" if rank else ""
     return (
-        f"rank {rank} waits for standard input, and nothing is typed there: type it with "
-        f"corral attach {job.id} --stdin{which}, or corral stop {job.id} and give the program its "
-        "input in run: (< FILE, < /dev/null, --yes)"
+        f"rank {rank} waits for standard input: to type it, run: corral attach {job.id} "
+        f"--stdin{which}; or run: corral stop {job.id}, and submit again with the input in "
+        "run: (< FILE, < /dev/null, --yes)"
     )

@@ -33,11 +33,11 @@ LOOKS: Final = 15  # kept looks: results cover the last minute
 
 @dataclass(slots=True)
 class _Loop:
-    """Training loop of one attempt, as sampled.
+    """Step times of one attempt's training loop.
 
     `looks` are the samples. Each of `spans` lies between two consecutive samples; it is
-    None if these hold too little data. The last field is the rank of the straggler that
-    was last reported.
+    None if these hold too little data. The last field is the rank that was last
+    reported as a straggler.
     """
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))

@@ -65,7 +65,7 @@ def _suggest_changes(
     limit = spec.max_duration_seconds
     if limit is not None:
         shorter = replace(spec, max_duration_seconds=limit / 2)
-        yield f"with a limit of {duration_text(limit / 2)}", shorter
+        yield f"with a max_duration of {duration_text(limit / 2)}", shorter
 
 
 def _other_gpu_types(world: World, asked: Resources) -> set[str]:

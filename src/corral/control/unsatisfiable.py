@@ -74,24 +74,24 @@ def _ruled_out(fleet: NodeTypes, spec: JobSpec, shape: Shape) -> Reason | None:
 def _why_never(fleet: NodeTypes, shape: Shape, rule: Reason | None) -> str:
     """Return why no set of nodes can ever hold the shape. `rule` is a reason from
     labels or topology, which is used if there is one. For example: only 1 of the 3
-    nodes of this cluster could ever hold its part."""
+    nodes is large enough."""
     if rule is not None:
         return rule.sentence
     able = fleet.holding(shape.resources)
     if able == fleet.size:
         return f"this cluster has only {able} node{'s' * (able > 1)}"
     nodes_text = f"only {able} of the {fleet.size} nodes" if able else "no node"
-    return f"{nodes_text} of this cluster could ever hold its part"
+    return f"{nodes_text} of this cluster is large enough"
 
 
 def _what_is(fleet: NodeTypes) -> str:
     """Return a text about the nodes of the cluster, as the end of a sentence. For
-    example: are 2 nodes of up to 8 GPUs (a100, h100)."""
+    example: are 2 nodes with up to 8 GPUs (a100, h100)."""
     nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
     if not fleet.most_gpus:
         return f"{nodes} without GPUs"
     plural = "s" if fleet.most_gpus > 1 else ""
-    up_to = "with" if fleet.size == 1 else "of up to"
+    up_to = "with" if fleet.size == 1 else "with up to"
     return (
         f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
     )
@@ -99,12 +99,12 @@ def _what_is(fleet: NodeTypes) -> str:
 
 def _lookup_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     if shown_by:
-        return f"{SEE}; or, for what lends them: {shown_by}"
+        return f"{SEE}; or, for the engine's own list: {shown_by}"
     if fleet.most_gpus or not shape.resources.gpus:
         return SEE
     shares_option = " --gpu-shares" * shape.resources.is_share
     return (
-        "to pretend some, run: corral down; corral up --gpus "
+        "to simulate GPUs, run: corral down; corral up --gpus "
         f"{shape.resources.gpus}{shares_option}"
     )
 
@@ -116,17 +116,17 @@ def _parts_hint(fleet: NodeTypes, shape: Shape, shown_by: str) -> str:
     if resources.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:
             return (
-                "no node lets GPUs be shared; write a whole one; "
+                "no node allows shares of a GPU; ask for a whole GPU; "
                 f"{_lookup_hint(fleet, shape, shown_by)}"
             )
         return (
-            "no node lets GPUs be shared; write a whole one, or run: corral down; "
+            "no node allows shares of a GPU; ask for a whole GPU, or run: corral down; "
             "corral up --gpu-shares"
         )
     if resources.gpus and not resources.is_share and fleet.most_parts:
         gpu_fraction = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
         return (
-            f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: "
-            f"{gpu_fraction:g}"
+            f"all GPUs here are partitioned (MIG) into {fleet.most_parts} slices; ask for "
+            f"slices: gpu: {gpu_fraction:g}"
         )
     return ""

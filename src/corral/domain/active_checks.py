@@ -13,7 +13,7 @@ MOST_CHECKUPS: Final = 8  # that wait at one node
 
 
 class CheckKind(StrEnum):
-    """Kind of an active check."""
+    """Part or property of a node that an active check tests."""
 
     MATMUL = "matmul"  # products with a known hash: silent corruption
     MEMORY = "memory"  # bandwidth of a GPU's memory

@@ -34,7 +34,7 @@ class Exit:
 
     def __post_init__(self) -> None:
         if (self.code is None) == (self.signal is None):
-            raise ValueError(f"an exit is a code or a signal: {self}")
+            raise ValueError(f"exactly one of code and signal must be set: {self}")
 
     @property
     def clean(self) -> bool:
@@ -65,7 +65,8 @@ class Seat:
 
 
 class SeatState(StrEnum):
-    """State of an allocation. GPUs return to the pool only on RELEASED."""
+    """State of an allocation. Its GPUs can be used by other jobs only from RELEASED
+    on."""
 
     HELD = "HELD"
     STOPPING = "STOPPING"
@@ -177,6 +178,6 @@ class Attempt:
 
 
 def loss_text(step: int) -> str:
-    """Return a text about a loss that is not a number. For example: its loss is not a
-    number since step 40."""
-    return f"its loss is not a number since step {step:,}"
+    """Return a text about a loss that is not a number. For example: the training loss
+    has been NaN (not a number) since step 40."""
+    return f"the training loss has been NaN (not a number) since step {step:,}"

@@ -32,7 +32,8 @@ class ChainEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """Link of the chain that was noted down outside of the cluster."""
+    """Number and hash of an entry of the audit log, as noted outside of the cluster. A
+    log that was replaced or cut off before this entry no longer contains it."""
 
     number: int
     link: str
@@ -40,8 +41,8 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainReport:
-    """Result of a verification of the log. `number` and `link` are of the last verified
-    entry. `fault` names the first broken one; "" for none."""
+    """Result of verifying the audit log. `number` and `link` are those of the last
+    valid entry. `fault` describes the first invalid entry; "" if there is none."""
 
     entries: int
     unchained: int
@@ -125,11 +126,16 @@ class _Walk:
             and noted.number == entry.number
             and noted.link != entry.link
         ):
-            self.fault = f"entry {entry.number} is not the one whose link was noted"
+            self.fault = (
+                f"the link of entry {entry.number} differs from that of --anchor"
+            )
 
     def _unchained(self, entry: ChainEntry) -> str:
         if self.link:
-            return f"entry {entry.number} has no link, and entry {self.number} before it has one"
+            return (
+                f"entry {entry.number} has no link of the hash chain, although entry "
+                f"{self.number} before it has one"
+            )
         self._before.add(entry.number, entry.record)
         self._proven = entry.number
         self.unchained += 1
@@ -138,18 +144,19 @@ class _Walk:
     def _check_link(self, entry: ChainEntry) -> str:
         previous_link = self.link or self._before.link()
         if entry.number <= self.number:
-            return f"entry {entry.number} stands twice, or in another's place"
+            return f"entry {entry.number} is duplicated or out of order"
         if entry.number > self.number + 1:
             return _missing_text(self.number + 1, entry.number - 1)
         link = next_link(previous_link, entry.number, entry.record)
         if link != entry.link or not entry.intact:
             return (
-                f"entry {entry.number}, or an entry before it, is not as it was written"
+                f"entry {entry.number}, or an entry before it, was changed after it was "
+                "written"
             )
         sealed = None if entry.seal is None else self._check_seal(link, entry.seal)
         if sealed is False:
             return (
-                f"entry {entry.number} has a seal that this cluster's key did not make"
+                f"the seal of entry {entry.number} was not made with this cluster's key"
             )
         if sealed:
             self._proven = entry.number
@@ -165,11 +172,14 @@ class _Walk:
         elif anchor is not None and anchor.number > self.number:
             self.fault = _missing_text(self.number + 1, anchor.number)
         elif not self.link:
-            self.fault = f"entry {self.number} has no link, nor has any before it"
+            self.fault = (
+                f"entry {self.number} has no link of the hash chain, and neither has any "
+                "entry before it"
+            )
         elif self._proven != self.number:
             self.fault = (
-                f"entry {self._proven + 1} and those after it have no seal of a present "
-                "key"
+                f"entry {self._proven + 1} and the entries after it are not sealed by a "
+                "current key"
             )
 
 

@@ -79,10 +79,12 @@ def text(name: str, value: object, *, letters: int = NAME_LETTERS) -> str:
         raise OutOfBounds(f"{name} must be text, not {_format_value(value)}")
     if len(value) > letters:
         raise OutOfBounds(
-            f"{name} has {len(value):,} letters; at most {letters:,} are taken"
+            f"{name} has {len(value):,} characters; at most {letters:,} are allowed"
         )
     if _NOT_PLAIN.search(value) or not is_utf8(value):
-        raise OutOfBounds(f"{name} holds a control character or half a surrogate pair")
+        raise OutOfBounds(
+            f"{name} contains a control character or an unpaired surrogate"
+        )
     return value
 
 

@@ -62,9 +62,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Order that an attempt must be removed from the node. Its processes get SIGTERM
-    (and, if `save` is set, a request to save), then `grace_seconds` to end, then
-    SIGKILL."""
+    """Order to end an attempt on a node. Its processes get SIGTERM (and, if `save` is
+    set, a request to save), then `grace_seconds` to end, then SIGKILL."""
 
     key: AttemptKey
     grace_seconds: float

@@ -14,6 +14,6 @@ class EngineLimit:
 def service_limit(engine: str) -> EngineLimit:
     """Return the reason why this engine cannot run jobs that serve requests."""
     return EngineLimit(
-        reason=f"the {engine} engine has no gateway yet that could serve requests",
-        hint="leave kind: service and service out: it then runs as a job",
+        reason=f"the {engine} engine cannot serve requests yet",
+        hint="remove kind: service and service: from the spec; it then runs as a job",
     )

@@ -28,14 +28,21 @@ class Refusal(CorralError):
 
 
 class Trouble(CorralError):
-    """Fault of the environment, for which a bounded number of retries makes sense."""
+    """Fault of the environment, for which a bounded number of retries makes sense.
+    `is_silence`: a system outside Corral gave no answer at all."""
 
     code = "trouble"
 
+    def __init__(
+        self, message: str, *, hint: str = "", is_silence: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.is_silence = is_silence
+
 
 class Bug(CorralError):
-    """Fault of Corral itself. The input of the decision is kept for a replay, and
-    Corral does not guess a result."""
+    """A fault of Corral itself. Corral does not guess a result; it keeps the input of
+    the decision, so that the fault can be reproduced."""
 
     code = "bug"
 
@@ -190,7 +197,8 @@ class NoLeader(Trouble):
 
 
 class IllegalMove(Bug):
-    """A job got an event that the table of state transitions does not allow."""
+    """A job was to be moved by an event that the table of state transitions does not
+    allow in its present state."""
 
     code = "illegal_move"
 
@@ -209,6 +217,6 @@ class Unrecordable(InvariantBroken):
 
     def __init__(self, rows: Sequence[tuple[object, str]]) -> None:
         first_fault = rows[0][1] if rows else ""
-        rest_text = f"; so are {len(rows) - 1} more rows" if len(rows) > 1 else ""
-        super().__init__(f"a row cannot be recorded: {first_fault}{rest_text}")
+        rest_text = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+        super().__init__(f"a row cannot be stored: {first_fault}{rest_text}")
         self.rows = tuple(rows)

@@ -10,11 +10,11 @@ from corral.domain.resources import Shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalCandidate:
-    """A job that waits to be placed by the engine. `key` is the attempt that would
-    begin.
+    """A waiting job as it is offered to an engine that places jobs itself. `key` is the
+    attempt that would begin.
 
-    `excluded` are the nodes that the job may not use, because of their labels or of
-    settings by operators, sorted. `array` is the id of its array, and `running` the
+    `excluded` are the nodes that the job may not use because of their labels or of
+    operators' settings, sorted. `array` is the id of its array, and `running` the
     number of other jobs of that array that are on nodes now.
     """
 

@@ -10,7 +10,8 @@ from corral.domain.ids import NodeId
 
 
 class FailureKind(StrEnum):
-    """Class of a failure. What a class means, and what helps, is in FAILURES."""
+    """Class of the reasons why an attempt failed. FAILURES has the meaning of each
+    class, and what helps."""
 
     PROGRAM = "program-error"
     MODULE = "missing-module"
@@ -53,6 +54,12 @@ class FailureKind(StrEnum):
     LIBRARY = "missing-library"
     INPUT = "waits-for-input"
     CHILD = "child-failed"
+    CERTIFICATE = "untrusted-certificate"
+    SERVICE_TIMEOUT = "service-timeout"
+    SERVICE = "service-error"
+    HELPER = "helper-lost"
+    QUOTA = "quota-exceeded"
+    LAYOUT = "layout-mismatch"
     UNKNOWN = "unknown"
 
 
@@ -72,141 +79,159 @@ class Meaning:
 
 FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     FailureKind.PROGRAM: Meaning(
-        "the program raised an error", "read the end of its log and mend the program"
+        "the program raised an error",
+        "read the end of the log (corral logs {job}) and fix the program",
     ),
     FailureKind.MODULE: Meaning(
         "a module cannot be imported",
-        "install it in setup:, or in the image; then submit again",
+        "install the module in setup: or in the image; then submit again",
     ),
     FailureKind.SYNTAX: Meaning(
-        "the program cannot be read",
-        "mend the line that its log names; then submit again",
+        "the program has a syntax error",
+        "fix the line that the log names; then submit again",
     ),
     FailureKind.USAGE: Meaning(
-        "the program does not take these arguments",
-        "compare run: with what its --help says",
+        "the program does not accept its arguments",
+        "compare the arguments in run: with the program's --help",
     ),
     FailureKind.COMMAND: Meaning(
         "the command cannot be run",
-        "check its name and PATH in run:, and that it is executable",
+        "check the command's name and PATH in run:, and that the file is executable",
     ),
     FailureKind.FILES: Meaning(
-        "a file is not there",
-        "check the path; workdir: carries what .gitignore does not exclude",
+        "a file is missing",
+        "check its path; of the workdir only files that .gitignore does not exclude are copied",
     ),
     FailureKind.PERMISSION: Meaning(
-        "a file may not be used", "check owner and mode of the path that its log names"
+        "permission to use a file was denied",
+        "check owner and mode of the path that the log names",
     ),
     FailureKind.GPU_MEMORY: Meaning(
         "the GPU's memory is full",
         "use a smaller micro batch, recomputation or more GPUs: corral plan model shows what fits",
     ),
     FailureKind.HOST_MEMORY: Meaning(
-        "the memory it asked for is full",
-        "ask for more with resources: {memory: ...}, or use fewer data workers; check ulimit -v",
+        "the job's memory is full",
+        "request more with resources: {memory: ...}, or use fewer data workers; check ulimit -v",
     ),
     FailureKind.SHARED_MEMORY: Meaning(
         "/dev/shm is full",
-        "use fewer data workers, or a larger /dev/shm: df -h /dev/shm shows its size",
+        "use fewer data workers or a larger /dev/shm (df -h /dev/shm shows its size)",
     ),
     FailureKind.DISK_FULL: Meaning(
         "a disk is full",
-        "make room on the disk that it writes to (df -h, quota), or keep fewer checkpoints",
+        "free space on the disk that the job writes to (df -h, quota), or keep fewer checkpoints",
     ),
     FailureKind.STORAGE: Meaning(
-        "storage answered with an error",
-        "it begins again elsewhere; look at the mount on the node: corral node show",
+        "storage returned an error",
+        "the job starts again on other nodes while it has retries; to check the mount: "
+        "corral node show NODE; the same error on every node is a fault of the storage",
         is_infra=True,
     ),
     FailureKind.LIMITS: Meaning(
-        "a limit of the system is reached", "open fewer files, or start fewer processes"
+        "a limit of the operating system was reached",
+        "open fewer files, or start fewer processes",
     ),
     FailureKind.GPU_PROGRAM: Meaning(
-        "the program used the GPU wrongly",
-        "run it with CUDA_LAUNCH_BLOCKING=1 to find the kernel; on several GPUs: compute-sanitizer",
+        "the program made an invalid call or memory access on the GPU",
+        "run it with CUDA_LAUNCH_BLOCKING=1 to find the kernel; with several GPUs use "
+        "compute-sanitizer",
     ),
     FailureKind.GPU_FAULT: Meaning(
         "a GPU or its driver is broken",
-        "it starts again elsewhere; corral node show shows its health",
+        "the job starts again on other nodes while it has retries; for the node's health: "
+        "corral node show NODE; if it fails alike on every node, check the driver and the "
+        "program: corral doctor gpu",
         is_infra=True,
     ),
     FailureKind.GPU_MISSING: Meaning(
-        "no GPU can be used there",
-        "check that PyTorch is built for the driver: corral doctor gpu; ask for gpu: in resources",
+        "the program cannot use any GPU",
+        "check that PyTorch fits the driver (corral doctor gpu), and that resources: "
+        "requests a gpu:",
     ),
     FailureKind.CRASH: Meaning(
         "the program crashed",
-        "run it under gdb, or with PYTHONFAULTHANDLER=1 if it is Python; check compiled parts",
+        "run it under gdb, or with PYTHONFAULTHANDLER=1 if it is Python; check compiled extensions",
     ),
     FailureKind.KILLED: Meaning(
-        "a process, a person or the kernel killed it",
-        "look for timeout, kill or scancel in its scripts, and for who stopped it: corral audit; "
-        "if no user did, dmesg on the node shows whether its memory was full",
+        "a process, a person or the kernel killed the program",
+        "look for timeout, kill or scancel in the job's scripts, and for who stopped "
+        "the job: corral audit; if no user did, run dmesg on the node to see whether "
+        "its memory was full",
     ),
     FailureKind.PEER: Meaning(
-        "another rank was lost", "look at the rank that ended first: corral logs --rank"
+        "another rank was lost",
+        "look at the rank that ended first: corral logs {job} --rank N",
     ),
     FailureKind.HANG: Meaning(
-        "a rank did not come to a collective",
+        "a rank did not reach a collective operation in time",
         "look at what the named rank did last; all ranks must call the same collectives",
     ),
     FailureKind.PORT: Meaning(
-        "a port is taken",
-        "use MASTER_PORT, which Corral keeps for the job, or another port",
+        "a port is already in use",
+        "use MASTER_PORT, which Corral reserves for the job, or another port",
     ),
     FailureKind.NETWORK: Meaning(
         "an address cannot be reached",
-        "check it, and the node's network: corral doctor net",
+        "check the address, and test the network of the nodes: corral doctor net",
     ),
     FailureKind.FABRIC: Meaning(
-        "the network between its ranks failed",
-        "it begins again; corral doctor net tests the links of the node",
+        "the network between the ranks failed",
+        "the job starts again while it has retries; to test the links of the nodes: "
+        "corral doctor net",
         is_infra=True,
     ),
     FailureKind.ACCESS: Meaning(
-        "access was denied",
-        "check the token in secrets: and that it may read what is asked for",
+        "a service denied access",
+        "check the token in secrets:, and that it may read what the program requests",
     ),
     FailureKind.DATA: Meaning(
         "the data cannot be read",
-        "check the file that it was reading: it may be cut off, damaged or of another format",
+        "check the file that the program was reading: it may be truncated, damaged or "
+        "in another format",
     ),
     FailureKind.CHECKPOINT: Meaning(
         "a checkpoint cannot be loaded",
-        "load another: it may be cut off or damaged; corral checkpoints lists those that verify",
+        "load another checkpoint (corral checkpoints {job} lists those that verify): "
+        "this one may be truncated or damaged",
     ),
     FailureKind.NUMERIC: Meaning(
-        "a value is not a number",
+        "a value is NaN or infinite",
         "lower the learning rate, clip gradients; check the last batch",
     ),
     FailureKind.INTERRUPTED: Meaning(
-        "it was interrupted", "if not intended, submit it again"
+        "the program was interrupted",
+        "submit the job again if this was not intended",
     ),
     FailureKind.SETUP: Meaning(
-        "its setup failed", "mend setup: by what its log says; then submit again"
+        "the commands in setup: failed",
+        "fix setup: (the log shows its error); then submit again",
     ),
     FailureKind.NODE_LOST: Meaning(
-        "the node is gone",
-        "nothing: it begins again elsewhere, from its newest save or else from its start",
+        "the node was lost",
+        "the job starts again on other nodes while it has retries, from its newest "
+        "checkpoint or from the beginning",
         is_infra=True,
     ),
     FailureKind.NODE_REBOOTED: Meaning(
         "the node restarted",
-        "nothing: it begins again, from its newest save or else from its start",
+        "the job starts again while it has retries, from its newest checkpoint or from "
+        "the beginning",
         is_infra=True,
     ),
     FailureKind.CLUSTER: Meaning(
-        "Corral or the node could not run it",
-        "corral events shows more; it starts again",
+        "Corral or the node could not run the job",
+        "the job starts again while it has retries; for details: corral events {job}",
         is_infra=True,
     ),
     FailureKind.RATE_LIMIT: Meaning(
-        "a service refused further requests",
-        "wait, send a token, use a cache or fewer parallel requests; the network works",
+        "a remote service refused requests because there were too many",
+        "wait, log in with a token, use a cache or send fewer parallel requests; the network works",
     ),
     FailureKind.BINARY: Meaning(
-        "a compiled part was built for another system or library version",
-        "rebuild or reinstall it for the node's libc, Python and PyTorch, or use another image",
+        "a compiled package was built for another system or library version",
+        "rebuild or reinstall the package for the node's libc, Python and PyTorch, or "
+        "use another image",
     ),
     FailureKind.RENDEZVOUS: Meaning(
         "fewer ranks or nodes joined than the job expects",
@@ -219,30 +244,63 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         is_infra=True,
     ),
     FailureKind.VARIABLE: Meaning(
-        "a variable is not set",
-        "set it under env:, or give it a default: ${NAME:-value}",
+        "an environment variable is not set",
+        "set the variable under env:, or give it a default: ${NAME:-value}",
     ),
     FailureKind.PACKAGE: Meaning(
         "no such version of a package exists for this Python and index",
-        "change the name or the version that is asked for (pip index versions NAME lists those "
-        "there are), or the Python of the image",
+        "change the name or version of the package (pip index versions NAME lists all), "
+        "or use an image with another Python",
     ),
     FailureKind.LIBRARY: Meaning(
-        "a shared library that a compiled part was built for cannot be loaded",
-        "install the library in the image, or reinstall the compiled part for the CUDA and the "
-        "system of the node; ldd FILE.so lists what is missing",
+        "a shared library that the program needs cannot be loaded",
+        "install the library in the image, or reinstall the package for the node's CUDA "
+        "and system; ldd FILE.so lists what is missing",
     ),
     FailureKind.INPUT: Meaning(
-        "it waited for standard input",
-        "give the program its input in run: (< FILE, < /dev/null, --yes), or type it: corral "
-        "attach {job}",
+        "the program waited for standard input",
+        "give the program its input in run: (< FILE, < /dev/null, --yes), or type it: "
+        "corral attach {job} --stdin",
     ),
     FailureKind.CHILD: Meaning(
-        "a process that it had started failed before, and it went on waiting",
-        "mend the error that its log shows; more time changes nothing",
+        "a child process failed, and the program went on waiting for it",
+        "fix the error that the log shows; a longer time limit does not help",
+    ),
+    FailureKind.CERTIFICATE: Meaning(
+        "the TLS certificate of a service is not trusted",
+        "the address was reached: add the CA that signed its certificate to a CA bundle, "
+        "and set SSL_CERT_FILE and REQUESTS_CA_BUNDLE to it under env: (Node.js: "
+        "NODE_EXTRA_CA_CERTS; Java: a trust store); or ask the owner of the service",
+    ),
+    FailureKind.SERVICE_TIMEOUT: Meaning(
+        "a service did not answer in time",
+        "the address was reached, but the service did not answer in time: check that it "
+        "runs and is not overloaded; then retry, or raise the timeout of the client",
+    ),
+    FailureKind.SERVICE: Meaning(
+        "a service answered with an error of its own (HTTP 5xx)",
+        "the address was reached: read the log of the service or ask its owner; retry "
+        "the request with a delay",
+    ),
+    FailureKind.HELPER: Meaning(
+        "a helper process of the program ended",
+        "a helper process on the same node ended (a DataLoader worker, a pool or a "
+        "manager): its own error is above in the log; without one it was killed: request "
+        "more memory, use fewer workers, or set num_workers=0 to see the error",
+    ),
+    FailureKind.QUOTA: Meaning(
+        "a storage quota is used up",
+        "delete files that belong to the same user or project, or ask for a larger quota "
+        "(quota -s shows its use); the disk itself may have free space",
+    ),
+    FailureKind.LAYOUT: Meaning(
+        "the number of ranks does not fit the parallel layout",
+        "make nodes: times the GPUs of a node a multiple of tensor x pipeline x context "
+        "parallel size, or lower these sizes in the program's configuration",
     ),
     FailureKind.UNKNOWN: Meaning(
-        "it ended without a word", "read its log: corral logs {job}"
+        "the program ended without an error message",
+        "read its log: corral logs {job}",
     ),
 }
 
@@ -291,5 +349,5 @@ def next_step(kind: FailureKind, step: NextStep | None, place: str = "") -> str:
     if step is not None:
         return NEXT_STEPS[step]
     if kind == FailureKind.PROGRAM and place:
-        return f"look at {place}, and read the end of its log"
+        return f"look at {place}, and read the end of the log"
     return FAILURES[kind].next

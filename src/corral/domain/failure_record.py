@@ -25,8 +25,8 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Record of one node. `since` is when its counts were last halved, by the head's
-    wall clock."""
+    """Counts of the attempts that have ended and failed on one node. `since` is when
+    the counts were last halved, by the head's wall clock."""
 
     since: float = 0.0
     users: tuple[UserRecord, ...] = ()

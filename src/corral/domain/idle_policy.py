@@ -27,7 +27,7 @@ class IdleRule:
             or limits != sorted(limits)
         ):
             raise ValueError(
-                f"a rule warns, then reclaims, after a minute or more: {self}"
+                f"warn and reclaim must be at least 60 s, and warn not later: {self}"
             )
 
     @property

@@ -30,6 +30,15 @@ _REFERENCE: Final = re.compile(
 )
 
 
+class WrongImage(ValueError):
+    """The error for text that is not an image; `hint` says what to write."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(f"{text}; {hint}")
+        self.text = text
+        self.hint = hint
+
+
 class ImageKind(StrEnum):
     OCI = "oci"  # a reference to a registry
     # an OCI or Docker archive, or an OCI layout, in a file or a folder
@@ -39,7 +48,7 @@ class ImageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image.
+    """A container image, or a file or folder that contains one.
 
     Args:
         name: The image as its tool accepts it: `ubuntu:24.04`,
@@ -65,34 +74,38 @@ class Image:
 
 
 def image_of(text: str) -> Image:
-    """Parse the `image` of a spec. Raises: ValueError if the text names no image."""
+    """Parse the `image` of a spec. Raises: WrongImage if the text is not one."""
     name = text.strip().removeprefix(_SCHEME)
     if not name or name.startswith("-") or any(sign.isspace() for sign in name):
-        raise ValueError(
-            f"{text!r} names no image; write: ubuntu:24.04, or /data/torch.sif"
+        raise WrongImage(
+            f"{text!r} is not a valid image",
+            "write: image: ubuntu:24.04, or image: /data/torch.sif",
         )
     if len(name) > LONGEST_NAME:
-        raise ValueError(
-            f"the image has {len(name)} letters; at most {LONGEST_NAME} are allowed"
+        raise WrongImage(
+            f"the name of the image has {len(name)} characters; at most {LONGEST_NAME} "
+            "are allowed",
+            "use a shorter name",
         )
     transport, colon, rest = name.partition(":")
     if colon and transport in _ARCHIVES:
         return _parse_archive(text, name, rest)
     if colon and transport in _OTHER_TRANSPORTS:
-        raise ValueError(
-            f"{text!r} does not name an image of a registry; write: ubuntu:24.04, or an archive: "
-            "oci-archive:/data/x.tar"
+        raise WrongImage(
+            f"{text!r} is not an image of a registry",
+            "write: image: ubuntu:24.04, or for an archive: oci-archive:/data/x.tar",
         )
     if name.endswith(_APPTAINER):
         return Image(kind=ImageKind.APPTAINER, name=name, path=name)
     if name.startswith(("/", ".")):
-        raise ValueError(
-            f"{text!r} is a file, but no Apptainer image (.sif); an archive is written "
-            "oci-archive:/data/x.tar"
+        raise WrongImage(
+            f"{text!r} is a path, but not of an Apptainer image (.sif)",
+            "for an archive, write: image: oci-archive:/data/x.tar",
         )
     if _REFERENCE.fullmatch(name) is None:
-        raise ValueError(
-            f"{text!r} is not an image reference; write: nvcr.io/nvidia/pytorch:25.10"
+        raise WrongImage(
+            f"{text!r} is not an image reference",
+            "write, for example: image: nvcr.io/nvidia/pytorch:25.10",
         )
     return Image(kind=ImageKind.OCI, name=name)
 
@@ -105,7 +118,8 @@ def is_digest(text: str) -> bool:
 def _parse_archive(text: str, name: str, rest: str) -> Image:
     path, _, tag = rest.partition(":")
     if not path.startswith("/"):
-        raise ValueError(
-            f"{text!r} names an image by a relative path; write: oci-archive:/data/x.tar"
+        raise WrongImage(
+            f"{text!r} is not a valid image: its path is not absolute",
+            "write, for example: image: oci-archive:/data/x.tar",
         )
     return Image(kind=ImageKind.ARCHIVE, name=name, path=path, tag=tag)

@@ -36,7 +36,8 @@ class Imported:
         moments = (0.0, self.submitted_at, self.started_at, self.ended_at)
         if list(moments) != sorted(moments) or self.seconds <= 0:
             raise ValueError(
-                f"it is submitted, starts and ends in this order: {self.id}"
+                f"the times of job {self.id} are not in the order submitted, started, "
+                "ended, or its run time is not above 0 s"
             )
 
     @property

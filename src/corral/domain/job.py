@@ -26,14 +26,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class Per(StrEnum):
-    """Unit for which the job's command is started."""
+    """Whether the job's command is started once for each node, or once for each GPU."""
 
     NODE = "node"  # the command once a node; it starts its own ranks (torchrun)
     GPU = "gpu"  # the command once a GPU, by Corral
 
 
 class Disconnect(StrEnum):
-    """Effect of a silent node on its jobs."""
+    """Action for a job when one of its nodes is silent."""
 
     REPLACE = "replace"
     WAIT = "wait"
@@ -141,7 +141,7 @@ class Service:
 
 
 class TokenScope(StrEnum):
-    """Rights of the token that a job gets."""
+    """Rights of the token that the ranks of a job get."""
 
     OWN = "own"  # on its own job, and on the other jobs of its array
     # also those of its owner as a user: to submit, and on the owner's other jobs
@@ -200,11 +200,12 @@ class JobSpec:
     def __post_init__(self) -> None:
         if not is_name(self.name) or not self.run.strip():
             raise ValueError(
-                f"a job has a name and a command: {self.name!r} {self.run!r}"
+                "a job needs a valid name and a command: name is "
+                f"{self.name!r}, run is {self.run!r}"
             )
         if self.nodes < 1 or min(self.retry.infra, self.retry.user) < 0:
             raise ValueError(
-                f"a job has at least one node and no negative budget: {self}"
+                f"nodes must be at least 1, and retries must not be negative: {self}"
             )
 
     @property

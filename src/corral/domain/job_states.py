@@ -10,7 +10,7 @@ from corral.domain.errors import IllegalMove
 
 
 class JobState(StrEnum):
-    """State in the life of a job."""
+    """The state that a job is in, from its submission to its end."""
 
     # by `after`, `begin`, the delay of a retry, or a fault of Corral itself
     HELD = "HELD"
@@ -52,14 +52,14 @@ class JobState(StrEnum):
 
 
 class StopWhy(Coded):
-    """Reason why a job is STOPPING. A later cancel replaces every other reason."""
+    """The reason why a job is STOPPING. A later cancel replaces every other reason."""
 
     CANCEL = "cancel", "a user cancelled the job"
-    SUSPEND = "suspend", "a user, or the rule for idle jobs, suspended it"
-    PREEMPT = "preempt", "another job takes its place, or it is moved"
-    REQUEUE = "requeue", "a user asked for it to begin again"
+    SUSPEND = "suspend", "a user, or the rule for idle GPUs, suspended the job"
+    PREEMPT = "preempt", "the job makes room for another job, or is moved"
+    REQUEUE = "requeue", "a user requeued the job, to run it again"
     DRAIN = "drain", "a node of the job is being drained"
-    TIME = "time", "it has run as long as its max_duration allows"
+    TIME = "time", "the job reached its max_duration"
 
     @property
     def is_requeue(self) -> bool:

@@ -19,7 +19,8 @@ CUT_TO_PART: Final = 0.9  # of the limit: not every line that follows cuts again
 
 
 class LogPart(IntEnum):
-    """Class of a log by its attempt and job. Logs of the lowest class are cut first."""
+    """Class of the job and attempt that a log belongs to. When space is needed, logs of
+    the lowest class are cut first."""
 
     EARLIER_ATTEMPT = 0
     ENDED_JOB = 1
@@ -35,7 +36,7 @@ KEPT_BYTES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLogs:
-    """Logs of one attempt."""
+    """Logs of one attempt that the head stores."""
 
     key: AttemptKey
     part: LogPart

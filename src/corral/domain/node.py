@@ -34,7 +34,7 @@ class NodeKind:
 
 
 class Liveness(StrEnum):
-    """Liveness of a node. It has three values, because a silent node is not necessarily
+    """Whether a node is alive, silent or dead. A silent node is not necessarily
     dead."""
 
     ALIVE = "alive"

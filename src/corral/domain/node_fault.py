@@ -12,7 +12,7 @@ BY_HEALTH: Final = "health"  # who has cordoned a node that no person did
 
 
 class Remedy(StrEnum):
-    """Repair of a fault, in order from the mildest."""
+    """Action that repairs a fault; the mildest comes first."""
 
     IGNORE = "ignore"
     RESTART_APP = "restart-app"

@@ -151,13 +151,15 @@ class NodePolicy:
         match = _RANGE.fullmatch(self.uid_range)
         if match is None:
             raise ValueError(
-                f"uid_range is {self.uid_range!r}: write FIRST-LAST, 200000-265535"
+                f"uid_range is {self.uid_range!r}: it must be FIRST-LAST, for example "
+                "200000-265535"
             )
         first_uid, last_uid = int(match[1]), int(match[2])
         lowest = max(self.min_uid or DEFAULT_MIN_UID, DEFAULT_MIN_UID)
         if not lowest <= first_uid <= last_uid <= MAX_UID:
             raise ValueError(
-                f"uid_range is {self.uid_range}: it must lie from {lowest} to {MAX_UID}"
+                f"uid_range is {self.uid_range}: FIRST must be at most LAST, and both "
+                f"from {lowest} to {MAX_UID}"
             )
 
     @cached_property
@@ -184,18 +186,20 @@ class NodePolicy:
             if self.root == "allow" and name == ROOT:
                 return None
             return PolicyRefusal(
-                f"its policy lets no job run as root (user {name} has uid 0)",
-                'submit as another user, or set "root": "allow" in its policy.json',
+                f"the node's policy lets no job run as root (user {name} has uid 0)",
+                'submit as another user, or set "root": "allow" in the node\'s '
+                "policy.json",
             )
         if name in self.deny:
             return PolicyRefusal(
-                f"its policy denies the account {name}",
-                "submit as another user, or take the account out of deny in its policy.json",
+                f"the node's policy denies the account {name}",
+                "submit as another user, or remove the account from deny in the node's "
+                "policy.json",
             )
         if uid < lowest:
             return PolicyRefusal(
                 f"the account {name} has uid {uid}, below the lowest allowed uid {lowest}",
-                "submit as another user, or set min_uid in its policy.json",
+                "submit as another user, or set min_uid in the node's policy.json",
             )
         return None
 
@@ -204,13 +208,13 @@ class NodePolicy:
         such user a uid from its range."""
         if name in (ROOT, *self.deny):
             return PolicyRefusal(
-                f"its policy denies the account {name}", "submit as another user"
+                f"the node's policy denies the account {name}", "submit as another user"
             )
         if self.uids is None:
             return PolicyRefusal(
-                f"it has no account {name}",
-                f"run there: useradd {name}; or give each user a uid of its own: "
-                '"uid_range": "200000-265535" in its policy.json',
+                f"the node has no account {name}",
+                f"run on the node: useradd {name}; or let Corral give each user a uid: "
+                '"uid_range": "200000-265535" in the node\'s policy.json',
             )
         return None
 
@@ -231,9 +235,10 @@ class NodePolicy:
         ):
             return None
         return PolicyRefusal(
-            f"its policy does not allow the image {name}: it allows "
+            f"the node's policy does not allow the image {name}: it allows "
             f"{', '.join(allowed) or 'no registry'}",
-            "use an image of an allowed registry, or change registries in its policy.json",
+            "use an image of an allowed registry, or change registries in the node's "
+            "policy.json",
         )
 
     def refuses_path(self, path: str) -> PolicyRefusal | None:
@@ -246,9 +251,9 @@ class NodePolicy:
         ):
             return None
         return PolicyRefusal(
-            f"its policy does not allow the path {path}: it allows "
+            f"the node's policy does not allow the path {path}: it allows "
             f"{', '.join(allowed) or 'no path'}",
-            "use an allowed path, or change host_paths in its policy.json",
+            "use an allowed path, or change host_paths in the node's policy.json",
         )
 
 
@@ -263,12 +268,14 @@ def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
     for name, text in words.items():
         if name not in names:
             raise SpecInvalid(
-                f"--policy {name}: a node's policy has {', '.join(names)}",
+                f"--policy {name}: a node has no such policy; the names are "
+                f"{', '.join(names)}",
                 hint="for example: --policy root=allow --policy uid_range=200000-265535",
             )
         if name in _CHOICES and text not in _CHOICES[name]:
             raise SpecInvalid(
-                f"--policy {name}={text[:60]}: it is one of {', '.join(_CHOICES[name])}",
+                f"--policy {name}={text[:60]}: the value must be one of "
+                f"{', '.join(_CHOICES[name])}",
                 hint=f"for example: --policy {name}={_CHOICES[name][0]}",
             )
         try:

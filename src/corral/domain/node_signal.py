@@ -18,7 +18,7 @@ OVER: Final = "all"  # the device of the signal that ends a round of checks
 
 
 class SignalKind(StrEnum):
-    """Kind of a signal from a node."""
+    """Kind of an event that a node has noticed about itself."""
 
     XID = "xid"  # an error of NVIDIA's driver, by its number
     SXID = "sxid"  # one of an NVSwitch

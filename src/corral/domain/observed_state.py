@@ -17,7 +17,7 @@ AttemptKey = tuple[JobId, AttemptNumber]
 
 
 class Phase(StrEnum):
-    """Phase of an attempt on one node."""
+    """Progress of an attempt on one node, from its start to its end."""
 
     STARTING = "starting"  # workdir, setup, shim
     UP = "up"  # every rank of the node has been started

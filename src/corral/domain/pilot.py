@@ -26,7 +26,7 @@ OF_A_GPU: Final = frozenset(
 )
 MARK: Final = "~"
 # what a part says of an end that was not its own
-LEAVING: Final = "the batch system asked it to end"
+LEAVING: Final = "the batch system asked the attempt to end"
 
 
 def part_of(node: NodeId, key: AttemptKey) -> NodeId:

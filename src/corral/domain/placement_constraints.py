@@ -58,7 +58,7 @@ class Constraint:
     def __post_init__(self) -> None:
         if not self.label or not self.values:
             raise ValueError(
-                f"a constraint names a label and at least one value: {self}"
+                f"a constraint needs a label and at least one value: {self}"
             )
 
     def is_met(self, labels: Labels) -> bool:

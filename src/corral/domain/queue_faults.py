@@ -54,8 +54,8 @@ def faults(queues: Sequence[Queue]) -> Iterator[QueueFault]:
         yield QueueFault(
             queue=queues[-1].name,
             field="name",
-            text=f"there are {len(queues):,} queues; {MOST_QUEUES:,} are taken",
-            advice="name fewer",
+            text=f"there are {len(queues):,} queues; at most {MOST_QUEUES:,} are allowed",
+            advice="define fewer queues",
         )
         return
     counts = Counter(queue.name for queue in queues)
@@ -67,7 +67,7 @@ def faults(queues: Sequence[Queue]) -> Iterator[QueueFault]:
                 queue=queue.name,
                 field="name",
                 text=f"{count} queues have this name",
-                advice="name each once",
+                advice="give each queue a name of its own",
             )
     parent_faults = [
         fault for queue in queues for fault in _faults_of_parent(queue, by_name)
@@ -83,22 +83,27 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
         yield QueueFault(
             queue=queue.name,
             field="name",
-            text=f"{queue.name[:80]!r} is no name: it has {NAME_RULE}",
-            advice="rename it",
+            text=f"{queue.name[:80]!r} is not a valid name: a name has {NAME_RULE}",
+            advice="rename the queue",
         )
     yield from _faults_of_gpus(queue)
     if not 0 < queue.weight <= MOST_WEIGHT:
         text = f"{queue.weight:g} is out of bounds: {WEIGHT_RULE}"
         yield _field_fault(queue, "weight", text, 1)
     if queue.longest_seconds is not None and not 0 < queue.longest_seconds < inf:
-        yield _field_fault(queue, "max_duration", "no job could run", "24h")
+        yield _field_fault(
+            queue, "max_duration", "the time must be above 0 s and finite", "24h"
+        )
     lowest_priority, highest_priority = queue.lowest_priority, queue.highest_priority
     if (
         lowest_priority is not None
         and highest_priority is not None
         and lowest_priority > highest_priority
     ):
-        text = f"{lowest_priority} to {highest_priority} holds none"
+        text = (
+            f"the lowest priority {lowest_priority} is above the highest "
+            f"{highest_priority}"
+        )
         yield _field_fault(queue, "priorities", text, ["low", "normal"])
     odd = [name for name in queue.allow or () if not is_allowable(name)]
     if odd:
@@ -106,7 +111,7 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
         yield _field_fault(queue, "allow", text, ["alice", "bob"])
     if not all(is_name(operator) for operator in queue.operators):
         yield _field_fault(
-            queue, "operators", "one is not a valid user's name", ["alice"]
+            queue, "operators", "a name in the list is not a valid user name", ["alice"]
         )
     if queue.budget is not None:
         for text, correct_budget in _budget_faults(queue.budget):
@@ -128,16 +133,16 @@ def _faults_of_gpus(queue: Queue) -> Iterator[QueueFault]:
     }
     for name, millis in limits.items():
         if millis is not None and millis < 0:
-            yield _field_fault(queue, name, "no number of GPUs is less than nothing", 8)
+            yield _field_fault(queue, name, "a number of GPUs must not be negative", 8)
     if len(dict(queue.nominal)) < len(queue.nominal):
-        text = "a type of GPU is named twice"
+        text = "a GPU type is listed twice"
         yield _field_fault(queue, "gpus", text, _own_gpus(dict(queue.nominal)))
     lent, own_millis = queue.lend_limit_millis, queue.nominal_millis
     if lent is not None and lent < 0:
-        text = "no number of GPUs is less than nothing"
+        text = "a number of GPUs must not be negative"
         yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own_millis)))
     elif lent is not None and lent > own_millis:
-        text = f"it can lend at most the {counted_gpus(own_millis)} it has"
+        text = f"the queue can lend at most the {counted_gpus(own_millis)} that it owns"
         yield _field_fault(queue, "lend", text, _number_of_gpus(max(0, own_millis)))
 
 
@@ -157,21 +162,24 @@ def _budget_faults(budget: Budget) -> Iterator[tuple[str, FieldValue]]:
     """Yield (text of a fault in the budget, a budget without the fault)."""
     renewed = {**_amount_of(budget), "period": _period_of(budget)}
     if (budget.gpu_hours is None) == (budget.money is None):
-        yield "a budget is of GPU-hours or of money", renewed
+        yield "a budget needs either gpu_hours or money, not both", renewed
     elif not 0 <= (budget.gpu_hours or budget.money or 0.0) < inf:
-        yield "a budget is not less than nothing, and ends", renewed
+        yield "the amount must be at least 0 and finite", renewed
     if (budget.money is None) == bool(budget.rates):
-        text = "money needs rates for a GPU-hour, and GPU-hours need none"
+        text = "rates (prices of a GPU-hour) must be set with money, not with gpu_hours"
         yield text, renewed
     if not all(0 <= rate < inf for _, rate in budget.rates):
-        yield "no rate is less than nothing or without end", renewed
+        yield "each rate must be at least 0 and finite", renewed
     if budget.period_seconds is not None and budget.until is not None:
-        text = "it is renewed each period or lasts until a date, and not both"
+        text = "period and until cannot be set together"
         yield text, renewed
     if budget.period_seconds is not None and not _is_period(budget.period_seconds):
-        yield "a period is at least a minute", renewed
+        yield "period must be at least 1 minute", renewed
     if budget.until is not None and not isfinite(budget.until):
-        yield "until is no date", {**_amount_of(budget), "until": _EXAMPLE_UNTIL}
+        yield (
+            "until is not a valid date",
+            {**_amount_of(budget), "until": _EXAMPLE_UNTIL},
+        )
 
 
 def _amount_of(budget: Budget) -> Mapping[str, FieldValue]:
@@ -216,12 +224,15 @@ def _faults_of_parent(
                     queue=queue.name,
                     field="parent",
                     text=f"there is no queue {above.parent}",
-                    advice=f"name one of: {', '.join(sorted(by_name))[:200]}",
+                    advice=f"set parent to one of: {', '.join(sorted(by_name))[:200]}",
                 )
             return
         above = by_name[above.parent]
         if above.name in visited_names:
-            text = f"it is below itself: {' < '.join([*visited_names, above.name])}"
+            text = (
+                "the queue is its own ancestor: "
+                f"{' < '.join([*visited_names, above.name])}"
+            )
             yield _field_fault(queue, "parent", text, None)
             return
         visited_names.append(above.name)
@@ -229,8 +240,9 @@ def _faults_of_parent(
         yield QueueFault(
             queue=queue.name,
             field="parent",
-            text=f"it lies {len(visited_names)} levels deep; {DEEPEST} are taken",
-            advice="put it higher",
+            text=f"the queue is {len(visited_names)} levels deep; at most {DEEPEST} are "
+            "allowed",
+            advice="choose a parent nearer to the top of the tree",
         )
 
 
@@ -255,7 +267,7 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[QueueFault]:
                 counted_gpus(queue.nominal_millis),
                 gpus_text(lacking),
             )
-            text = f"it has {owned_text}; the queues below it are given {lacking_text} more"
+            text = f"the queue owns {owned_text}; the queues below it own {lacking_text} more"
             enough = Counter(dict(queue.nominal))
             enough[ANY_TYPE] += lacking
             yield _field_fault(queue, "gpus", text, _own_gpus(enough))

@@ -66,13 +66,13 @@ class QueueTree:
                 self.pod_locality_delay_seconds,
             )
         ):
-            raise ValueError("a locality delay must be at least 0 s and finite")
+            raise ValueError("each locality_delay must be at least 0 s and finite")
         if CURRENCY.fullmatch(self.currency) is None:
-            raise ValueError("a currency is three capital letters")
+            raise ValueError("currency must be three capital letters, such as USD")
         for fault in faults(self.queues):
             raise NoTree(fault)
         if DEFAULT_QUEUE not in self.by_name:
-            raise ValueError("there is always a queue that is called default")
+            raise ValueError("the queue named default is missing")
 
     @cached_property
     def by_name(self) -> Mapping[QueueName, Queue]:

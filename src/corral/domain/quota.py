@@ -21,7 +21,7 @@ Limits = tuple[tuple[str, int], ...]  # name of a quota, and its limit; sorted b
 
 
 class Quota(StrEnum):
-    """Kind of thing of which a user may have a bounded amount."""
+    """Amount that a quota of a user limits, such as the number of jobs."""
 
     JOBS = "jobs"
     ARRAY = "array"
@@ -58,7 +58,7 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         usual=20_000,
         of_admins=100_000,
         most=1_000_000,
-        room="wait for some to end, or stop some: corral ps",
+        room="wait until some jobs end, or stop some (corral ps lists them)",
     ),
     Quota.ARRAY: QuotaRule(
         text="jobs of one array",
@@ -89,7 +89,7 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         of_admins=100 * GIGABYTE,
         most=100_000 * GIGABYTE,
         in_bytes=True,
-        room="print less; older logs are cut first",
+        room="let the jobs print less; the oldest logs are cut first",
     ),
     Quota.JOB_LOG_BYTES: QuotaRule(
         text="bytes of kept logs of one job",
@@ -97,14 +97,14 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         of_admins=50 * GIGABYTE,
         most=100_000 * GIGABYTE,
         in_bytes=True,
-        room="print less; the logs of earlier attempts are cut first",
+        room="let the job print less; the logs of earlier attempts are cut first",
     ),
     Quota.SECRETS: QuotaRule(
         text="secrets",
         usual=200,
         of_admins=1_000,
         most=100_000,
-        room="remove one: corral secret rm NAME",
+        room="remove a secret: corral secret rm NAME",
     ),
     Quota.SECRET_BYTES: QuotaRule(
         text="bytes of secrets",
@@ -112,14 +112,14 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         of_admins=20 * MEGABYTE,
         most=GIGABYTE,
         in_bytes=True,
-        room="remove one: corral secret rm NAME",
+        room="remove a secret: corral secret rm NAME",
     ),
     Quota.TOKENS: QuotaRule(
         text="valid tokens",
         usual=200,
         of_admins=1_000,
         most=100_000,
-        room="revoke one: corral token ls; corral token revoke ID",
+        room="revoke a token: corral token ls; corral token revoke ID",
     ),
 }
 
@@ -191,8 +191,9 @@ class Quotas:
             return
         room = rule.room.format(user=self.user, last=max(0, limit - 1))
         raise OverQuota(
-            f"{self.user} may have {rule.amount(limit)} {_quota_noun(rule)} and has "
-            f"{rule.amount(used)}; this asks for {rule.amount(asked)} more",
+            f"{self.user} may have at most {rule.amount(limit)} {_quota_noun(rule)}; "
+            f"{rule.amount(used)} are in use, and this request needs "
+            f"{rule.amount(asked)} more",
             hint=f"{room}; an admin may run: corral user set {self.user} {option_of(quota)} "
             f"{_sufficient_limit(rule, used + asked)}",
         )
@@ -256,7 +257,7 @@ def limit_in(
     if name not in set(Quota):
         raise SpecInvalid(
             f"there is no quota {name[:60]!r}",
-            hint=f"one of: {', '.join(sorted(Quota))}",
+            hint=f"use one of: {', '.join(sorted(Quota))}",
         )
     quota = Quota(name)
     rule = RULES[quota]
@@ -274,7 +275,8 @@ def limit_in(
         ) from None
     if not 0 <= number <= rule.most:
         raise SpecInvalid(
-            f"{quota}: {number:,} is out of bounds: 0 to {rule.most:,}", hint=example
+            f"{quota}: {number:,} is out of range: it must be from 0 to {rule.most:,}",
+            hint=example,
         )
     return quota, number
 
@@ -290,7 +292,7 @@ def limits_in(words: Iterable[str]) -> dict[str, int]:
         name, equals, value = option_text.partition("=")
         if not equals:
             raise SpecInvalid(
-                f"{option_text[:60]!r} is not QUOTA=LIMIT",
+                f"{option_text[:60]!r} is not of the form QUOTA=LIMIT",
                 hint="for example: --quota jobs=20000",
             )
         quota, number = limit_in(name.strip(), value.strip())

@@ -8,9 +8,10 @@ from corral.domain.job_states import StopWhy
 
 
 class ReasonCode(Coded):
-    """Code of a job's reason. Its sentence is for people and may change."""
+    """Code for the reason why a job is in its state. The sentence with the code is for
+    people and may change."""
 
-    NONE = "", "nothing has to be explained"
+    NONE = "", "there is nothing to explain"
 
     # -- it waits for the scheduler ----------------------------------------------------
     NEW = "New", "the job was submitted after the last scheduling pass"
@@ -21,8 +22,8 @@ class ReasonCode(Coded):
     )
     RESOURCES = (
         "Resources",
-        "too few nodes have free room for it",
-        "corral why JOB says what would start sooner",
+        "too few nodes have enough free GPUs, CPUs or memory for the job",
+        "to see what would start sooner: corral why JOB",
     )
     TOPOLOGY = (
         "Topology",
@@ -31,61 +32,61 @@ class ReasonCode(Coded):
     )
     EXCLUSIVE = (
         "Exclusive",
-        "it asks for empty nodes, and too few are empty",
-        "leave exclusive out",
+        "the job needs empty nodes (exclusive), and too few are empty",
+        "remove exclusive",
     )
     APART_FROM = (
         "ApartFrom",
-        "it must not share a node with jobs that run on the free ones",
-        "leave apart_from out, or wait for these jobs",
+        "the nodes with room run jobs that may not share a node with it (apart_from)",
+        "remove apart_from, or wait until those jobs end",
     )
     PRIORITY = "Priority", "nodes are being kept for a job that goes first"
-    PREEMPTING = "Preempting", "other jobs are being stopped to make room for it"
-    PROMISED = "Promised", "its start is planned for a later moment"
-    ORDER = "Order", "its queue starts jobs in order, and an earlier one waits"
-    ENGINE = "Engine", "Slurm, Kubernetes or Ray has it and has not started it yet"
+    PREEMPTING = "Preempting", "other jobs are being stopped to make room for the job"
+    PROMISED = "Promised", "nodes or GPUs are kept for the job until its latest start"
+    ORDER = "Order", "the queue starts jobs strictly in order; an earlier job waits"
+    ENGINE = "Engine", "the job waits in Slurm, Kubernetes or Ray and has not started"
 
     # -- it waits for a limit ----------------------------------------------------------
     QUEUE_LIMIT = (
         "QueueLimit",
-        "its queue holds all GPUs that it may hold",
+        "the job's queue already uses all GPUs that it may use",
         "see: corral queue show QUEUE",
     )
     NOTHING_TO_BORROW = (
         "NothingToBorrow",
-        "its queue's own GPUs are in use, and no other queue can lend any",
+        "the queue's own GPUs are in use, and no other queue can lend any",
         "see: corral queue ls",
     )
     USER_LIMIT = (
         "UserLimit",
-        "its user holds all GPUs that one user of the queue may hold",
+        "the job's user already uses all GPUs that one user of the queue may use",
         "see: corral queue show QUEUE",
     )
     ARRAY_LIMIT = (
         "ArrayLimit",
-        "as many jobs of its array run as may run at once",
-        "submit the array with a higher limit",
+        "the job's array already runs as many jobs at once as its limit (%N) allows",
+        "submit the array with a higher limit: --array 0-99%N",
     )
 
     # -- it can never start as things are ----------------------------------------------
     NEVER_FITS = (
         "NeverFits",
-        "no set of nodes of the cluster could hold it, even if all were free",
-        "ask for less: corral run --dry-run says what fits",
+        "the cluster is too small for the job, even if all nodes were free",
+        "request less; to see what fits: corral run --dry-run",
     )
     NO_NODES = (
         "NoNodes",
         "the cluster has no node yet",
-        "let a machine join: corral join",
+        "add a node: corral join",
     )
     NO_ACCOUNT = (
         "NoAccount",
-        "the nodes do not run jobs of its user",
+        "the nodes do not run jobs of the job's user",
         "see: corral node show NODE",
     )
     BAD_CONSTRAINTS = (
         "BadConstraints",
-        "too few nodes have the labels that it asks for",
+        "too few nodes have the labels that the job requires",
         "see the labels: corral node ls --json",
     )
     BAD_TOPOLOGY = (
@@ -95,64 +96,68 @@ class ReasonCode(Coded):
     )
     PINNED = (
         "Pinned",
-        "it must run on one node, which cannot take it now",
+        "the job's checkpoints are on one node only, which has no room now",
         "see: corral node show NODE",
     )
 
     # -- it is held --------------------------------------------------------------------
-    DEPENDENCY = "Dependency", "it waits for other jobs", "see: corral why of these"
+    DEPENDENCY = (
+        "Dependency",
+        "the job waits for other jobs (its dependencies)",
+        "run corral why for each of those jobs",
+    )
     DEPENDENCY_NEVER_SATISFIED = (
         "DependencyNeverSatisfied",
-        "a job that it waited for ended in another way",
-        "submit it again without this dependency",
+        "a dependency of the job can no longer be met",
+        "submit the job again without this dependency",
     )
-    BEGIN_TIME = "BeginTime", "its begin time has not come"
+    BEGIN_TIME = "BeginTime", "the job's begin time is in the future"
     RETRY_DELAY = (
         "RetryDelay",
-        "faults of the cluster ended it several times, so the next attempt waits",
+        "faults of the cluster ended the job several times; the next attempt waits",
         "to begin now: corral resume JOB",
     )
     QUARANTINED = (
         "Quarantined",
-        "a bug in Corral was met while deciding on it",
-        "report it with the replay file; then: corral resume JOB",
+        "the job is held because of a bug in Corral",
+        "report the bug with the replay file; then: corral resume JOB",
     )
     UNRECORDABLE = (
         "Unrecordable",
-        "what its ranks report cannot be stored",
+        "values that the job's ranks report cannot be stored",
         "see the warnings of: corral status",
     )
 
     # -- it is placed, stops or begins again -------------------------------------------
-    PLACED = "Placed", "it was given its nodes and starts"
-    RESUMED = "Resumed", "it stops, and goes on afterwards"
-    REQUEUED = "Requeued", "it begins again after an interruption"
-    CANCEL = "Cancel", "a user cancelled it"
+    PLACED = "Placed", "the job was placed on nodes and starts"
+    RESUMED = "Resumed", "the job is being stopped, and will be resumed afterwards"
+    REQUEUED = "Requeued", "the job starts again after an interruption"
+    CANCEL = "Cancel", "a user cancelled the job"
     SUSPEND = (
         "Suspend",
-        "a user suspended it, or submitted it held",
-        "corral resume JOB",
+        "a user suspended the job, or submitted it held",
+        "run: corral resume JOB",
     )
-    PREEMPT = "Preempt", "it was stopped and waits to go on"
-    PREEMPTED = "Preempted", "it was stopped to make room for another job"
-    REQUEUE = "Requeue", "a user asked for it to begin again"
-    DRAIN = "Drain", "its node is being drained"
+    PREEMPT = "Preempt", "the job was preempted and waits to be started again"
+    PREEMPTED = "Preempted", "the job was stopped to make room for another job"
+    REQUEUE = "Requeue", "a user requeued the job, to run it again"
+    DRAIN = "Drain", "a node of the job is being drained"
     IDLE = (
         "Idle",
-        "its GPUs were idle for longer than its queue allows",
-        "corral resume JOB",
+        "the job's GPUs were idle for longer than its queue allows",
+        "run: corral resume JOB",
     )
-    TIME = "Time", "its max_duration is over, and it stops"
+    TIME = "Time", "the job reached its max_duration and is being stopped"
     RANKS_FAILED = "RanksFailed", "a rank failed; the rest of the attempt is stopped"
-    NODE_LOST = "NodeLost", "a node of the attempt is lost"
+    NODE_LOST = "NodeLost", "a node of the attempt was lost"
     NODE_FAULT = (
         "NodeFault",
-        "a node of the attempt has a fault that ends it",
+        "a node of the attempt has a fault that ends the attempt",
         "see: corral node show NODE",
     )
     CHECK_FAILED = (
         "CheckFailed",
-        "a node of the gang did not pass its check",
+        "a node of the job failed its check before the start",
         "see: corral node show NODE",
     )
 
@@ -164,25 +169,29 @@ class ReasonCode(Coded):
     )
     CRASH_LOOP = (
         "CrashLoop",
-        "it failed several times in a row without progress",
+        "the job failed several times in a row without progress",
         "see: corral why JOB, corral logs JOB",
     )
     OUT_OF_MEMORY = (
         "OutOfMemory",
-        "a rank used more memory than it may, and no retry is left",
-        "ask for more memory",
+        "a rank exceeded its memory limit, and no retry is left",
+        "request more memory: resources: {memory: ...}",
     )
     NODE_FAIL = (
         "NodeFail",
-        "faults of the cluster ended it, and no retry is left",
-        "see: corral why JOB; submit it again",
+        "faults of the cluster ended the job, and no retry is left",
+        "see: corral why JOB; submit the job again",
     )
     TIME_LIMIT = (
         "TimeLimit",
-        "it ran as long as its max_duration allows",
-        "submit it with a higher max_duration, from its last save: corral run --from",
+        "the job reached its max_duration",
+        "raise max_duration and continue from the last save: corral run --from JOB",
     )
-    DEADLINE = "Deadline", "it did not start by its start_by", "submit it again"
+    DEADLINE = (
+        "Deadline",
+        "the job did not start by its start_by",
+        "submit the job again",
+    )
 
     @classmethod
     def _missing_(cls, value: object) -> "ReasonCode":

@@ -11,16 +11,17 @@ from corral.domain.units import counted_gpus, duration_text
 
 
 class ReceiptKind(Coded):
-    """Kind of an interruption."""
+    """The reason why a job was interrupted, as its receipt records it; TAKING is the
+    receipt of a job that took the GPUs of others."""
 
-    FAILURE = "failure", "an attempt failed; `cause` says by whose fault"
+    FAILURE = "failure", "an attempt failed; `cause` is the side at fault"
     PREEMPTION = "preemption", "the job was stopped so that another could start"
     RELOCATION = "relocation", "the job was moved to other nodes to make room"
-    TAKING = "taking", "the job started in the place of the jobs in `others`"
-    REQUEUE = "requeue", "a user asked for the job to begin again"
+    TAKING = "taking", "the job started on GPUs of the jobs in `others`"
+    REQUEUE = "requeue", "a user requeued the job, to run it again"
     DRAIN = "drain", "a node of the job was being drained"
     SUSPENSION = "suspension", "the job was suspended"
-    TIMEOUT = "timeout", "the job ran as long as its max_duration allows"
+    TIMEOUT = "timeout", "the job reached its max_duration"
     DEADLINE = "deadline", "the job did not start by its start_by"
 
     @property
@@ -52,7 +53,7 @@ class Taken:
         """Return a text about the job that was displaced. For example: took 2 GPUs from
         train (j3) of queue a (lost no work)."""
         name = f"{self.name} of queue {self.queue}" if self.queue else self.name
-        loss = self.loss or "not seen gone on all of its nodes yet"
+        loss = self.loss or "its processes are still stopping"
         if self.moved_to:
             return f"{name} was moved to {self.moved_to} to make room ({loss})"
         return f"took {counted_gpus(self.gpu_millis)} from {name} ({loss})"

@@ -15,11 +15,11 @@ PAUSE_SECONDS: Final = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelocationRule:
-    """Rule that running jobs which save may be moved, so that a waiting job fits.
+    """Whether and how often running jobs that save may be moved to other nodes, so that
+    a waiting job fits.
 
-    `gpu_hours` is the maximum of lost work and restarts that relocations may cost in
-    any 24 hours. `pause_seconds` is how long after one relocation a job is not moved
-    again.
+    `gpu_hours` is the maximum of lost work and restarts that moves may cost in any 24
+    hours. `pause_seconds` is how long after one move a job is not moved again.
     """
 
     gpu_hours: float
@@ -28,7 +28,8 @@ class RelocationRule:
     def __post_init__(self) -> None:
         if not 0 <= self.gpu_hours < inf or not 0 <= self.pause_seconds <= DAY_SECONDS:
             raise ValueError(
-                f"a budget is 0 or more and ends, a pause is at most a day: {self}"
+                "the budget must be at least 0 GPU-hours and finite, the pause from 0 s to "
+                f"1 day: {self}"
             )
 
 

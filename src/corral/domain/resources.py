@@ -19,10 +19,11 @@ class Resources:
 
     def __post_init__(self) -> None:
         if min(self.gpu_millis, self.cpu_millis, self.memory_bytes) < 0:
-            raise ValueError(f"no resource is less than nothing: {self}")
+            raise ValueError(f"a resource must not be negative: {self}")
         if self.gpu_millis > MILLIS_PER_GPU and self.gpu_millis % MILLIS_PER_GPU:
             raise ValueError(
-                f"more than one GPU is asked for in whole GPUs: {self.gpu_millis}"
+                "above 1, a number of GPUs must be whole, not "
+                f"{gpus_text(self.gpu_millis)}"
             )
 
     @property
@@ -60,7 +61,7 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
-            raise ValueError(f"a gang has at least one node: {self.nodes}")
+            raise ValueError(f"the number of nodes must be at least 1: {self.nodes}")
 
     @property
     def gpu_millis(self) -> int:
@@ -145,7 +146,7 @@ class Inventory:
 
     def __post_init__(self) -> None:
         if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):
-            raise ValueError("GPU indices count from 0 without a gap")
+            raise ValueError("GPU indices must be 0, 1, 2 and so on, without a gap")
 
     @property
     def pretend(self) -> bool:

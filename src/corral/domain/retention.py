@@ -16,26 +16,26 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.seconds <= 0 or self.jobs < 1:
-            raise ValueError(f"jobs are kept for a while, and some of them: {self}")
+            raise ValueError(
+                f"keep ended jobs for more than 0 s, and at least 1: {self}"
+            )
 
     def __str__(self) -> str:
         return (
-            f"a job is forgotten {duration_text(self.seconds)} after its end, or when "
-            f"{self.jobs:,} others have ended after it"
+            f"a job is deleted {duration_text(self.seconds)} after its end, or when "
+            f"{self.jobs:,} other jobs have ended after it"
         )
 
     def unknown(self, job: str) -> Forgotten:
         """Return a refusal for a job number that was assigned but has no job. It is
         unknown whether the job was deleted or never existed."""
         return Forgotten(
-            f"there is no job {job}: it is not kept any more ({self}), or its number was that of "
-            "another request and never a job's",
+            f"there is no job {job}: it was deleted ({self}), or the number belongs to a "
+            "request that was not a submission",
             hint="run: corral ps --all",
         )
 
     def refusal(self, what: str) -> Forgotten:
         """Return a refusal for a request for something that is not kept any more.
         `what` names it."""
-        return Forgotten(
-            f"{what} is not kept any more: {self}", hint="run: corral ps --all"
-        )
+        return Forgotten(f"{what} was deleted: {self}", hint="run: corral ps --all")

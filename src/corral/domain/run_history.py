@@ -77,7 +77,9 @@ class TimeSpan:
             self.low_seconds if self.high_seconds is None else self.high_seconds
         )
         if not 0 <= self.low_seconds <= upper_seconds:
-            raise ValueError(f"a span goes from now or later to a later moment: {self}")
+            raise ValueError(
+                f"a span must not begin before now or after its end: {self}"
+            )
 
     def __str__(self) -> str:
         """Return a text of the interval. For example: in 12 to 40 min; now, if the
@@ -151,62 +153,61 @@ class StartForecast:
         """Return a text of how reliable earlier predictions were, as a part of a
         sentence."""
         if self.held is None:
-            return f"no record yet: {self.basis}"
+            return f"no earlier forecasts to compare; {self.basis}"
         if self.told < FEW:
             return f"a guess: {self._coverage_text}"
-        return f"the last {self.told} held {self.held:.0f} %"
+        return f"{self.held:.0f} % of the last {self.told} forecasts were right"
 
     @property
     def _coverage_text(self) -> str:
         """Return a text of how many recorded starts were within the published interval.
-        For example: only 5 starts are on record, 1 of them within the published
-        interval."""
+        For example: only 5 earlier forecasts can be compared, 1 of them right."""
         within = round(self.told * (self.held or 0.0) / 100)
         if self.told == 1:
             return (
-                f"only 1 start is on record, {'' if within else 'not '}within the interval "
-                "that was shown"
+                "only 1 earlier forecast can be compared, and it was "
+                f"{'right' if within else 'wrong'}"
             )
-        return (
-            f"only {self.told} starts are on record, {within} of them within the interval "
-            "that was shown"
-        )
+        return f"only {self.told} earlier forecasts can be compared, {within} of them right"
 
     @property
     def basis(self) -> str:
         """Return a text of what the run times in the prediction are based on: similar
         jobs, limits or guesses."""
         if self.known >= 1.0:
-            return "from how long jobs like these ran"
+            return "based on the run times of similar jobs"
         if self.known > 0.0:
             return (
-                f"from how long jobs like {100 * self.known:.0f} % of these ran, "
-                f"{self._fallback_basis}"
+                f"based on the run times of similar jobs for {100 * self.known:.0f} % of "
+                f"the jobs, {self._fallback_basis}"
             )
         if self.limited > 0.0:
             return (
-                "from limits"
+                "based on the time limits of jobs"
                 if self.limited >= 1.0
-                else "from limits, and guesses without one"
+                else "based on time limits, and on guesses for jobs without one"
             )
-        return "guessed: no job has a limit, and no job like these has ended"
+        return "a guess: no job has a time limit, and no similar job has ended"
 
     @property
     def _fallback_basis(self) -> str:
         """Return the basis for jobs without similar ended jobs."""
         if self.limited <= 0.0:
-            return "the others guessed"
+            return "and on guesses for the others"
         return (
-            "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
+            "and on time limits for the others"
+            if self.limited >= 1.0
+            else "and on time limits or guesses for the others"
         )
 
     def __str__(self) -> str:
-        """Return the prediction as a text. For example: in 12 to 40 min (80 %); the
-        last 200 held 83 %. With few records the percentage is left out: in 12 to 40 min
-        (no record yet: from limits)."""
+        """Return the prediction as a text. For example: in 12 to 40 min (80 % likely;
+        83 % of the last 200 forecasts were right). With few records the percentage is
+        left out: in 12 to 40 min (a guess: only 1 earlier forecast can be compared, and
+        it was right)."""
         if self.held is None or self.told < FEW:
             return f"{self.starts} ({self.record})"
-        return f"{self.starts} ({PERCENT} %); {self.record}"
+        return f"{self.starts} ({PERCENT} % likely; {self.record})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,15 +228,18 @@ class ExpectedEnd:
     until: int | None = None
 
     def __str__(self) -> str:
-        """Return the expected end as a text. For example: ends in 5 to 9 min (80 %), as
-        12 jobs like it did. "" without data."""
+        """Return the expected end as a text. For example: ends in 5 to 9 min (80 %
+        likely), judging by 12 similar jobs. "" without data."""
         if self.ends is None:
             return ""
         if self.step is not None and self.until is not None:
-            return f"ends {self.ends}, by its rate of steps (step {self.step:,} of {self.until:,})"
-        percent = f" ({self.percent} %)" if self.percent is not None else ""
-        like = "a job like it" if self.kin == 1 else f"{self.kin} jobs like it"
-        return f"ends {self.ends}{percent}, as {like} did"
+            return (
+                f"ends {self.ends}, judging by its step rate (step {self.step:,} of "
+                f"{self.until:,})"
+            )
+        percent = f" ({self.percent} % likely)" if self.percent is not None else ""
+        like = "1 similar job" if self.kin == 1 else f"{self.kin} similar jobs"
+        return f"ends {self.ends}{percent}, judging by {like}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

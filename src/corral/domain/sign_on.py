@@ -33,7 +33,8 @@ prometheus
 """
 RESERVED: Final = frozenset(_SYSTEM.split())
 SETTINGS: Final = (
-    "an admin compares --oidc-issuer and --oidc-client-id with the provider's"
+    "ask an admin to compare --oidc-issuer and --oidc-client-id with the provider's "
+    "settings"
 )
 
 
@@ -84,7 +85,7 @@ class SignOnRule:
     def __post_init__(self) -> None:
         if not self.roles or any(role not in LADDER for _, role in self.roles):
             raise SpecInvalid(
-                "no group of the provider has a role here: no user could log in",
+                "no --oidc-role assigns a role to a group: no user could log in",
                 hint=f"for example: corral up --oidc-role ml-team=user --oidc-role {EVERYBODY}="
                 "viewer; roles are " + ", ".join(LADDER),
             )
@@ -102,26 +103,26 @@ def check_claims(
     audiences = [audience] if isinstance(audience, str) else audience
     fault_text = ""
     if claims.get("iss") != rule.issuer:
-        fault_text = f"it is of another issuer than {rule.issuer}"
+        fault_text = f"its issuer (iss) is not {rule.issuer}"
     elif not isinstance(audiences, list) or rule.client_id not in audiences:
-        fault_text = f"it is meant for another than {rule.client_id}"
+        fault_text = f"its audience (aud) is not {rule.client_id}"
     elif claims.get("azp", rule.client_id) != rule.client_id:
-        fault_text = "it was given to another client"
+        fault_text = f"its authorized party (azp) is not {rule.client_id}"
     elif _time_claim(claims, "exp") is None or _time_claim(claims, "iat") is None:
-        fault_text = "it does not say from when until when it holds"
+        fault_text = "it has no valid issue time (iat) or expiry time (exp)"
     elif now >= (_time_claim(claims, "exp") or 0.0) + LEEWAY_SECONDS:
         fault_text = "it has expired"
     elif (
         max(_time_claim(claims, "iat") or 0.0, _time_claim(claims, "nbf") or 0.0)
         > now + LEEWAY_SECONDS
     ):
-        fault_text = "it does not hold yet: compare the clocks of the provider and of this machine"
+        fault_text = "it is not valid yet: compare the clocks of the provider and of this machine"
     elif not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-        fault_text = "it answers another log-in"
+        fault_text = "it belongs to another log-in (its nonce differs)"
     if fault_text:
         raise SignOnRefused(
-            f"the provider's ID token is not taken: {fault_text}",
-            hint=f"log in again; if it stays so, {SETTINGS}",
+            f"the provider's ID token was rejected: {fault_text}",
+            hint=f"log in again; if it fails again, {SETTINGS}",
         )
 
 
@@ -154,14 +155,14 @@ def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity
             or not claim_value.isprintable()
         ):
             raise Forbidden(
-                f"the provider's ID token has no claim {name}, which identifies you",
+                f"the provider's ID token has no valid claim {name}, which identifies you",
                 hint=SETTINGS,
             )
     subject = "/".join(str(claim_text) for claim_text in claim_values)
     if len(subject) > SUBJECT_LETTERS:
         raise Forbidden(
-            f"the subject of the provider's ID token has {len(subject)} letters, more than "
-            f"{SUBJECT_LETTERS}",
+            f"the subject of the provider's ID token has {len(subject)} characters; at "
+            f"most {SUBJECT_LETTERS} are allowed",
             hint=SETTINGS,
         )
     return ProviderIdentity(issuer=rule.issuer, subject=subject)
@@ -182,9 +183,10 @@ def _check_hosted_domain(claims: Mapping[str, Any], rule: SignOnRule) -> None:
         return
     claim_text = claim[:100] if isinstance(claim, str) else "none"
     raise Forbidden(
-        f"the account's hosted domain is {claim_text}; accounts of {required_domain} log in here",
-        hint="log in with your organisation's account; or an admin runs: corral up "
-        "--oidc-hosted-domain DOMAIN",
+        f"the account's hosted domain is {claim_text}; only accounts of "
+        f"{required_domain} may log in",
+        hint="log in with your organisation's account; or ask an admin to run: corral "
+        "up --oidc-hosted-domain DOMAIN",
     )
 
 
@@ -212,13 +214,16 @@ def user_for(
         link_text = (
             "is not linked to a log-in"
             if user.identity is None
-            else "is linked to another"
+            else "is linked to another log-in"
         )
-        reason = f"there is a user {name} here who {link_text}"
+        reason = f"the user {name} exists already and {link_text}"
     elif not rule.creates:
-        reason = f"there is no user for {name}, and log-ins make none here"
+        reason = f"there is no user {name}, and a log-in does not create one here"
     elif name in rule.reserved:
-        reason = f"{name} is the name of a system account: no log-in makes a user of it"
+        reason = (
+            f"{name} is the name of a system account; a log-in does not create a user "
+            "with this name"
+        )
     else:
         return name
     raise IdentityNotLinked(reason, identity=identity, name=name)
@@ -229,25 +234,27 @@ def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:
     claim = claims.get(rule.user_claim)
     if not isinstance(claim, str) or not claim:
         raise Forbidden(
-            f"the provider does not say {rule.user_claim}",
-            hint="an admin has it put into the ID token, or names another claim: corral up "
-            "--oidc-user-claim CLAIM",
+            f"the provider's ID token has no claim {rule.user_claim}, which names the user",
+            hint="ask an admin to add the claim to the ID token, or to choose another: "
+            "corral up --oidc-user-claim CLAIM",
         )
     if rule.user_claim == EMAIL and claims.get("email_verified") is not True:
         raise Forbidden(
-            f"the provider has not verified the address {claim[:100]}",
-            hint="verify it there; or an admin names another claim: corral up --oidc-user-claim",
+            f"the provider has not verified the e-mail address {claim[:100]}",
+            hint="verify the address at the provider; or ask an admin to choose another "
+            "claim: corral up --oidc-user-claim CLAIM",
         )
     name, separator, domain = claim.lower().partition("@")
     if separator and domain != (rule.domain or "").lower():
         raise Forbidden(
-            f"{claim[:100]} is not of the domain whose people are users here",
-            hint=f"if they should be, an admin runs: corral up --oidc-domain {domain[:100]}",
+            f"{claim[:100]} is not in the e-mail domain that may log in here",
+            hint="to allow the domain, ask an admin to run: corral up --oidc-domain "
+            f"{domain[:100]}",
         )
     if not is_name(name):
         raise Forbidden(
-            f"{claim[:100]!r} cannot name a user",
-            hint=f"a name is {NAME_RULE}; an admin may name another claim with --oidc-user-claim",
+            f"{claim[:100]!r} is not a valid user name: a name has {NAME_RULE}",
+            hint="ask an admin to choose another claim: corral up --oidc-user-claim CLAIM",
         )
     return UserName(name)
 
@@ -266,7 +273,7 @@ def role_in(claims: Mapping[str, Any], rule: SignOnRule) -> Role:
     if not roles:
         raise Forbidden(
             f"none of your groups ({rule.role_claim}) has a role in this cluster",
-            hint="have yourself put into one of them, or ask an admin to run: corral up "
+            hint="join a group that has a role, or ask an admin to run: corral up "
             "--oidc-role GROUP=viewer",
         )
     return max(roles, key=LADDER.index)

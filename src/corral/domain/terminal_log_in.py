@@ -101,7 +101,7 @@ class TerminalLogIn:
         """Return the log-in as denied by the person in the browser."""
         return self.refused(
             LogInDenied(
-                f"{person.name} has refused the log-in in the browser", hint=_AGAIN
+                f"{person.name} refused this log-in in the browser", hint=_AGAIN
             )
         )
 

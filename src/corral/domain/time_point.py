@@ -20,9 +20,7 @@ class Moment:
 
     def __post_init__(self) -> None:
         if (self.at is None) == (self.after_seconds is None):
-            raise ValueError(
-                f"a moment is by the clock or after the submission: {self}"
-            )
+            raise ValueError(f"exactly one of at and after_seconds must be set: {self}")
 
     def is_after(self, other: "Moment") -> bool:
         """Return whether this moment is certainly not before the other one. False if

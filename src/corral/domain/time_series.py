@@ -70,7 +70,7 @@ def averaged(curve: Curve, step_seconds: float) -> Curve:
     Raises: ValueError if the length of a span is not above 0.
     """
     if step_seconds <= 0:
-        raise ValueError(f"a span has a length: {step_seconds}")
+        raise ValueError(f"the length of a span must be above 0 s: {step_seconds}")
     spans: dict[float, list[int]] = {}
     for time_index, time in enumerate(curve.times):
         spans.setdefault(time // step_seconds * step_seconds, []).append(time_index)

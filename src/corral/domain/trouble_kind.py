@@ -4,10 +4,10 @@ from corral.domain.coded import Coded
 
 
 class TroubleKind(Coded):
-    """Kind of a problem with an attempt, in addition to the sentence that describes the
-    problem."""
+    """Kind of a problem that an attempt has met, for programs; a sentence describes the
+    same problem for people."""
 
-    NONE = "", "the sentence says all"
+    NONE = "", "no code; the sentence describes the problem"
     SETUP = "setup", "the command in `setup` failed, so the ranks were not started"
     ASKED_TO_END = "asked_to_end", "the batch system asked the attempt to end"
 

@@ -54,7 +54,7 @@ def seconds_of(text: str) -> float:
         return int(days or 0) * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
     if not _DURATION.fullmatch(duration_word):
         raise ValueError(
-            f"{text!r} is no duration: write for example 90s, 30m, 4h or 1d12h"
+            f"{text!r} is not a valid duration; write for example 90s, 30m, 4h or 1d12h"
         )
     return sum(
         float(number) * _SECONDS[unit]
@@ -72,7 +72,7 @@ def bytes_of(text: str) -> int:
     unit = match.group(2).lower() if match else ""
     if match is None or unit not in _BYTES:
         raise ValueError(
-            f"{text!r} is no size: write for example 512MB, 256GB or 64GiB"
+            f"{text!r} is not a valid size; write for example 512MB, 256GB or 64GiB"
         )
     return round(float(match.group(1)) * _BYTES[unit])
 
@@ -108,7 +108,7 @@ def span_text(low_seconds: float, high_seconds: float | None) -> str:
         return (
             f"in more than {duration_text(low_seconds)}"
             if low_seconds
-            else "at some time"
+            else "at an unknown time"
         )
     unit, seconds = next(
         (name, seconds)
@@ -142,6 +142,12 @@ def size_text(size_bytes: int) -> str:
 def gpus_text(gpu_millis: int) -> str:
     """Return a number of GPUs for people. For example: "8", "0.5"."""
     return f"{gpu_millis / MILLIS_PER_GPU:g}"
+
+
+def counted(count: float, one: str, many: str = "") -> str:
+    """Return a count with its noun: 1 node, 2,048 nodes, 2.5 years. `many`: the plural,
+    where it is not formed with an s."""
+    return f"{count:,.10g} {one if count == 1 else many or f'{one}s'}"
 
 
 def counted_gpus(gpu_millis: int) -> str:

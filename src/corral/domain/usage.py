@@ -61,7 +61,7 @@ class Debt:
 
 
 class PreemptWhy(StrEnum):
-    """Reason that entitles one job to take the GPUs of another."""
+    """The reason why one job may take the GPUs of another."""
 
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority

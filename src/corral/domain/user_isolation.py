@@ -36,7 +36,7 @@ class Surface(StrEnum):
 
 
 class Means(StrEnum):
-    """Kind of isolation between users on a node."""
+    """Way in which users on a node are isolated from each other."""
 
     OWN_ACCOUNTS = "own_accounts"
     PODS = "pods"
@@ -68,17 +68,23 @@ class UserIsolation:
         of the nodes."""
         surfaces = ", ".join(self.shared)
         if self.means == Means.OWN_ACCOUNTS:
-            return f"each user's ranks run as an account of the user; not kept apart: {surfaces}"
+            return (
+                "each user's ranks run under the user's own account; not isolated between "
+                f"users: {surfaces}"
+            )
         if self.means == Means.PODS:
             return (
-                f"the ranks of all users run as {self.account}, each attempt in pods of its own; "
-                f"not kept apart: {surfaces}"
+                f"the ranks of all users run as {self.account}, each attempt in pods of its "
+                f"own; not isolated between users: {surfaces}"
             )
         if self.means == Means.PRIVILEGED_PODS:
-            return "the pods of all users are root on the node (security=privileged)"
+            return (
+                "the pods of all users run as root on the node (security=privileged): "
+                "users are not isolated from each other"
+            )
         return (
-            f"the ranks of all users run as {self.account}: they can read each other's files and "
-            "environment; only an agent that root starts keeps users apart"
+            f"the ranks of all users run as {self.account}: users can read each other's "
+            "files and environment; to isolate users, start the agent as root"
         )
 
 

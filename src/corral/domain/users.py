@@ -15,16 +15,16 @@ from corral.domain.errors import (
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.units import DAY_SECONDS
 
-_ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
+_ANOTHER: Final = "ask an admin for a new token: corral token create --user NAME"
 # prints what to run on a machine that is to join
 JOIN_LINE: Final = "corral node token"
 ANOTHER_NODE: Final = (
-    "an operator may run: corral node rm NAME; then let the machine join again, by a new line of "
-    f"{JOIN_LINE}"
+    "ask an operator to run: corral node rm NAME; then join the machine again with a new "
+    f"command of: {JOIN_LINE}"
 )
 ANOTHER_JOIN: Final = (
-    "a join token lasts 15 minutes and works once, where it was not made for more: get a new line, "
-    f"an operator may run: {JOIN_LINE}"
+    f"ask an operator to run: {JOIN_LINE} (a join token is valid for 15 minutes and one "
+    "machine, unless it was made for more)"
 )
 # that the token of a node, or of a directory, lasts
 NODE_TOKEN_SECONDS: Final = DAY_SECONDS
@@ -44,7 +44,8 @@ NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller without a val
 
 
 class SpeakerKind(StrEnum):
-    """Kind of a caller. It is needed because a node may have the same name as a user."""
+    """Kind of the sender of a request, for example a user, a node or a job. The kind is
+    needed because a node may have the same name as a user."""
 
     USER = "user"
     NODE = "node"
@@ -55,7 +56,8 @@ class SpeakerKind(StrEnum):
 
 
 class Role(StrEnum):
-    """Role of a user; api/route_rights.py has the table of rights."""
+    """Role of a user, which decides what the user may do; the table of rights is in
+    api/route_rights.py."""
 
     VIEWER = "viewer"
     USER = "user"
@@ -100,7 +102,7 @@ class User:
 
     def __post_init__(self) -> None:
         if self.role not in LADDER:
-            raise ValueError(f"no user is a {self.role}: {self.name}")
+            raise ValueError(f"a user cannot have the role {self.role}: {self.name}")
 
     @property
     def governs(self) -> bool:
@@ -118,8 +120,8 @@ def submitters(users: Iterable[User]) -> tuple[UserName, ...]:
 
 
 class TokenKind(StrEnum):
-    """Form in which a token is presented to the head. Each token is accepted in one
-    form only."""
+    """Way in which a token is sent to the head. Each token is accepted in one way
+    only."""
 
     BEARER = "bearer"  # in an Authorization header
     SESSION = "session"  # in the cookie of a browser
@@ -157,11 +159,11 @@ class Token:
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):
             raise ValueError(
-                f"a node's token has the role node, and no other: {self.id}"
+                f"only a node's token may have the role node, and it must: {self.id}"
             )
         if (self.uses_left is not None) != (self.role == Role.JOIN):
             raise ValueError(
-                f"a join token is for a number of uses, and no other: {self.id}"
+                f"only a join token may have a number of uses, and it must: {self.id}"
             )
 
 
@@ -223,8 +225,8 @@ class Removed:
     @property
     def text(self) -> str:
         return (
-            f"secrets removed: {self.secrets_removed}, kept for everybody: {self.secrets_kept}, "
-            f"tokens revoked: {self.tokens_revoked}"
+            f"secrets removed: {self.secrets_removed}, kept for all users: "
+            f"{self.secrets_kept}, tokens revoked: {self.tokens_revoked}"
         )
 
 
@@ -267,11 +269,18 @@ def role_of(
             f"the session of {token.user} was idle for too long", hint="log in again"
         )
     if token.uses_left == 0:
-        raise TokenUsed(f"the join token {token.id} was used already", hint=another)
+        raise TokenUsed(
+            f"the join token {token.id} has no uses left: machines have already joined "
+            "with it",
+            hint=another,
+        )
     if token.node is not None:
         return Role.NODE
     if user is None:
-        raise Unauthorised(f"there is no user {token.user} any more", hint=another)
+        raise Unauthorised(
+            f"the user {token.user} of the token {token.id} no longer exists",
+            hint=another,
+        )
     if user.disabled:
         raise UserDisabled(
             f"the user {user.name} is disabled",

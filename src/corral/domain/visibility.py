@@ -59,7 +59,9 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
         moved = new_queue is not None and _is_moved(new_queue, old_queue, abstract_set)
         if moved or (old_queue is not None and name not in abstract_set):
             raise _forbidden_error(
-                user, f"queue {name} is not below a queue that {user} operates"
+                user,
+                f"{user} may not change queue {name}: it is not below a queue that "
+                f"{user} operates",
             )
         if name in tops and (
             old_queue is None
@@ -68,15 +70,16 @@ def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
         ):
             raise _forbidden_error(
                 user,
-                f"of queue {name} its operators set {', '.join(_setting_names())} alone",
+                f"operators of queue {name} may change only {', '.join(_setting_names())}",
             )
         if new_queue is not None and _is_wider(before, after, new_queue):
             raise _forbidden_error(
-                user, f"the queue above {name} hides more than its visibility would"
+                user,
+                f"queue {name} would be visible to more users than the queue above it",
             )
     if replace(after, queues=before.queues) != before:
         raise _forbidden_error(
-            user, "the rules of all queues are for operators of the cluster"
+            user, "only operators of the cluster may change the rules of all queues"
         )
 
 
@@ -113,5 +116,6 @@ def _setting_names() -> list[str]:
 def _forbidden_error(user: UserName, message: str) -> Forbidden:
     return Forbidden(
         message,
-        hint=f"ask an operator of the cluster; see: corral user show {user}, corral queue ls",
+        hint="ask an operator of the cluster to make the change; see: corral user show "
+        f"{user}, corral queue ls",
     )

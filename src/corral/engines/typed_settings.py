@@ -38,7 +38,7 @@ def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
         if name not in types:
             raise SpecInvalid(
                 f"the {kind.NAME} engine has no setting {name!r}",
-                hint=f"it has: {', '.join(types)}",
+                hint=f"use one of: {', '.join(types)}",
             )
     return kind(
         **{
@@ -94,9 +94,9 @@ def _parse_setting(
         if type == "float":
             return float(value)
     except (KeyError, ValueError):
-        number = "no number of seconds" if name.endswith("_seconds") else "no number"
-        complaint = "not yes or no" if type == "bool" else number
-        raise wrong(kind, name, f"{name}={value} is {complaint}") from None
+        number = "a number of seconds" if name.endswith("_seconds") else "a number"
+        complaint = "yes or no" if type == "bool" else number
+        raise wrong(kind, name, f"{name}={value} is not {complaint}") from None
     if type.startswith("tuple"):
         return tuple(filter(None, value.split(",")))
     return value or None if "None" in type else value

@@ -197,11 +197,17 @@ def least_of(
         rate = rated(one.kind, types[one.gpu or 0])
         if rate is not None:
             least_rates.append(
-                (bounds.least * rate, f"{share_text(bounds.least)} of its data sheet's")
+                (
+                    bounds.least * rate,
+                    f"{share_text(bounds.least)} of the rate in the data sheet",
+                )
             )
     if bounds.own is not None and len(one.past) >= bounds.own_results:
         least_rates.append(
-            (bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had")
+            (
+                bounds.own * median(one.past),
+                f"{share_text(bounds.own)} of the node's earlier results",
+            )
         )
     if bounds.fleet is not None:
         fleet_values = _elsewhere(one, node, fleet)
@@ -209,7 +215,7 @@ def least_of(
             least_rates.append(
                 (
                     bounds.fleet * median(fleet_values),
-                    f"{share_text(bounds.fleet)} of what others have",
+                    f"{share_text(bounds.fleet)} of the results of other nodes",
                 )
             )
     return max(least_rates, default=(None, ""), key=lambda each: each[0] or 0.0)

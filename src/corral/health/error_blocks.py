@@ -15,7 +15,7 @@ _JAVA_NAME: Final = r"(?:[a-z][\w$]{0,40}\.){1,12}[A-Z][\w$.]{0,80}"
 _OPENINGS: Final = (
     (NextStep.RUST, re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?panicked at ")),
     (
-        NextStep.SEGMENTATION,
+        NextStep.RECURSION,
         re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?has overflowed its stack"),
     ),
     (NextStep.GO, re.compile(r"^(?:panic: |fatal error: (?!.{0,99}No such file))")),
@@ -37,7 +37,13 @@ _OPENINGS: Final = (
             r"^Error (?:in (?!call to target).{1,200}:|: |\(from )|^Error: (?=.{0,200}\brlang\b)"
         ),
     ),
-    (NextStep.NODE, re.compile(r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: ")),
+    (
+        NextStep.NODE,
+        re.compile(
+            r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: "
+            r"|^\s{1,40}\[cause\]: (?:\w{0,40}(?:Error|Exception)\b)"
+        ),
+    ),
     (
         NextStep.COMPILER,
         re.compile(
@@ -53,7 +59,9 @@ _OPENINGS: Final = (
     (
         NextStep.SANITIZER,
         re.compile(
-            r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "
+            r"^==\d{1,9}==\s?(?:ERROR|WARNING): \w{1,40}Sanitizer: |^.{1,200}: runtime error: "
+            r"|^WARNING: \w{1,40}Sanitizer: |^==\d{1,9}== (?:Invalid (?:read|write|free)|Use of "
+            r"uninit|Conditional jump|Mismatched free|Process terminating with)"
         ),
     ),
     (NextStep.MPI_SLOTS, re.compile(r"^There are not enough slots available")),

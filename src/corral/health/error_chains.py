@@ -23,7 +23,13 @@ _TRIED: Final = re.compile(  # what programs do another way when the first way f
     r"^(?:ModuleNotFound|Import|Key|Attribute|Index|Lookup|Type)Error\b|^StopIteration\b"
 )
 # programs try these first
-_EXPECTED: Final = frozenset({FailureKind.FILES, FailureKind.MODULE})
+_EXPECTED: Final = frozenset(
+    {FailureKind.FILES, FailureKind.MODULE, FailureKind.HELPER}
+)
+# what the client of a service raises of a general error of the network
+_OF_SERVICES: Final = frozenset(
+    {FailureKind.SERVICE_TIMEOUT, FailureKind.SERVICE, FailureKind.CERTIFICATE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ def begins_it(
     if not chain.is_handled or _is_masked(chain, last):
         return True
     is_expected = root in _EXPECTED or (root is None and last is not None)
+    is_expected |= root == FailureKind.NETWORK and last in _OF_SERVICES
     return not chain.root.is_own and not is_expected and root != last
 
 
@@ -181,5 +188,7 @@ def _has_error_line(one: Raised, line: str) -> bool:
 
 def _error_text(one: Raised, line: str) -> str:
     return (
-        line if line and _has_error_line(one, line) else message(one.lines)
-    ).removeprefix("Caused by: ")
+        (line if line and _has_error_line(one, line) else message(one.lines))
+        .removeprefix("Caused by: ")
+        .removeprefix("[cause]: ")
+    )

@@ -15,7 +15,9 @@ from corral.domain.node_signal import FULL, UNCORRECTED, SignalKind
 from corral.domain.telemetry import PORTS, SENSORS
 
 CLOCKS_SECONDS: Final = 3.0  # a report this late may describe an event before the end
-_BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.FABRIC})
+_BETWEEN_RANKS: Final = frozenset(
+    {F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.SERVICE_TIMEOUT, F.FABRIC}
+)
 _ON_A_GPU: Final = frozenset(
     {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}
 )
@@ -50,7 +52,10 @@ _RULES: Final[Mapping[tuple[SignalKind, int | None], Explains]] = {
         of=frozenset({F.CRASH, F.KILLED}), by=F.CLUSTER, seconds=10.0
     ),
     (SignalKind.MEMORY, FULL): Explains(
-        of=frozenset({F.KILLED}), by=F.HOST_MEMORY, seconds=5.0, is_machine=False
+        of=frozenset({F.KILLED, F.HELPER}),
+        by=F.HOST_MEMORY,
+        seconds=5.0,
+        is_machine=False,
     ),
     (SignalKind.DISK_ERRORS, None): Explains(
         of=frozenset({F.DATA, F.CHECKPOINT, F.PERMISSION, F.STORAGE}),

@@ -33,6 +33,7 @@ _WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
 _BY_THE_STOP: Final = frozenset(
     {FailureKind.KILLED, FailureKind.INTERRUPTED, FailureKind.PEER, FailureKind.CRASH}
 )
+_MAY_WAIT: Final = frozenset({FailureKind.NETWORK, FailureKind.SERVICE_TIMEOUT})
 _ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
 
 
@@ -68,9 +69,7 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
             own_readings,
             key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank),
         )
-        if first_failure.kind == FailureKind.NETWORK and _TIMED_OUT.search(
-            first_failure.quote
-        ):
+        if first_failure.kind in _MAY_WAIT and _TIMED_OUT.search(first_failure.quote):
             first_failure = _waited_for(own_readings, stopped) or first_failure
         return _failure_from_rank(
             first_failure,
@@ -187,7 +186,7 @@ def _of_the_gang(
             replace(order[0], kind=kind, step=step), alike=len(told)
         )
     kind = first_reading.kind if waited else FailureKind.HANG
-    action_text = "waited" if waited else "lost it"
+    action_text = "waited for it" if waited else "lost contact with it"
     quote = (
         f"rank {first_reading.end.rank} {action_text}{_place_suffix(first_reading)}: "
         f"{first_reading.quote}"

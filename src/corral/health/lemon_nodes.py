@@ -43,8 +43,9 @@ class Suspicion:
     @property
     def text(self) -> str:
         return (
-            f"{self.failures} of {self.tries} attempts of {self.users} users began to fail here, "
-            f"where {self.expected:.1f} would on other nodes: chance {self.chance:.1g}"
+            f"{self.failures} of {self.tries} attempts of {self.users} users failed first on "
+            f"this node; {self.expected:.1f} would be usual (probability by chance: "
+            f"{self.chance:.1g})"
         )
 
 

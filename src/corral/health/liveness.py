@@ -97,8 +97,8 @@ def _judge_liveness(
             liveness=Liveness.ALIVE, why="heartbeats arrive", silent_seconds=silent
         )
     frozen_reason = (
-        "silent together with many others: counted as a fault of the network or the "
-        "head"
+        "many nodes do not answer at the same time: this counts as a fault of the "
+        "network or the head"
     )
     return Verdict(
         liveness=Liveness.SILENT,

@@ -15,6 +15,7 @@ from corral.domain.diagnosis import GAP
 from corral.domain.failure_advice import NextStep
 from corral.health.error_blocks import is_chatter, sentence
 from corral.health.labels import without_labels
+from corral.health.launcher_words import is_around, is_report
 from corral.health.pattern_form import LINE_CHARACTERS, shortened
 from corral.health.raised_errors import (
     Raised,
@@ -42,7 +43,7 @@ _DRESS: Final = re.compile(
     r"(?:\[[A-Za-z_]{0,30}\d{1,5}\]:\s?"  # torch, torchrun
     r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:\s?"  # mpirun, horovodrun
     r"|\((?:[\w.:-]+ )?(?:pid|rank)=\d+[^)]*\)\s?"  # Ray, vLLM
-    r"|\d{1,5}: (?=\S)"  # srun --label
+    r"|(?<!ERROR )\d{1,5}: (?=\S)"  # srun --label
     r"|(?:ERROR|CRITICAL|FATAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\]\s?"  # vLLM's logger
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
@@ -51,7 +52,16 @@ _DRESS: Final = re.compile(
 # CRLF.
 LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])|(?<=Illegal option -)\r")
 _CURRENT: Final = "\nCurrent thread 0x"
-_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
+_LEVEL: Final = re.compile(r"\b(?:ERROR|(CRITICAL|FATAL))\b")
+_LAST_WORDS: Final = re.compile(  # of a program that is about to end itself
+    r"\b(?:CRITICAL|FATAL)\b|\b[Ww]atchdog\b.{0,200}\b(?:[Kk]ill\w*|no|stuck|hung|stall\w*|missed"
+    r"|expired|timed out|dead|abort\w*|terminat\w*|exceed\w*)\b|\b[Ss]ending SIGKILL\b"
+    r"|\b[Kk]illing (?:(?:the |this |own |my)?(?:process|run|job|program|rank|self)"
+    r"|itself|myself)\b"
+)
+_DUMP: Final = re.compile(  # of an error that Python could not print
+    r"^.{0,99}?\bobject (?:address|refcount|type|type name|repr) {0,9}: |^lost sys\.stderr$"
+)
 _CAUSES: Final = re.compile(
     r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE
 )
@@ -129,6 +139,7 @@ class Printed:
         warnings: those of the last lines that are warnings.
         chatter: those of the last lines that programs print while they continue.
         levelled: lines that a logger had prefixed with the level of an error.
+        critical: those of them with the level CRITICAL or FATAL.
     """
 
     text: str
@@ -137,6 +148,7 @@ class Printed:
     warnings: tuple[str, ...] = ()
     chatter: tuple[str, ...] = ()
     levelled: frozenset[str] = frozenset()
+    critical: frozenset[str] = frozenset()
 
     @property
     def ends_raising(self) -> bool:
@@ -251,6 +263,13 @@ class Printed:
         signal_lines = [match[0] for match in _WORKER_SIGNAL.finditer(self.text)]
         return _strip_and_shorten(signal_lines[-1]) if signal_lines else ""
 
+    @property
+    def last_words(self) -> str:
+        """The last line, if the program says in it why it ends itself; else ""."""
+        row = self.text.rstrip().rpartition("\n")[2]
+        line = _strip_and_shorten(row)
+        return line if line in self.critical or _LAST_WORDS.search(line) else ""
+
     def line_before(self, line: str) -> str:
         """Return the last line with words before `line`; "" without one."""
         preceding_rows = self.text[: max(0, self.text.rfind(line))].split("\n")
@@ -258,7 +277,7 @@ class Printed:
             (
                 _strip_and_shorten(row)
                 for row in reversed(preceding_rows)
-                if _WORDS.search(row)
+                if _WORDS.search(row) and not is_around(row[:LINE_CHARACTERS])
             ),
             "",
         )
@@ -303,7 +322,7 @@ def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
 
 
 def _is_wrapper(line: str) -> bool:
-    return _WRAPPERS.search(line) is not None or is_of_wrapper(line)
+    return _WRAPPERS.search(line) is not None or is_of_wrapper(line) or is_report(line)
 
 
 # a failed attempt is looked at again and again until it is over
@@ -311,15 +330,28 @@ def _is_wrapper(line: str) -> bool:
 def printed(tail: str) -> Printed:
     rows = without_labels(_rows_of(tail))
     bare = [_undressed(row) for row in rows]
-    levelled = frozenset(
-        _strip_and_shorten(inner)
+    levels = {
+        _strip_and_shorten(inner): level[1]
         for row, inner in zip(rows, bare, strict=True)
-        if len(inner) < len(row) and _LEVEL.search(row[: len(row) - len(inner)])
-    )
+        if len(inner) < len(row)
+        and (level := _LEVEL.search(row[: len(row) - len(inner)])) is not None
+    }
+    critical = frozenset(line for line, is_critical in levels.items() if is_critical)
     text = "\n".join(bare)
-    raised = without_late_threads(tuple(raised_in(text))[-MOST_RAISED:])
-    last_lines, warnings, chatter = _last_lines(text)
-    return Printed(text, raised, last_lines, warnings, chatter, levelled)
+    told = without_dumps(text)
+    raised = without_late_threads(tuple(raised_in(told))[-MOST_RAISED:])
+    last_lines, warnings, chatter = _last_lines(told)
+    return Printed(
+        text, raised, last_lines, warnings, chatter, frozenset(levels), critical
+    )
+
+
+def without_dumps(text: str) -> str:
+    """Return the text without the rows in which Python dumps an error that it could not
+    print."""
+    if "lost sys.stderr" not in text and "object repr" not in text:
+        return text
+    return "\n".join(row for row in text.split("\n") if _DUMP.match(row) is None)
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
@@ -336,7 +368,8 @@ def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
     for row in reversed(rows):
         if len(lines) == LAST_LINES:
             break
-        (chatter if is_chatter(row) else lines).append(row)
+        is_aside = is_chatter(row) or is_around(row[:LINE_CHARACTERS])
+        (chatter if is_aside else lines).append(row)
     lines.reverse()
     plain_lines = tuple(line for line in lines if not _WARNS.search(line))
     warnings = tuple(line for line in lines if _WARNS.search(line))

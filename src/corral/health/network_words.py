@@ -7,7 +7,103 @@ from corral.domain.failure_advice import NextStep as S
 from corral.domain.failure_class import FailureKind as F
 from corral.health.pattern_form import errno, http, of
 
+# Of OpenSSL, Go, Java, Node.js, rustls, GnuTLS and Schannel. The address was reached.
+_OF_CERTIFICATES: Final = (
+    "cert",
+    "x509",
+    "pkix",
+    "curl: (",
+    "altname",
+    "hostname",
+    "no name",
+    "no subject",
+)
+_CERTIFICATES: Final = (
+    of(
+        F.CERTIFICATE,
+        r"(?<!revoked or )certificates? (\w+ )?(has|have|is|was) (already )?expired",
+        r"(expired|not yet valid) certificate|certificate.{0,60} not (yet )?(valid|active) yet",
+        r"certificate.{0,40} is not yet (valid|activated)|CERT_(HAS_EXPIRED|NOT_YET_VALID)",
+        r"peer certificate: (Expired|NotValidYet|certificate (expired|not valid yet))",
+        r"Certificate(Expired|NotYetValid)Exception|Issued certificate (has expired|not yet)",
+        step=S.CERTIFICATE_DATE,
+        hints=_OF_CERTIFICATES,
+    ),
+    of(
+        F.CERTIFICATE,
+        r"Hostname mismatch, certificate|certificate is (not )?valid for |ALTNAME_INVALID",
+        r"no alternative certificate subject name|peer certificate: NotValidForName",
+        r"hostname .{1,80} doesn't match|certificate subject name .{0,80}not match",
+        r"certificate common name .{0,80}doesn't match|No (name|subject alternative).{0,60} match",
+        r"curl: \(51\)",
+        step=S.CERTIFICATE_NAME,
+        hints=_OF_CERTIFICATES,
+    ),
+    of(
+        F.CERTIFICATE,
+        r"CERTIFICATE_VERIFY_FAILED|certificate verif\w{1,8} failed|SSLCertVerificationError",
+        r"SSL certificate problem|server certificate verification failed|curl: \((60|77)\)",
+        r"cannot verify .{1,120} certificate|Error: self[- ]signed certificate",
+        r"self[- ]signed certificate (in certificate chain|encountered)|confirming the ssl cert",
+        r"certificate .{0,80}(signed by unknown authority|is not trusted)|\bx509: ",
+        r"PKIX path (building|validation) failed|valid certification path|CertPathValidator",
+        r"unable to (verify the first|get (local )?issuer) certificate|peer certificate: ",
+        r"UNABLE_TO_(VERIFY_LEAF|GET_ISSUER_CERT)|SELF_SIGNED_CERT|ClientConnectorCertificate",
+        r"failed to verify (the )?(server'?s? |peer )?certificate|SSL peer certificate",
+        hints=_OF_CERTIFICATES,
+    ),
+)
+# A connection was made, or a proxy answered; what waits for other ranks is further below.
+_SERVICES: Final = (
+    of(
+        F.SERVICE_TIMEOUT,
+        http(408, 504),
+        r"\bRead ?timed? ?out\b|\bReadTimeout(?:Error)?\b(?!=)|\bRead timeout on endpoint",
+        r"Gateway Time-?out\b|408 Request Time|Request timed out|upstream request timeout",
+        r"The read operation timed out",
+        r"curl: \(28\) (?:Operation timed out|Operation too slow|.{0,80}bytes received)",
+        r"\bcurl: \(28\) SSL|Client\.Timeout exceeded while|awaiting (?:response )?headers",
+        r"(?:StatusCode\.|StatusRuntimeException: )DEADLINE_EXCEEDED",
+        r"code = DeadlineExceeded|exceptions\.DeadlineExceeded",
+        r"context deadline exceeded|\bread (?:tcp|udp|unix) .{0,99}i/o timeout",
+        r"APITimeoutError|(?:Headers|Body)TimeoutError|UND_ERR_(?:HEADERS|BODY)_TIMEOUT",
+        r"Timeout (?:on )?reading (?:data )?from socket|ESOCKETTIMEDOUT|due to statement timeout",
+        r"ServerTimeoutError|Read error \(Connection timed out\)|\.WriteTimeout\b",
+        hints=("time", "504", "408", "deadline", "await", "curl: (28"),
+    ),
+    of(
+        F.SERVICE,
+        http(500, 502, 503),
+        r"\b50[023] (?:Internal Server Error|Bad Gateway|Service (?:Temporarily )?Unavailable)",
+        r"Service (?:Temporarily )?Unavailable|\bBad Gateway\b|Internal Server Error",
+        r"\bServiceUnavailable\b|InternalServerError: Error code: 5",
+        hints=("500", "502", "503", "unavailable", "bad gateway", "internal"),
+    ),
+)
+_NO_NAME: Final = of(
+    F.NETWORK,
+    r"Temporary failure in name resolution|NameResolutionError|no such host|gaierror",
+    r"Name or service not known|No address associated with hostname|nodename nor servname",
+    r"Could not resolve host|unable to resolve host|Temporary failure resolving",
+    r"\b(ENOTFOUND|EAI_AGAIN|UnknownHostException)\b|dns error: |Resolving timed out",
+    r"curl: \([56]\)|failed to lookup address|unable to resolve hostname|Name lookup timed out",
+    step=S.NAME,
+)
+_REFUSED: Final = of(
+    F.NETWORK,
+    errno(111),
+    r"Connection ?Refused\w{0,9}|\bECONNREFUSED\b|target machine actively refused",
+    r"curl: \(7\) .{0,120}(?:refused|Couldn't connect)",
+    step=S.REFUSED,
+)
+# Another error of the same log is rather the cause.
+HELPER_LOST: Final = of(
+    F.HELPER,
+    r"DataLoader worker \(pid.{1,60}\) exited unexpectedly",
+    of_peers=True,
+)
 NETWORK_WORDS: Final = (
+    *_CERTIFICATES,
     of(
         F.PORT,
         errno(98),
@@ -43,6 +139,7 @@ NETWORK_WORDS: Final = (
         r"name or service is not known|cannot be retrieved \(gai error",
         r"no socket interface found",
     ),
+    *_SERVICES,
     of(
         F.FABRIC,
         r"Got completion .*(status=(5|9|10|11|12|13)\b|IBV_WC_\w+_ERR)",
@@ -103,24 +200,19 @@ NETWORK_WORDS: Final = (
         r"(connect|connection) to .*MASTER_ADDR.* (failed|refused)",
         of_peers=True,
     ),
+    _NO_NAME,
+    _REFUSED,
     of(
         F.NETWORK,
-        errno(100, 101, 110, 111, 113),
-        http(500, 502, 503, 504),
-        r"Temporary failure in name resolution|NameResolutionError|no such host",
-        r"Name or service not known|No address associated with hostname",
-        r"Could not resolve host|unable to resolve host|Temporary failure resolving",
+        errno(100, 101, 110, 113),
         r"Network is unreachable|No route to host|Cannot assign requested address",
-        r"Service (Temporarily )?Unavailable|Bad Gateway|Gateway Time-?out|Internal Server Error",
-        r"Connection refused|Connection timed out|i/o timeout",
-        r"Max retries exceeded",
-        r"(ConnectTimeout|ReadTimeout|ConnectionError|ConnectError|URLError)",
+        r"Connection timed out|i/o timeout|Max retries exceeded",
+        r"(ConnectTimeout|ConnectionError|ConnectError|URLError)",
         r"(EndpointConnectionError|SSLError)",
-        r"\b(ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)\b",
-        r"curl: \((5|6|7|28|35|52|56)\)|\bServiceUnavailable\b",
+        r"\b(ENETUNREACH|EHOSTUNREACH|ETIMEDOUT)\b|curl: \((7|28|35|52|56)\)",
         r"RemoteDisconnected|Remote end closed|Server disconnected|IncompleteRead",
-        r"socket\.timeout|TimeoutError: (timed out|The read operation)|(Host|Network) is down",
-        r"SSLEOFError|connection unexpectedly closed|Read timed out",
-        r"CERTIFICATE_VERIFY_FAILED|certificate (has expired|verify failed|signed by unknown)",
+        r"socket\.timeout|TimeoutError: timed out|(Host|Network) is down",
+        r"SSLEOFError|connection unexpectedly closed",
     ),
+    HELPER_LOST,
 )

@@ -23,12 +23,21 @@ class Pattern:
         of_peers: the message says that the rank has lost other ranks, which another
             rank may have caused.
         step: advice that is more specific than the advice for the class.
+        hints: words in lower case, of which a line must have one to match; none for a
+            pattern that is tried on each line. They only save time.
     """
 
     kind: FailureKind
     words: "re.Pattern[str]"
     of_peers: bool = False
     step: NextStep | None = None
+    hints: tuple[str, ...] = ()
+
+    def matches(self, line: str, lowered: str) -> bool:
+        """Return whether the line matches; `lowered` is the line in lower case."""
+        if self.hints and not any(hint in lowered for hint in self.hints):
+            return False
+        return self.words.search(line) is not None
 
 
 # of a line: the time that a pattern takes may grow with its square
@@ -38,10 +47,15 @@ _LEFT_OUT: Final = " ... "
 
 
 def of(
-    kind: FailureKind, *words: str, of_peers: bool = False, step: NextStep | None = None
+    kind: FailureKind,
+    *words: str,
+    of_peers: bool = False,
+    step: NextStep | None = None,
+    hints: tuple[str, ...] = (),
 ) -> Pattern:
     """Return the pattern of class `kind` that matches any of these regular expressions."""
-    return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers, step)
+    pattern = re.compile("|".join(words), re.IGNORECASE)
+    return Pattern(kind, pattern, of_peers, step, hints)
 
 
 def shortened(line: str, most: int = LINE_CHARACTERS) -> str:

@@ -9,7 +9,9 @@ from typing import Final
 
 from corral.domain.failure_class import FailureKind
 from corral.health.error_blocks import is_report_of_shell, sentence
+from corral.health.helper_loss import is_helper_lost, is_of_child
 from corral.health.log_parser import Printed
+from corral.health.network_words import HELPER_LOST
 from corral.health.pattern_form import Pattern
 from corral.health.patterns import PATTERNS, pattern_of
 from corral.health.raised_errors import Raised
@@ -26,6 +28,14 @@ GAVE_UP: Final = re.compile(
 )
 ENDS_BY_SIGNAL: Final = frozenset({FailureKind.CRASH, FailureKind.KILLED})
 _INSTALLED: Final = frozenset({FailureKind.MODULE, FailureKind.PACKAGE})
+_DOWNLOADS: Final = frozenset(  # why an installer does not reach its index
+    {
+        FailureKind.NETWORK,
+        FailureKind.CERTIFICATE,
+        FailureKind.SERVICE_TIMEOUT,
+        FailureKind.SERVICE,
+    }
+)
 
 Hit = tuple[Pattern, str]  # and the line that has its words, with what continues it
 
@@ -47,7 +57,9 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
         chain = list(errors)
         hits = [
-            hit for raised_error in chain if (hit := hit_of(raised_error)) is not None
+            hit
+            for raised_error in chain
+            if (hit := hit_of(raised_error, log.text)) is not None
         ]
         if (
             own_hit := next((hit for hit in hits if not hit[0].of_peers), None)
@@ -71,11 +83,7 @@ def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
         return None if log.complaint else retried
     # an installer cannot reach its index
     is_consequence = best_pattern[0].kind in _INSTALLED
-    if (
-        is_consequence
-        and retried is not None
-        and retried[0].kind == FailureKind.NETWORK
-    ):
+    if is_consequence and retried is not None and retried[0].kind in _DOWNLOADS:
         return retried
     return best_pattern
 
@@ -84,7 +92,15 @@ def without_losses(log: Printed) -> Printed:
     """Return the log without the errors that only report a lost worker, if other errors
     remain. This applies to the log of a launcher, which its workers share. In the same
     way, the error about a broken process pool is dropped if its workers could not
-    start."""
+    start, and those of child processes whose parent had failed before."""
+    log = _with_errors(
+        log,
+        [
+            raised
+            for raised in log.raised
+            if not is_helper_lost(raised, log.text) or not is_of_child(raised, log.text)
+        ],
+    )
     if INITIALIZER in log.text:
         raiseds = [
             raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]
@@ -93,7 +109,13 @@ def without_losses(log: Printed) -> Printed:
     if not any(LAUNCHER in raised.lines[0] for raised in log.raised):
         return log
     hits = [(raised, hit_of(raised)) for raised in log.raised]
-    raiseds = [raised for raised, hit in hits if hit is None or not hit[0].of_peers]
+    return _with_errors(
+        log, [raised for raised, hit in hits if hit is None or not hit[0].of_peers]
+    )
+
+
+def _with_errors(log: Printed, raiseds: Sequence[Raised]) -> Printed:
+    """Return the log with these errors only, if one of them is a program's own."""
     has_own = any(not raised.is_wrapper for raised in raiseds)
     return replace(log, raised=tuple(raiseds)) if has_own else log
 
@@ -122,9 +144,12 @@ def by_retries(log: Printed, error: str) -> Hit | None:
     )
 
 
-def hit_of(one: Raised) -> Hit | None:
+def hit_of(one: Raised, text: str = "") -> Hit | None:
     """Return the pattern and the line that show the class of an error; None if its
-    message shows none. For the program's own mistakes only the first line counts."""
+    message shows none. For the program's own mistakes only the first line counts.
+    `text`: the text of the log."""
+    if is_helper_lost(one, text):
+        return HELPER_LOST, one.lines[0]
     hit = _select_best_hit(_find_hits(one.lines[:1] if one.is_own else one.lines))
     if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
         return hit[0], sentence(one.lines)  # a later line only repeats how it ended

@@ -12,7 +12,7 @@ from corral.health.program_words import PROGRAM_WORDS
 
 MACHINE: Final = frozenset(  # machine faults, whatever else the program prints
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}
-    | {F.HOST_MEMORY, F.LOCKED_MEMORY, F.FABRIC}
+    | {F.HOST_MEMORY, F.LOCKED_MEMORY, F.FABRIC, F.QUOTA}
 )
 # Printed by a job of one rank that is not a launcher: the lost peer was not one of its
 # ranks.
@@ -25,6 +25,9 @@ READER_GONE: Final = re.compile(
     r"^(?!.*(?:gloo|NCCL|TCPStore|distributed)).*\bBroken ?[Pp]ipe"
 )
 PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
+_MACHINE_PATTERNS: Final = tuple(
+    pattern for pattern in PATTERNS if pattern.kind in MACHINE
+)
 
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
@@ -32,17 +35,11 @@ def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
     """Return the first pattern that matches the line; None if none does. The end of a
     long line is searched if its beginning matches no pattern. `machine_only`: only
     patterns of faults of the machine count."""
-    eligible_patterns = [
-        pattern for pattern in PATTERNS if not machine_only or pattern.kind in MACHINE
-    ]
+    eligible_patterns = _MACHINE_PATTERNS if machine_only else PATTERNS
     line_segments = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
-    return next(
-        (
-            pattern
-            for line_segment in line_segments
-            if line_segment
-            for pattern in eligible_patterns
-            if pattern.words.search(line_segment)
-        ),
-        None,
-    )
+    for line_segment in line_segments:
+        lowered = line_segment.lower()
+        for pattern in eligible_patterns if line_segment else ():
+            if pattern.matches(line_segment, lowered):
+                return pattern
+    return None

@@ -7,6 +7,19 @@ from corral.domain.failure_advice import NextStep as S
 from corral.domain.failure_class import FailureKind as F
 from corral.health.pattern_form import errno, http, of
 
+_OF_CHECKSUMS: Final = (
+    "sha",
+    "md5",
+    "blake",
+    "crc",
+    "etag",
+    "hash",
+    "checksum",
+    "corrupted",
+    "consistency",
+    "of size",
+    ": failed",
+)
 PROGRAM_WORDS: Final = (
     of(
         F.CHECKPOINT,
@@ -41,6 +54,28 @@ PROGRAM_WORDS: Final = (
         F.DATA,
         r"UnicodeDecodeError|invalid (UTF-8|byte sequence)|stream did not contain valid UTF-8",
         step=S.ENCODING,
+    ),
+    of(
+        F.DATA,
+        r"\b(sha-?\d{1,3}(sum)?|md5(sum)?|blake\w{1,4}|crc-?\d{0,2}|etag|checksums?)\b.{0,120}"
+        r"(mis-?match|not match|n't match|differs?\b|incorrect\b|wrong\b|(?<!is )invalid\b)",
+        r"(mis-?match\w*|incorrect|wrong|invalid|bad) (sha-?\d|md5|crc|checksum)",
+        r"(file|download\w*|archive|shard|blob)\b.{0,80} hash (mismatch|(does|did) not match)",
+        r"\bhash mismatch\b.{0,60}\b(file|download|archive|shard|object|derivation)",
+        r"(Non)?Matching(Checksum|Splits?Checksum)\w*Error|DO NOT MATCH THE HASHES",
+        r"File not found or corrupted|Consistency check failed|should be of size \d+ but",
+        r"\.(tar|t?gz|zst|zip|bz2|xz|bin|pt|npz?|h5|whl|parquet|safetensors|csv|jsonl?): FAILED$",
+        step=S.CHECKSUM,
+        hints=_OF_CHECKSUMS,
+    ),
+    of(
+        F.DATA,
+        r"moov atom not found|Invalid data found when processing|EBML header parsing failed",
+        r"RIFF header not found|Error (opening|while decoding) (input|stream)|sox FAIL formats",
+        r"UnidentifiedImageError|libpng error|Not a JPEG file|bad zipfile offset",
+        r"magic bytes not found|not a (zip|gzip|bzip2|tar) ",
+        r"does not look like a tar archive|not in (gzip|bzip2|xz) format|LibsndfileError",
+        r"Truncated tar archive|(gzip|zstd|xz|bzip2|lz4): .{1,200}: (unexpected|truncated|corrupt)",
     ),
     of(
         F.DATA,
@@ -194,7 +229,8 @@ PROGRAM_WORDS: Final = (
         r"does not appear to have a file named",
         r"NoSuchKey|NoSuchBucket|RepositoryNotFoundError|\b404 Not Found",
         r"Incorrect path_or_model_id|is not a local folder and is not a valid model",
-        r"FileNotFoundException|Unable to find '|BlobNotFound|ContainerNotFound|NOT_FOUND: ",
+        r"FileNotFoundException|NoSuchFileException|Unable to find '|BlobNotFound",
+        r"ContainerNotFound|NOT_FOUND: ",
         r"Too many levels of symbolic links|File name too long|Not a directory|manifest unknown",
         r"Datei oder Verzeichnis nicht gefunden|Aucun fichier ou dossier|没有那个文件或目录",
         r"No existe el (fichero|archivo)|File o directory non esistente|没有该文件|沒有此一檔案",

@@ -38,7 +38,8 @@ _CHAINED: Final = re.compile(
 _HANDLED: Final = "During"  # an error was raised while another was handled
 # of a worker, below the error that passes it on
 _ORIGINAL: Final = "Original Traceback"
-_CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
+# of Java and Node.js: the error above it is its consequence
+_CAUSED: Final = re.compile(r"^(?:Caused by: |\s{1,40}\[cause\]: )")
 _IGNORED: Final = re.compile(
     r"^(Exception ignored (in|while)|Error in (atexit|sys\.excepthook))"
 )
@@ -243,7 +244,7 @@ class _Reading:
             pattern.match(row)
             for pattern in (_TRACEBACK, _CHAINED, _IGNORED, _THREAD, _ENDS, _BARE)
         )
-        return begins or row.startswith(_CAUSED)
+        return begins or _CAUSED.match(row) is not None
 
     def finish(self, row: str) -> Iterator[Raised]:
         is_bare_abort = self.step == NextStep.CPP and len(self.error) == 1
@@ -313,7 +314,7 @@ class _Reading:
                 if _OF_RUST.search(panic_match[1]) is None
                 else ""
             )
-        self.chain += not row.startswith(_CAUSED)
+        self.chain += _CAUSED.match(row) is None
 
 
 def _strip_and_shorten(line: str) -> str:

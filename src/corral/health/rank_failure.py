@@ -19,6 +19,13 @@ from corral.health.error_chains import (
     quoted,
     with_earlier,
 )
+from corral.health.helper_loss import (
+    cut_error,
+    is_helper_lost,
+    is_lost_connection,
+    killed_worker,
+    uses_helpers,
+)
 from corral.health.log_parser import Printed, parted, printed
 from corral.health.pattern_form import Pattern
 from corral.health.pattern_hits import (
@@ -34,6 +41,7 @@ from corral.health.patterns import MACHINE, pattern_of
 from corral.health.peer_evidence import inner_end
 from corral.health.raised_errors import Raised
 from corral.health.script_commands import earlier_command, is_of_timeout
+from corral.health.stack_places import place_in_stacks
 from corral.health.traceback_frames import kind_of_place
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
@@ -133,10 +141,27 @@ def _is_conclusive(read: RankReading) -> bool:
 
 
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankReading:
-    """Return the cause by the output, unless the exit says more. Chatter counts
-    `with_chatter`."""
+    """Return the cause by the output, unless the exit says more; with its place where a
+    call stack shows it. Chatter counts `with_chatter`."""
     log = without_losses(printed(end.tail))
     log = log if exit.code in NOT_STARTED else without_outlived(log)
+    reading = _read_log(end, exit, log, with_chatter=with_chatter)
+    if reading.kind == FailureKind.HELPER and (line := killed_worker(log.text)):
+        pattern = pattern_of(line)
+        kind = pattern.kind if pattern is not None else FailureKind.KILLED
+        quote = f"{line}; before it: {reading.quote}"
+        reading = replace(reading, kind=kind, quote=quote)
+    if reading.place or not reading.quote:
+        return reading
+    place = place_in_stacks(log.text, reading.quote)
+    step = None if place and reading.step == NextStep.NODE else reading.step
+    return replace(reading, place=place, step=step)
+
+
+def _read_log(
+    end: RankEnd, exit: Exit, log: Printed, *, with_chatter: bool
+) -> RankReading:
+    """Return the class and the evidence that the log and the exit show."""
     rank, inner = inner_end(log.text, exit, log.newest)
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
@@ -148,6 +173,8 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         quote = quoted(_quote_of_signal(log, exit, is_told=is_told))
         location = log.crashed_at if by_end == FailureKind.CRASH else ""
         step = NextStep.NATIVE_CODE if location else _step_of(log, exit, quote)
+        if not quote and signal_of(exit) == KILL and log.last_words:
+            quote, step = quoted(log.last_words), NextStep.WATCHDOG
         return replace(reading, kind=by_end, quote=quote, place=location, step=step)
     if (
         exit.code in NOT_STARTED
@@ -167,18 +194,20 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         )
     if newest_error is not None and not newest_error.is_wrapper:
         return _with_earlier(_of_errors(reading, log, newest_error, hit), log)
+    place = newest_error.place if newest_error is not None else ""
     if hit is not None:
         pattern, line = hit
-        location = newest_error.place if newest_error is not None else ""
-        reading = replace(
-            _of_pattern(reading, pattern), quote=quoted(line), place=location
-        )
-        return _with_earlier(reading, log)
+        reading = _of_pattern(replace(reading, place=place), pattern)
+        return _with_earlier(replace(reading, quote=quoted(line)), log)
+    if newest_error is not None and is_helper_lost(newest_error, log.text):
+        quote = quoted(message(newest_error.lines))
+        return replace(reading, kind=FailureKind.HELPER, quote=quote, place=place)
     if log.complaint:
-        reading = replace(
-            reading, kind=FailureKind.PROGRAM, quote=quoted(log.complaint)
-        )
+        quote = quoted(log.complaint)
+        reading = replace(reading, kind=FailureKind.PROGRAM, quote=quote, place=place)
         return _with_earlier(reading, log)
+    if newest_error is None and (dump := cut_error(log.text)):
+        return _of_cut_error(reading, dump, log)
     if newest_error is not None:
         quote = quoted(message(newest_error.lines))
         if newest_error.step == NextStep.MPI_ABORT and (
@@ -189,6 +218,16 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
             reading, kind=FailureKind.PROGRAM, quote=quote, step=newest_error.step
         )
     return _read_exit_code(reading, exit, log)
+
+
+def _of_cut_error(read: RankReading, dump: str, log: Printed) -> RankReading:
+    """Return the reading of an error that Python could not print to its end."""
+    if is_lost_connection(dump):
+        kind = FailureKind.HELPER if uses_helpers(log.text) else FailureKind.UNKNOWN
+        return replace(read, kind=kind, quote=dump, step=NextStep.CUT_TRACEBACK)
+    pattern = pattern_of(dump)
+    reading = replace(read, kind=FailureKind.PROGRAM, quote=dump)
+    return reading if pattern is None else _of_pattern(reading, pattern)
 
 
 def _read_exit_code(reading: RankReading, exit: Exit, log: Printed) -> RankReading:
@@ -205,7 +244,7 @@ def _read_exit_code(reading: RankReading, exit: Exit, log: Printed) -> RankReadi
 def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
     if not log.ending:
         return replace(read, step=NextStep.SILENT)
-    quote = f"the last it printed: {quoted(log.ending)}"
+    quote = f"last output: {quoted(log.ending)}"
     return replace(read, quote=quote, step=NextStep.LAST_LINES)
 
 
@@ -226,7 +265,7 @@ def _of_errors(
         return replace(
             _of_pattern(read, said[0]), quote=quoted(quote), place=source_location
         )
-    root, last_hit = hit_of(chain.root), hit_of(chain.last)
+    root, last_hit = hit_of(chain.root, log.text), hit_of(chain.last, log.text)
     kinds = [hit[0].kind if hit is not None else None for hit in (root, last_hit)]
     root_first = chain.root is not chain.last and begins_it(chain, kinds[0], kinds[1])
     first_error = chain.root if root_first else chain.last
@@ -254,9 +293,8 @@ def _of_errors(
 
 
 def _of_pattern(read: RankReading, pattern: Pattern) -> RankReading:
-    return replace(
-        read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers
-    )
+    of_peers = pattern.of_peers and pattern.kind != FailureKind.HELPER
+    return replace(read, kind=pattern.kind, step=pattern.step, of_peers=of_peers)
 
 
 def _of_parser(read: RankReading, log: Printed) -> RankReading:

@@ -23,7 +23,7 @@ STOPPING_SECONDS: Final = 600.0  # beyond its grace
 
 
 class Severity(StrEnum):
-    """Urgency of an alert, the lowest first."""
+    """Urgency of an alert, from the lowest to the highest."""
 
     INFO = "info"
     WARNING = "warning"
@@ -35,7 +35,7 @@ class Severity(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """Kind of an alert; each has a rule in alerts.yaml."""
+    """Subject of an alert; each kind has a rule in alerts.yaml."""
 
     JOB_FAILED = "job_failed"
     JOB_STUCK = "job_stuck"
@@ -61,10 +61,10 @@ SEVERITY: Final[Mapping[AlertKind, Severity]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert. `key` identifies it for as long as its condition holds. `next` is the
-    command that shows more. `moment`: the alert is about an event, and not about a
-    condition that still holds. `since`: when the condition or event began (wall clock).
-    """
+    """An alert for operators. `key` identifies it for as long as its condition holds.
+    `next` is the command that shows more. `moment`: the alert is about an event, and
+    not about a condition that still holds. `since`: when the condition or event began
+    (wall clock)."""
 
     key: str
     kind: AlertKind
@@ -148,8 +148,8 @@ def failed(event: Event, job: Job | None) -> Alert | None:
 def _stuck_job_alerts(
     look: AlertSnapshot, after_seconds: float | None
 ) -> Iterator[Alert]:
-    """Yield alerts for jobs whose training loop has stopped making steps, and for jobs
-    that start or stop for too long."""
+    """Yield alerts for running jobs whose training loop has made no step for
+    `after_seconds`, and for jobs that take too long to start or to stop."""
     if after_seconds is None:
         return
     for job in look.world.in_state(JobState.RUNNING).values():
@@ -157,7 +157,9 @@ def _stuck_job_alerts(
         quiet = 0.0 if stepped is None else look.serving - stepped
         if quiet >= after_seconds:
             yield _job_alert(
-                job, f"has made no step for {duration_text(quiet)}", look.wall - quiet
+                job,
+                f"has made no training step for {duration_text(quiet)}",
+                look.wall - quiet,
             )
     for state, bound in (
         (JobState.STARTING, after_seconds),
@@ -212,7 +214,7 @@ def _node_alerts(look: AlertSnapshot, rules: AlertRules) -> Iterator[Alert]:
             yield Alert(
                 key=f"node_kept_back:{node.id}",
                 kind=AlertKind.NODE_KEPT_BACK,
-                text=f"node {node.id} gets no new work: its health has cordoned it",
+                text=f"node {node.id} gets no new jobs: it was cordoned for a fault",
                 next=f"corral node show {node.id}",
                 since=node.since,
             )
@@ -249,7 +251,7 @@ def _low_budget_alerts(
             yield Alert(
                 key=f"budget_low:{queue}",
                 kind=AlertKind.BUDGET_LOW,
-                text=f"the budget of queue {queue} is down to {share_text(budget_left)}",
+                text=f"only {share_text(budget_left)} of the budget of queue {queue} is left",
                 next=f"corral queue show {queue}",
                 since=look.wall,
             )
@@ -281,7 +283,8 @@ def _build_disk_alert(
     return Alert(
         key=f"disk_full:{whose}:{path}",
         kind=AlertKind.DISK_FULL,
-        text=f"{path} of {whose} is nearly full: {size_text(free)} of {size_text(total)} left",
+        text=f"the disk of {path} on {whose} is almost full: {size_text(free)} of "
+        f"{size_text(total)} are free",
         next=next,
         since=at,
     )

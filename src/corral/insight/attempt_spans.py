@@ -24,8 +24,9 @@ LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's rec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpan:
-    """A part of an attempt's time. `amount`: the amount in the ledger to which it is
-    added. `share`: how much of each second is added."""
+    """A part of the time of an attempt, such as its start. `amount` names the amount in
+    the ledger to which the part is added; `share` is how much of each second is
+    added."""
 
     amount: str
     since: float

@@ -47,8 +47,8 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bottleneck:
-    """A bottleneck of a job. `text` names it, with the number that shows it. `advice`
-    says what the user can try."""
+    """The cause that limits the speed of a job's training loop. `text` names the cause,
+    with the measured number that shows it. `advice` says what the user can try."""
 
     bound: BottleneckKind
     text: str
@@ -81,14 +81,14 @@ def bottleneck_of(
 
 
 def _straggling(one: Straggler, node: str) -> Bottleneck:
-    data_suffix = " more for its data" if one.in_data else ""
+    data_suffix = ", mostly in loading data" if one.in_data else ""
     return Bottleneck(
         bound=BottleneckKind.STRAGGLER,
-        text=f"rank {one.rank} on {node} takes {_format_step_time(one.seconds)} a step "
-        "of its own, the others "
-        f"{_format_step_time(one.others_seconds)}: they wait for it "
+        text=f"rank {one.rank} on {node} needs {_format_step_time(one.seconds)} for its "
+        "own part of a step, the other ranks need "
+        f"{_format_step_time(one.others_seconds)} and wait for it "
         f"({share_text(one.slower)} slower{data_suffix})",
-        advice="data as near and as much for each rank"
+        advice="placing data equally near to all ranks, and in equal amounts"
         if one.in_data
         else f"another node: corral node show {node}, then corral node drain {node}",
     )
@@ -100,22 +100,23 @@ def _of_loop(spent: StepTimes, whole: float) -> Bottleneck | None:
     if data >= max(DATA_SHARE, wait, saves):
         return Bottleneck(
             bound=BottleneckKind.DATA,
-            text=f"it waits for data in {share_text(data)} of its time",
-            advice="more workers of the loader, prefetching, data on a local disk",
+            text=f"the job waits for data in {share_text(data)} of its time",
+            advice="more workers of the data loader, prefetching, or data on a local disk",
         )
     if saves >= max(SAVE_SHARE, wait):
         return Bottleneck(
             bound=BottleneckKind.SAVES,
-            text=f"saves stop it for {share_text(saves)} of its time",
-            advice="save less often (checkpoint.interval: auto), or to a faster file system",
+            text=f"saving checkpoints stops the job for {share_text(saves)} of its time",
+            advice="saving less often (checkpoint.interval: auto), or to a faster file "
+            "system",
         )
     if wait >= WAIT_SHARE:
         return Bottleneck(
             bound=BottleneckKind.COMMUNICATION,
-            text=f"its ranks wait for each other in {share_text(wait)} of their time"
+            text=f"the ranks wait for each other in {share_text(wait)} of their time"
             + (f"; {_link_traffic_text(spent.link)}" if spent.link is not None else ""),
-            advice="more work between two exchanges (a larger batch, accumulation), fewer or "
-            "nearer nodes (topology: require rack)",
+            advice="more computation between exchanges (a larger batch, gradient "
+            "accumulation), or fewer or nearer nodes (topology: require rack)",
         )
     return None
 
@@ -127,8 +128,8 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
     if busy < NOTHING:
         return Bottleneck(
             bound=BottleneckKind.IDLE,
-            text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
-            advice=f"giving them back: corral suspend {job}",
+            text=f"the job's GPUs are idle: a kernel runs in {share_text(busy)} of the time",
+            advice=f"releasing the GPUs: corral suspend {job}",
         )
     if spent.link is not None and spent.link.share >= LINK_SHARE:
         return _bound_by(spent.link)
@@ -140,13 +141,14 @@ def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:
         )
         return Bottleneck(
             bound=BottleneckKind.SMALL_BATCH,
-            text=f"its GPUs run a kernel in {share_text(busy)} of the time{memory_text}",
+            text=f"the job's GPUs run a kernel in only {share_text(busy)} of the time"
+            f"{memory_text}",
             advice="a larger batch, torch.compile or CUDA graphs, or fewer GPUs",
         )
     if busy >= BUSY:
         return Bottleneck(
             bound=BottleneckKind.COMPUTE,
-            text=f"its GPUs run a kernel in {share_text(busy)} of the time",
+            text=f"the job's GPUs compute in {share_text(busy)} of the time",
             advice="a lower precision, a faster type of GPU, or more GPUs",
         )
     return None
@@ -159,9 +161,10 @@ def _bound_by(link: LinkUse) -> Bottleneck:
     return Bottleneck(
         bound=BottleneckKind.COMMUNICATION,
         text=_link_traffic_text(link),
-        advice="data that stays on the GPU, pinned memory, less offloading, or GPUs with NVLink"
+        advice="keeping data on the GPU, pinned memory, less offloading, or GPUs with NVLink"
         if is_pcie
-        else "fewer bytes in exchanges (a lower precision, accumulation, less tensor parallelism)",
+        else "exchanging fewer bytes (a lower precision, gradient accumulation, less tensor "
+        "parallelism)",
     )
 
 
@@ -170,7 +173,10 @@ def _link_traffic_text(link: LinkUse) -> str:
         f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s)
     )
     share = share_text(link.share)
-    return f"its GPUs' {link.name} carry {used_rate} of {max_rate} GB/s, {share} of their rate"
+    return (
+        f"the {link.name} of the job's GPUs carry {used_rate} of {max_rate} GB/s, {share} "
+        "of their rate"
+    )
 
 
 def _format_step_time(seconds: float) -> str:

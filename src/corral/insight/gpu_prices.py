@@ -17,8 +17,8 @@ PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of a GPU-hour. `is_list`: it is the list price of clouds, in USD; otherwise
-    it is the cluster's own price, in the cluster's currency."""
+    """Price of a GPU-hour. If `is_list`, it is the list price of cloud providers in
+    USD; otherwise it is the cluster's own price in the cluster's currency."""
 
     amount: float
     is_list: bool = False

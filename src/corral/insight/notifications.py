@@ -30,8 +30,8 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taste:
-    """Preferences of one receiver: the lowest severity, the kinds of alerts (empty: all
-    kinds), the repeat interval, and quiet hours."""
+    """Choice of the alerts that one receiver gets: the lowest severity, the kinds
+    (empty: all kinds), the time after which an alert is repeated, and quiet hours."""
 
     least: Severity = Severity.INFO
     kinds: frozenset[AlertKind] = frozenset()
@@ -46,8 +46,8 @@ class Taste:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAlert:
-    """An alert that one receiver has received. `over_at`: since when the alert's
-    condition no longer holds; None if it holds."""
+    """An alert that was sent to one receiver. `over_at` is the time since which the
+    alert's condition no longer holds; None if it still holds."""
 
     alert: Alert
     at: float
@@ -56,8 +56,8 @@ class SentAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One message. `alerts` are the current ones; `over` are alerts that were sent
-    before and have ended."""
+    """One message to a receiver. `alerts` are those that hold now; `over` are alerts
+    that were sent before and have ended."""
 
     alerts: tuple[Alert, ...] = ()
     over: tuple[Alert, ...] = ()
@@ -82,8 +82,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredAlerts:
-    """Alerts that one receiver has received, by key. They are kept across restarts of
-    the head."""
+    """The alerts that were sent to one receiver, by key. They are stored, so that a new
+    head does not send them again."""
 
     sent: Mapping[str, SentAlert] = field(default_factory=dict)
 
@@ -169,6 +169,7 @@ def _group_alert_texts(alerts: Sequence[Alert], before: str) -> list[str]:
         ]
         if len(of_kind) > ALIKE:
             alert_lines.append(
-                f"{before}and {len(of_kind) - ALIKE} more: {kind.value.replace('_', ' ')}"
+                f"{before}and {len(of_kind) - ALIKE} more alerts of the kind "
+                f"{kind.value.replace('_', ' ')}"
             )
     return alert_lines

@@ -57,8 +57,9 @@ def _requested_gpu_type(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAllocations:
-    """All allocations at one moment (wall clock). They can be summed while the head's
-    state changes, because rows are never changed in place; only tables of rows are."""
+    """All allocations that are not released at one moment (wall clock), to sum up their
+    usage and cost. They can be summed while the head's state changes, because rows are
+    never changed in place; only tables of rows are."""
 
     now: float
     jobs: Mapping[JobId, Job]

@@ -21,8 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UsageColumn:
-    """Column of a report. `of` returns its value, or None if unknown. `unit` "share"
-    means a number from 0 to 1; OWN_MONEY stands for the cluster's currency."""
+    """Column of a usage report. `of` returns its value for a row; None if unknown.
+    `unit` "share" means a number from 0 to 1; OWN_MONEY means the cluster's
+    currency."""
 
     name: str
     unit: str
@@ -31,8 +32,8 @@ class UsageColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow:
-    """A row of a report. `name` is that of a job, a user, a queue or a type of GPU. For
-    a job `name` is its id, and `more` its name."""
+    """Row of a usage report. `name` is the name of a user, a queue or a type of GPU. In
+    a report by job, `name` is the job's id, and `more` is the job's name."""
 
     name: str
     amounts: UsageAmounts
@@ -41,9 +42,9 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """A report. `rows` are sorted by allocated time, highest first, and `rest` counts
-    the rows that were left out. `total` sums all rows, including those left out; `days`
-    has the amounts by day since 1970."""
+    """Usage report. `rows` are sorted by allocated time, highest first, and `rest`
+    counts the rows that were left out. `total` is the sum of all rows, including those
+    left out; `days` has the amounts by day since 1970."""
 
     kind: str
     by: str

@@ -28,9 +28,9 @@ MOST_SLOW: Final = 1 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """A rank that slows its gang. `seconds` is how long the rank is busy in a step;
-    `others_seconds` is the median of the other ranks. `in_data`: most of the difference
-    is time in which the rank waits for data."""
+    """A rank that makes the other ranks of its gang wait in each step. `seconds` is how
+    long the rank is busy in a step; `others_seconds` is the median of the other ranks.
+    `in_data`: most of the difference is time in which the rank waits for data."""
 
     rank: int
     seconds: float

@@ -23,7 +23,7 @@ def adapter_parameters(model: Model, rank: int) -> int:
     is below 1.
     """
     if rank < 1:
-        raise ValueError(f"a rank of {rank}: need 1 or more")
+        raise ValueError(f"the rank of LoRA must be at least 1, not {rank}")
     dense = model.layers - model.moe_layers
     mlp = (3 if model.is_gated else 2) * (model.hidden + model.ffn)
     return rank * (model.layers * _attention_sides(model) + dense * mlp)

@@ -64,7 +64,8 @@ def collective_ways(
     """
     if size_bytes < 0 or group.per_domain > wires.domain_gpus:
         raise ValueError(
-            f"{size_bytes} bytes among {group} in domains of {wires.domain_gpus}"
+            f"no collective of {size_bytes} bytes among {group} is possible in domains of "
+            f"{wires.domain_gpus} GPUs"
         )
     if group.size == 1 or size_bytes == 0:
         return (CollectiveChoice(algorithm=Algorithm.DIRECT, seconds=0.0),)
@@ -314,7 +315,7 @@ def peer_all_reduce_seconds(size_bytes: float, group: GpuGroup, wires: Wires) ->
     catalog/data/transports.csv.
     """
     if group.domains > 1:
-        raise ValueError(f"no GPU reads the memory of another domain: {group}")
+        raise ValueError(f"a GPU cannot read the memory of another domain: {group}")
     carries = transport(wires.scale_up.name)
     small, peers = carries.small, group.size - 1
     if peers == 0:

@@ -104,7 +104,7 @@ def engine_said(name: str) -> InferenceEngine:
     if plain(name) != DEFAULT and not _is_named(plain(name)):
         engine_names = [*table("engines"), *(alias for alias, _ in _engine_aliases())]
         raise NotFound(
-            "engine of inference", name, engine_names, see="corral plan catalog engines"
+            "inference engine", name, engine_names, see="corral plan catalog engines"
         )
     return engine(name)
 

@@ -28,7 +28,9 @@ class Saving:
 
     def __post_init__(self) -> None:
         if min(self.mtbf_seconds, self.save_seconds) <= 0 or self.restart_seconds < 0:
-            raise ValueError(f"a run fails, and saves, after more than no time: {self}")
+            raise ValueError(
+                f"times between failures and of saves must be above 0: {self}"
+            )
 
 
 def chance_of_failure(seconds: float, mtbf_seconds: float) -> float:
@@ -97,7 +99,9 @@ def expected_seconds(
     which is exact.
     """
     if interval_seconds <= 0:
-        raise ValueError(f"no work between two saves: {interval_seconds:g} s")
+        raise ValueError(
+            f"the interval between saves must be above 0, not {interval_seconds:g} s"
+        )
     mtbf = saving.mtbf_seconds
     segment = (interval_seconds + saving.save_seconds) / mtbf
     if segment + saving.restart_seconds / mtbf > MOST_EXPONENT:
@@ -166,7 +170,8 @@ def enough_nodes(
     """
     if min(nodes, spares + 1) < 1 or mtbf_hours <= 0 or repair_hours < 0:
         raise ValueError(
-            f"{nodes} nodes, {spares} spares, {mtbf_hours:g} h, {repair_hours:g} h"
+            f"impossible values: {nodes} nodes, {spares} spares, {mtbf_hours:g} h between "
+            f"failures, {repair_hours:g} h of repair"
         )
     if crews is not None and crews < 1:
         raise ValueError("repairs need at least 1 crew")
@@ -196,7 +201,9 @@ def spares_for(
     """Return the fewest spares with which this many nodes are up for the share
     `availability` of the time; None if not even `nodes` spares are enough."""
     if not 0 < availability < 1:
-        raise ValueError(f"an availability lies between 0 and 1: {availability:g}")
+        raise ValueError(
+            f"the availability must be between 0 and 1, not {availability:g}"
+        )
 
     def suffices(spares: int) -> bool:
         share = enough_nodes(

@@ -48,10 +48,10 @@ class Replica:
 
     def __post_init__(self) -> None:
         if min(self.tensor, self.pipeline, self.data, self.expert) < 1:
-            raise ValueError("each part of a replica is at least 1")
+            raise ValueError("each part of a replica must be at least 1")
         if self.pipeline > self.model.layers:
             raise ValueError(
-                f"{self.model.layers} layers do not fill {self.pipeline} stages"
+                f"{self.model.layers} layers are too few for {self.pipeline} stages"
             )
 
     @property

@@ -66,7 +66,7 @@ class TrainLayout:
             )
             < 1
         ):
-            raise ValueError(f"each part of a layout is at least 1: {self}")
+            raise ValueError(f"each part of a layout must be at least 1: {self}")
 
     @property
     def gpus(self) -> int:
@@ -127,8 +127,8 @@ class TrainStep:
         pass_sequences = layout.data * layout.micro_batch
         if self.global_batch % pass_sequences:
             raise ValueError(
-                f"a batch of {self.global_batch} does not come out even over {layout.data} "
-                f"data-parallel GPUs of {layout.micro_batch} sequences"
+                f"a batch of {self.global_batch} is not a multiple of {layout.data} "
+                f"data-parallel GPUs with {layout.micro_batch} sequences each"
             )
         return self.global_batch // pass_sequences
 

@@ -66,7 +66,7 @@ def matmul_seconds(
     """
     if min(m, n, k, groups) < 1:
         raise ValueError(
-            f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times"
+            f"each size of a product must be at least 1: {m} x {n} x {k}, {groups} times"
         )
     own_kernels = kernels(device.architecture)
     compute_precision = computed_in(device, precision)
@@ -109,7 +109,7 @@ def computed_in(device: Device, precision: Precision) -> Precision:
         if wider_precision in device.flops:
             return wider_precision
     raise ValueError(
-        f"{device.title} multiplies neither {precision} nor a wider precision"
+        f"{device.title} supports neither {precision} nor a wider precision"
     )
 
 

@@ -41,11 +41,11 @@ class ServingReplica:
     def __post_init__(self) -> None:
         if min(self.context, self.batch, self.tensor, self.pipeline, self.chunk) < 1:
             raise ValueError(
-                "context, batch, chunk and each part of a replica are at least 1"
+                "context, batch, chunk and each part of a replica must be at least 1"
             )
         if self.pipeline > self.model.layers:
             raise ValueError(
-                f"{self.model.layers} layers do not fill {self.pipeline} stages"
+                f"{self.model.layers} layers are too few for {self.pipeline} stages"
             )
 
     @property

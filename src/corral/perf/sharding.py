@@ -35,7 +35,9 @@ def stage_layers(model: Model, layout: TrainLayout, stage: int) -> tuple[int, in
     Raises: ValueError if there is no such stage.
     """
     if not 0 <= stage < layout.pipeline:
-        raise ValueError(f"stage {stage} of {layout.pipeline}")
+        raise ValueError(
+            f"there is no stage {stage} of {layout.pipeline} pipeline stages"
+        )
     first_layer, count = _stage_layer_span(
         model.layers, layout.pipeline, layout.first_layers, layout.last_layers, stage
     )

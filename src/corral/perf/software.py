@@ -117,18 +117,19 @@ class Sustained:
     """Speed that a GPU architecture sustains for hours, longer than a benchmark runs.
 
     Args:
-        matmul: sustained rate relative to single products, because a GPU lowers its
-            clock at its power limit.
-        flops_per_watt: the most that a GPU computes for its rated power in 16 bits; 0:
-            not known.
-        narrow_matmul: as `matmul`, at 8 bits or less, for kernels of training
+        matmul: rate of matrix products in 16 bits over hours, relative to their rate in
+            a short benchmark. It is lower because a GPU lowers its clock at its power
+            limit.
+        flops_per_watt: upper limit of the FLOP/s in 16 bits for each watt of the GPU's
+            rated power; 0: not known.
+        narrow_matmul: as `matmul`, for matrix products in 8 bits or less in training
             libraries.
         flash_forward, flash_backward: rates of fused attention kernels relative to the
             dense peak.
-        skew: time lost to the slowest GPU, for each doubling of the GPUs beyond one
-            domain.
-        host: time that the CPUs of a node with such GPUs need for launches, relative to
-            a node with H100s.
+        skew: share of the time that is lost to the slowest GPU, for each doubling of
+            the number of GPUs beyond one NVLink domain.
+        host: time that the CPUs of a node with such GPUs need to launch kernels,
+            relative to a node with H100s.
     """
 
     matmul: float

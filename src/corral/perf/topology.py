@@ -40,7 +40,7 @@ class GpuGroup:
             or self.beside < 1
         ):
             raise ValueError(
-                f"{self.size} GPUs do not lie {self.per_domain} to a domain"
+                f"{self.size} GPUs cannot be divided into domains of {self.per_domain} GPUs"
             )
 
     @property

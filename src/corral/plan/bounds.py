@@ -58,7 +58,7 @@ def check(request: Any) -> None:
         value = getattr(request, name)
         if value is not None and not bound.holds(value):
             raise SpecInvalid(
-                f"{option(name)} is {number_text(value)}", hint=bound.said
+                f"{option(name)} cannot be {number_text(value)}", hint=bound.said
             )
 
 
@@ -92,7 +92,7 @@ def number_text(value: float) -> str:
     """Return a number for a message. Words stand for NaN, infinity and numbers above
     1e300."""
     if value != value:
-        return "no number"
+        return "NaN"
     if abs(value) == inf:
-        return "endless"
-    return f"{value:g}" if abs(value) < 1e300 else "beyond any number"
+        return "infinite"
+    return f"{value:g}" if abs(value) < 1e300 else "larger than 1e300"

@@ -7,8 +7,8 @@ from typing import Final
 from corral.catalog.models import Model
 
 WHOLE: Final = (
-    "losses and MLPs are computed for whole sequences; libraries that tile them (Liger kernels, "
-    "ALST) need less memory for long ones"
+    "losses and MLPs are computed for whole sequences; libraries that compute them in tiles "
+    "(Liger kernels, ALST) need less memory for long sequences"
 )
 
 
@@ -17,9 +17,9 @@ def cautions(model: Model, context: int) -> Iterator[str]:
     sequence."""
     if model.context and context > model.context:
         yield (
-            f"{model.name} was made for {model.context:,} tokens of context, not {context:,}: "
-            "for more its positions must be stretched, and it must be trained on such lengths"
+            f"{model.name} supports a context of {model.context:,} tokens, not {context:,}: "
+            "a longer one requires scaled positions, and training on such lengths"
         )
     if model.left_out:
         missing_parts = " and ".join(model.left_out)
-        yield f"{model.name} is reckoned as its text model: its {missing_parts} is left out"
+        yield f"only the text model of {model.name} is planned, without its {missing_parts}"

@@ -36,7 +36,10 @@ def half_remarks(said: str, used: Device) -> tuple[str, ...]:
     if the request names a precision or the GPU has bf16."""
     if said or half(used) is Precision.BF16:
         return ()
-    return (f"numbers in fp16, as {used.title} has no bf16: --precision says others",)
+    return (
+        f"the precision is fp16, because {used.title} does not support bf16; change it with "
+        "--precision",
+    )
 
 
 def trained_in(said: str, used: Device) -> Precision:
@@ -50,8 +53,8 @@ def trained_in(said: str, used: Device) -> Precision:
     if precision in INTEGERS and not (
         precision is Precision.INT8 and used.vendor == TRAINS_INT8
     ):
-        hint = f"give --precision {half(used)}, or --lora with weights that stay in {precision}"
-        raise Unsuited(used, f"trains nothing in {precision}", hint=hint)
+        hint = f"set --precision {half(used)}, or add --lora: frozen weights may be {precision}"
+        raise Unsuited(used, f"does not support training in {precision}", hint=hint)
     return _require_precision(precision, used, half(used))
 
 
@@ -82,12 +85,14 @@ def kept_in(said: str, used: Device, published: str = "") -> Precision:
 
 
 def published_remarks(said: str, model: Model) -> tuple[str, ...]:
-    """Return a note that weights keep their published precision, unless the request
-    names another."""
+    """Return a note that the plan uses the precision in which the model's weights were
+    published; no note if the request names a precision (`said`), or if the published
+    precision is unknown."""
     if said or not model.published:
         return ()
     return (
-        f"weights in {model.published}, as {model.name} is published: --precision says others",
+        f"weights are in {model.published}, the published precision of {model.name}; change it "
+        "with --precision",
     )
 
 
@@ -99,10 +104,10 @@ def served_by(said: str, used: Device) -> InferenceEngine:
     inference_engine = engine_said(said)
     if inference_engine.vendors and used.vendor not in inference_engine.vendors:
         reason = (
-            f"runs no {inference_engine.name}, which is for "
+            f"does not run {inference_engine.name}, which supports only "
             f"{' and '.join(inference_engine.vendors)}"
         )
-        raise Unsuited(used, reason, hint="give --engine vllm, or a GPU of theirs")
+        raise Unsuited(used, reason, hint="set --engine vllm, or choose another --gpu")
     return inference_engine
 
 
@@ -111,7 +116,7 @@ def _require_precision(asked: Precision, used: Device, near: Precision) -> Preci
         return asked
     with_it = [name for name in USUAL if asked in device(name).flops]
     alternatives_text = (
-        f", or a GPU that has it: {', '.join(with_it)}" if with_it else ""
+        f", or choose a GPU that supports it: {', '.join(with_it)}" if with_it else ""
     )
-    reason = f"has no {asked}: it has {', '.join(used.flops)}"
-    raise Unsuited(used, reason, hint=f"give --precision {near}{alternatives_text}")
+    reason = f"does not support {asked}, only {', '.join(used.flops)}"
+    raise Unsuited(used, reason, hint=f"set --precision {near}{alternatives_text}")

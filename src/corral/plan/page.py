@@ -166,7 +166,7 @@ def cell_text(value: Cell) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and not isfinite(value):
-        return "without end" if value > 0 else ""
+        return "infinite" if value > 0 else ""
     return value if isinstance(value, str) else number_text(value)
 
 

@@ -97,12 +97,14 @@ def predictor(kind: str) -> Predict:
             prediction = predict(Cells(row))
         except (ValueError, ArithmeticError, LookupError) as wrong:
             raise RowRefused(
-                f"the row says something that cannot be: {wrong}"
+                f"the row contains an impossible value: {wrong}"
             ) from wrong
         if not all(
             isfinite(value) and value > 0 for value in prediction.values.values()
         ):
-            raise RowRefused("what the row says comes to no number")
+            raise RowRefused(
+                "the values of the row give no positive, finite prediction"
+            )
         return prediction
 
     return predicted
@@ -116,5 +118,6 @@ def _refuse_what_nobody_has(row: Row) -> None:
             continue  # words, which each kind reads in its own way
         if not (isfinite(value) and abs(value) <= _MOST):
             raise RowRefused(
-                f"{column} is {row[column]}", hint=f"say how many, at most {_MOST:g}"
+                f"{column} cannot be {row[column]}",
+                hint=f"give a number of at most {_MOST:g}",
             )

@@ -113,12 +113,6 @@ def columns(*names: str | tuple[str, str]) -> tuple[TableColumn, ...]:
     )
 
 
-def counted(count: float, one: str, many: str = "") -> str:
-    """Return a count with its noun: 1 node, 2,048 nodes, 2.5 years. `many`: the plural,
-    where it is not formed with an s."""
-    return f"{count:,.10g} {one if count == 1 else many or f'{one}s'}"
-
-
 def lasting(seconds: float) -> tuple[float, str]:
     """Return a time span as (value, unit) in a suitable unit: 0.4 h becomes 24 minutes."""
     for unit, size in (("days", DAY_SECONDS), ("hours", 3_600.0), ("minutes", 60.0)):

@@ -5,12 +5,20 @@ from typing import Final, Protocol
 
 from corral.domain.desired_state import DesiredState
 from corral.domain.engine_limit import EngineLimit
+from corral.domain.errors import Trouble
 from corral.domain.external_candidate import ExternalCandidate
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
 from corral.domain.observed_state import AttemptKey, ExternalPlacing
 
 NO_ANSWER: Final = "does not answer"
+NOT_READ: Final = "cannot be queried"  # it answers with an error, or the fault is local
+
+
+def query_failure(system: str, error: Exception) -> str:
+    """Return a text for people about a failed query of `system`, for example Slurm."""
+    is_silence = isinstance(error, Trouble) and error.is_silence
+    return f"{system} {NO_ANSWER if is_silence else NOT_READ}: {error}"
 
 
 class Engine(Protocol):

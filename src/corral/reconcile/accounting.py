@@ -63,7 +63,8 @@ def _concluded(draft: Draft) -> Iterator[Attempt]:
 
 
 def _loss_receipt(draft: Draft, attempt: Attempt) -> Receipt | None:
-    """Return the receipt of the attempt's lost work, or None."""
+    """Return the receipt that this draft contains for the attempt, if it records lost
+    work; otherwise None."""
     of: tuple[JobId, int] = (attempt.job, attempt.number)
     receipts = (
         receipt for receipt in draft.receipts if (receipt.job, receipt.attempt) == of

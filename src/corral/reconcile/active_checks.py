@@ -148,11 +148,11 @@ def _outcome_text(node: Node, checkup: CheckUp, well: bool) -> str:
     if failed:
         return f"{len(failed)} of {len(check_measures)} checks failed ({names}): {failed[0].text}"
     if not check_measures:
-        return f"checks ended before they had shown anything ({names})"
+        return f"the checks ended without a result ({names})"
     count_text = (
-        f"{len(check_measures)} checks" if len(check_measures) > 1 else "a check"
+        f"{len(check_measures)} checks" if len(check_measures) > 1 else "1 check"
     )
-    return f"{count_text} without a failure ({names}){'; it is well' if well else ''}"
+    return f"{count_text} passed ({names}){'; the node is healthy' if well else ''}"
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:
@@ -160,7 +160,10 @@ def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signa
     neighbours to other nodes are not."""
     links = [signal for signal in new if signal.device.startswith(f"{CheckKind.LINK}:")]
     if links and (to := slow_end(node, draft.all_nodes().values())):
-        text = f"its links to {', '.join(to)} are slow, and theirs to others are not"
+        text = (
+            f"the links of this node to {', '.join(to)} are slow, but their links to "
+            "other nodes are not"
+        )
         yield replace(links[-1], code=FAILED, device=CheckKind.LINK, text=text)
 
 
@@ -202,13 +205,17 @@ def _drop_late(draft: Draft, node: Node, now: float) -> None:
     draft.nodes[node.id] = replace(node, checkups=check_ups)
     for checkup in node.checkups:
         if checkup not in check_ups and checkup.gang is None:
-            busy = f"it or {checkup.peer} was busy" if checkup.peer else "it was busy"
-            reason = (
-                "has not ended"
-                if checkup.begun_at is not None
-                else f"has not begun: {busy}"
+            busy = (
+                f"the node or {checkup.peer} was busy"
+                if checkup.peer
+                else "the node was busy"
             )
-            text = f"node {node.id}: the check-up asked by {checkup.by} {reason}"
+            reason = (
+                "did not end in time"
+                if checkup.begun_at is not None
+                else f"did not begin in time: {busy}"
+            )
+            text = f"node {node.id}: the check requested by {checkup.by} {reason}"
             draft.tell(EventKind.UNCHECKED, text, node=node.id)
 
 
@@ -427,7 +434,10 @@ def _gate_attempt(
         draft.nodes[node.id] = replace(node, checkups=(gate, *node.checkups))
         names.append(node.id)
     draft.put_attempt(replace(attempt, gated=True))
-    text = f"{job.spec.name} begins when {len(names)} of its nodes have been checked, in at most "
+    text = (
+        f"{job.spec.name} starts when {len(names)} of its nodes have been checked, in at "
+        "most "
+    )
     draft.tell(
         EventKind.GATED,
         f"{text}{rules.gang_seconds:.0f} s",

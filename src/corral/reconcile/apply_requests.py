@@ -52,7 +52,7 @@ def grant(draft: Draft, requests: Seq[StoredRequest]) -> None:
             # durable, so it would come again at every tick, for ever
             draft.bugs.append((job_id(request.sequence), error))
             request_label = f"request {request.sequence} of {request.by}"
-            text = f"a fault of Corral was met on {request_label}: {error!r}"
+            text = f"{request_label} failed because of a bug in Corral: {error!r}"
             draft.tell(EventKind.REQUEST_FAILED, text)
         draft.granted = request.sequence
 
@@ -156,7 +156,7 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
         begins_at = spec.begin.of(request.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
         reason = waits_for(dependencies) or (
-            f"it begins at {moment_text(begins_at)}" if later else ""
+            f"the job begins at {moment_text(begins_at)}" if later else ""
         )
         code = (
             ReasonCode.DEPENDENCY
@@ -167,7 +167,7 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
         )
         waits = JobState.HELD if dependencies or later else JobState.QUEUED
         if asked.held:
-            reason = f"held when {request.by} submitted it"
+            reason = f"{request.by} submitted the job as held"
             code = ReasonCode.SUSPEND
         job = Job(
             id=id,
@@ -188,7 +188,7 @@ def _submit_jobs(draft: Draft, request: StoredRequest, asked: Submit) -> None:
         jobs.append(job)
     for job in jobs:
         draft.put(job)
-        text = f"{job.spec.name} is {job.state}, asked by {request.by}"
+        text = f"{job.spec.name} is {job.state}, submitted by {request.by}"
         draft.tell(EventKind.SUBMITTED, text, job=job.id)
 
 
@@ -217,7 +217,7 @@ def _stop_job(
     job = draft.job(id)
     if job is None:
         return  # over already: the request changes nothing
-    sentence = f"asked by {request.by}"
+    sentence = f"requested by {request.by}"
     moved = draft.move(job, event, reason=sentence, code=CODE_OF_STOP[why])
     outranked = job.why is None or job.why.is_requeue or why == StopWhy.CANCEL
     if moved.state == JobState.STOPPING and outranked:
@@ -235,14 +235,14 @@ def _resume_job(draft: Draft, request: StoredRequest, id: JobId) -> None:
         and job.state == JobState.STOPPING
         and job.why == StopWhy.SUSPEND
     ):
-        reason = f"asked by {request.by} to go on once it has stopped"
+        reason = f"{request.by} asked to resume the job once it has stopped"
         draft.put(
             replace(
                 job, why=StopWhy.REQUEUE, reason=reason, reason_code=ReasonCode.RESUMED
             )
         )
     elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
-        draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {request.by}")
+        draft.move(job, JobEvent.ASKED_RESUME, reason=f"requested by {request.by}")
 
 
 def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
@@ -260,7 +260,7 @@ def _set_node(draft: Draft, request: StoredRequest, asked: SetNode) -> None:
         draft.nodes[node.id] = restricted_node
         draft.tell(
             EventKind(asked.to),
-            f"node {node.id}: {asked.to}, asked by {request.by}",
+            f"node {node.id}: {asked.to}, requested by {request.by}",
             node=node.id,
         )
 
@@ -271,7 +271,7 @@ def _set_job(draft: Draft, request: StoredRequest, asked: SetJob) -> None:
     job = draft.job(asked.job)
     if job is not None and job.state.is_waiting:
         draft.put(replace(job, spec=asked.of(job.spec)))
-        draft.tell(EventKind.CHANGED, f"{asked}, asked by {request.by}", job=job.id)
+        draft.tell(EventKind.CHANGED, f"{asked}, requested by {request.by}", job=job.id)
 
 
 def _set_labels(draft: Draft, request: StoredRequest, asked: SetLabels) -> None:
@@ -286,6 +286,6 @@ def _set_labels(draft: Draft, request: StoredRequest, asked: SetLabels) -> None:
         label_pair = " ".join(label_text(*label) for label in asked.labels)
         draft.tell(
             EventKind.LABEL,
-            f"node {node.id}: {label_pair}, asked by {request.by}",
+            f"node {node.id}: {label_pair}, requested by {request.by}",
             node=node.id,
         )

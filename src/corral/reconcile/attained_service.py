@@ -73,8 +73,8 @@ def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
 
 
 def restart_seconds(attempt: Attempt) -> float:
-    """Return the time of this attempt from placement to its first step; a default
-    before the first step."""
+    """Return the seconds from the placement of this attempt to its first training step.
+    Before that step is reported, return a default."""
     if attempt.first_step_at is None:
         return DEFAULT_RESTART_SECONDS
     return max(0.0, attempt.first_step_at - attempt.placed_at)
@@ -98,7 +98,8 @@ def ended_of(job: Job) -> Ended | None:
 
 
 def ended_before(runs: Iterable[Ran]) -> list[Ended]:
-    """Return such records for stored run times, in the order in which the jobs ended."""
+    """Return the records from which run times are predicted, made from stored runs, in
+    the order in which the jobs ended."""
     return [
         Ended(
             job_class=_class_of_shape(run.queue, run.shape),

@@ -134,7 +134,7 @@ def _receipt_kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
 
 
 def _time_text(job: Job, attempt: Attempt) -> str:
-    text = f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
+    text = f"the job reached its max_duration of {job.spec.max_duration_seconds:.0f} s"
     return (
         text if attempt.failure is None else f"{text}; {FAILURES[attempt.failure].text}"
     )
@@ -187,7 +187,7 @@ def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
 def _all_used(retries: int) -> str:
     """Return a text about used retries, "" without any. For example: ; all 3 retries
     are used."""
-    retries_text = f"all {retries} retries are" if retries > 1 else "its one retry is"
+    retries_text = f"all {retries} retries are" if retries > 1 else "the only retry is"
     return f"; {retries_text} used" if retries else ""
 
 
@@ -201,7 +201,10 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
         code = ReasonCode.OUT_OF_MEMORY if is_memory else ReasonCode.NON_ZERO_EXIT
         _give_up(draft, job, attempt, f"{reason}{_all_used(job.spec.retry.user)}", code)
     elif fruitless >= CRASH_LOOP:
-        loop = f"crash loop: {fruitless} failures in a row without progress; the last: {reason}"
+        loop = (
+            f"crash loop: {fruitless} failures in a row without progress; the last one: "
+            f"{reason}"
+        )
         _give_up(draft, job, attempt, loop, ReasonCode.CRASH_LOOP)
     else:
         _requeue_job(
@@ -261,7 +264,7 @@ def _requeue_job(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
 
 
 def _begins_again(why: str) -> str:
-    return f"begins again after: {why}"
+    return f"the job starts again after: {why}"
 
 
 def _give_up(

@@ -160,7 +160,7 @@ def _forgotten(
             and known_node
             and known_node.liveness == Liveness.ALIVE
         ):
-            reason = f"node {node} no longer knows it"
+            reason = f"node {node} no longer knows the attempt"
             culprit = f"node {node}"
             blame(
                 draft,
@@ -458,5 +458,8 @@ def _take_images(draft: Draft, attempt: Attempt, parts: list[SeatReport]) -> Att
 
 def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
     draft.saves.append(replace(save, quarantined=why))
-    text = f"{job.spec.name}: checkpoint of step {save.step} does not verify ({why}); set aside"
+    text = (
+        f"{job.spec.name}: checkpoint of step {save.step} failed its verification ({why}) "
+        "and will not be used"
+    )
     draft.tell(EventKind.QUARANTINE, text, job=job.id, attempt=save.attempt)

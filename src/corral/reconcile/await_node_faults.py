@@ -32,6 +32,8 @@ OPEN: Final = frozenset(
         FailureKind.HANG,
         FailureKind.RENDEZVOUS,
         FailureKind.NETWORK,
+        FailureKind.SERVICE_TIMEOUT,
+        FailureKind.HELPER,
     }
 )
 UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})

@@ -34,8 +34,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """One moment on two clocks: `wall` for records, `serving` (the head's own clock)
-    for time bounds."""
+    """The present moment on two clocks: `wall` is written to records, and `serving`
+    (the head's own clock) decides about time limits."""
 
     wall: float
     serving: float
@@ -43,7 +43,8 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """State of one job in the draft before a step, which is restored if the step fails."""
+    """State of one job in the draft before a step of a pass. If the step fails, the
+    draft returns to this state."""
 
     id: JobId
     job: Job | None
@@ -58,8 +59,9 @@ class Mark:
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of one pass: new rows that overlay the world. Reads see the new rows;
-    `changes()` returns what will be committed."""
+    """The changes of one pass that are not committed yet: new rows that replace those
+    of the world. Reads return the new rows; `changes()` returns what will be
+    committed."""
 
     world: World
     facts: Facts
@@ -242,8 +244,8 @@ class Draft:
         return attempt
 
     def seat_to(self, allocation: Allocation, state: SeatState) -> None:
-        """Move an allocation to another state. A released allocation stays released
-        (each is returned just once)."""
+        """Set the state of an allocation. A released allocation stays released, so that
+        its resources are returned only once."""
         current = self.allocations.get(allocation.key, allocation)
         if current.state not in (state, SeatState.RELEASED):
             is_gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
@@ -284,7 +286,7 @@ class Draft:
         """Record a bug of Corral that was met while deciding on this job. If the job
         waits, it becomes HELD."""
         self.bugs.append((job.id, error))
-        sentence = f"a fault of Corral was met while deciding on it: {error!r}"
+        sentence = f"a bug in Corral stopped the decision on this job: {error!r}"
         self.move(
             job, JobEvent.QUARANTINED, reason=sentence, code=ReasonCode.QUARANTINED
         )

@@ -41,10 +41,11 @@ def held_by(draft: Draft, job: Job) -> Reason | None:
     if begins_at is not None and draft.now.wall < begins_at:
         return Reason(
             code=ReasonCode.BEGIN_TIME,
-            sentence=f"it begins in {duration_text(begins_at - draft.now.wall)}, at "
+            sentence=f"the job begins in {duration_text(begins_at - draft.now.wall)}, at "
             f"{moment_text(begins_at)}",
             suggestions=(
-                f"to begin sooner: corral stop {job.id}, and submit it without begin",
+                f"to begin sooner: corral stop {job.id}, and submit the job without "
+                "begin",
             ),
         )
     return None
@@ -64,9 +65,9 @@ def _delay_reason(draft: Draft, job: Job) -> Reason | None:
     delay_text = duration_text(job.retry_at - now)
     return Reason(
         code=ReasonCode.RETRY_DELAY,
-        sentence=f"{job.reason}; it waits {delay_text}, until {moment_text(job.retry_at)}, because "
-        f"{len(job.fault_times)} faults of the cluster ended it within "
-        f"{duration_text(WINDOW_SECONDS)}",
+        sentence=f"{job.reason}; the next attempt waits {delay_text}, until "
+        f"{moment_text(job.retry_at)}, because {len(job.fault_times)} faults of the "
+        f"cluster ended the job within {duration_text(WINDOW_SECONDS)}",
         suggestions=(f"to begin now: corral resume {job.id}",),
     )
 
@@ -94,7 +95,7 @@ def release(draft: Draft, job: Job) -> None:
     if hopeless is not None:
         state = draft.state_of(hopeless.job)
         reason = f"{waits_for([hopeless])}, which can no longer happen"
-        reason += f": it is {state}" if state is not None else ""
+        reason += f": {hopeless.job} is {state}" if state is not None else ""
         draft.move(
             job,
             JobEvent.NEVER,
@@ -118,7 +119,7 @@ def end_if_too_late(draft: Draft, job: Job, why: Reason | None) -> None:
         why or held_by(draft, job) or Reason(code=job.reason_code, sentence=job.reason)
     )
     cause = f"; {last_reason.sentence}" if last_reason.sentence else ""
-    reason = f"it has not started by {moment_text(starts_by)}, its start_by{cause}"
+    reason = f"the job did not start by its start_by, {moment_text(starts_by)}{cause}"
     draft.receipts.append(
         Receipt(
             job=job.id,
@@ -144,7 +145,7 @@ def waits_for(afters: Seq[After]) -> str:
     remainder_text = (
         f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     )
-    return f"it waits for {', '.join(names[:MOST_NAMED])}{remainder_text}"
+    return f"the job waits for {', '.join(names[:MOST_NAMED])}{remainder_text}"
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:

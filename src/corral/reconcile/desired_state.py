@@ -153,8 +153,9 @@ def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
 
 
 def _stop_order(job: Job | None, key: AttemptKey) -> Stop:
-    """Return the order to stop an attempt, with its grace period. It saves first unless
-    it was cancelled or failed elsewhere."""
+    """Return the order to stop an attempt, with the grace period of its job. The
+    attempt is asked to save first, unless it was cancelled or failed on another
+    node."""
     is_asked = (
         job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
     )
@@ -179,8 +180,8 @@ def _time_warning(job: Job, key: AttemptKey) -> TimeWarning:
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
-    """Return what the node needs to start its part of the attempt. It never changes
-    while the attempt lives."""
+    """Return what the node needs to start its part of the attempt. The result is the
+    same for the whole life of the attempt."""
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     ranks_per_node = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))

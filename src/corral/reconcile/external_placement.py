@@ -18,7 +18,7 @@ from corral.domain.world import World
 from corral.schedule import Floor, NodeRoom, Placed
 from corral.schedule.waiting import Reason
 
-NOT_ASKED: Final = "the engine places it, and has not been asked yet"
+NOT_ASKED: Final = "the engine places the job, and has not received it yet"
 
 
 def next_key(job: Job) -> AttemptKey:
@@ -90,7 +90,8 @@ def chosen_now(
             sentence = placing.says.get(key, NOT_ASKED)
             if nodes:
                 sentence = (
-                    f"it has {', '.join(nodes)}, where others are not seen gone yet"
+                    f"the engine placed the job on {', '.join(nodes)}, where other jobs "
+                    "are still stopping"
                 )
             reasons[job.id] = Reason(code=ReasonCode.ENGINE, sentence=sentence)
     return placed, reasons

@@ -59,7 +59,7 @@ def _blame_node(draft: Draft, node: Node, found: Suspicion, rules: HealthRules) 
     draft.nodes[node.id] = replace(node, conditions=conditions)
     draft.tell(
         EventKind.LEMON,
-        f"failures are attributed to node {node.id}: {found.text}",
+        f"node {node.id} is suspected of causing failures: {found.text}",
         node=node.id,
     )
 

@@ -175,8 +175,8 @@ def exit_text(exit: Exit) -> str:
     if exit.out_of_memory:
         text = f"out of memory: peak {(exit.peak_bytes or 0) / 1e6:.0f} MB"
         if exit.limit_bytes is None:
-            return f"{text}, and the machine had none left"
-        return f"{text} of a limit of {exit.limit_bytes / 1e6:.0f} MB"
+            return f"{text}; the machine had no memory left"
+        return f"{text}, limit {exit.limit_bytes / 1e6:.0f} MB"
     if exit.signal is not None:
         return f"killed by signal {exit.signal}"
     return f"exit code {exit.code}"

@@ -71,14 +71,17 @@ def _warn_idle_job(draft: Draft, job: Job, attempt: Attempt, rule: IdleRule) -> 
     draft.put_attempt(replace(attempt, idle_warned_at=draft.now.wall))
     text = f"{job.spec.name} {_idle_text(attempt.idle_since or draft.now.wall)}"
     if rule.reclaim_seconds is not None:
-        text += f"; in {duration_text(rule.notice_seconds)} it is suspended, unless it works again"
+        text += (
+            f"; it will be suspended in {duration_text(rule.notice_seconds)} unless it "
+            "uses its GPUs again"
+        )
     draft.tell(EventKind.IDLE_WARNED, text, job=job.id, attempt=attempt.number)
 
 
 def _suspend_idle_job(draft: Draft, job: Job, since: float) -> None:
     reason = (
-        f"it {_idle_text(since)}, longer than queue {job.spec.queue} lets it: corral resume "
-        f"{job.id}"
+        f"the job {_idle_text(since)}, longer than queue {job.spec.queue} allows; to "
+        f"continue it: corral resume {job.id}"
     )
     draft.move(
         job,

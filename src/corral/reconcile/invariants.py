@@ -49,7 +49,9 @@ def _returned_once(draft: Draft) -> None:
             and not is_newest
             and allocation.state == SeatState.HELD
         ):
-            raise InvariantBroken(f"I8: {key} is held again after it was returned")
+            raise InvariantBroken(
+                f"I8: the allocation {key} is in use again after it was returned"
+            )
 
 
 def _under_breaker(draft: Draft, rules: HealthRules) -> None:
@@ -70,7 +72,8 @@ def _under_breaker(draft: Draft, rules: HealthRules) -> None:
     )
     if lately > rules.most(len(nodes)):
         raise InvariantBroken(
-            f"I16: {lately} of {len(nodes)} nodes would be cordoned: {new_cordons[:9]}"
+            f"I16: {lately} of {len(nodes)} nodes would be cordoned, more than allowed: "
+            f"{new_cordons[:9]}"
         )
 
 
@@ -87,13 +90,13 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     ]
     if oversubscribed_gpus or node is None:
         raise InvariantBroken(
-            f"I3: GPU {oversubscribed_gpus} of node {id} would be given twice"
+            f"I3: GPUs {oversubscribed_gpus} of node {id} would be used twice"
         )
     alone = any(allocation.seat.exclusive for allocation in allocations)
     if alone and len(allocations) > 1:
         jobs = sorted({allocation.job for allocation in allocations})
         raise InvariantBroken(
-            f"I3: node {id} is exclusive and would be shared by {jobs}"
+            f"I3: node {id} is used exclusively and would be shared by {jobs}"
         )
     inventory = node.inventory
     for resource_name, total in (
@@ -110,5 +113,6 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
         )
         if has_new_seats and amount_total > total:
             raise InvariantBroken(
-                f"I3: {resource_name} of node {id}: {amount_total} of {total}"
+                f"I3: {resource_name} of node {id}: jobs would use {amount_total}, but "
+                f"only {total} exist"
             )

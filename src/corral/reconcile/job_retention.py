@@ -14,10 +14,12 @@ MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it
 
 
 def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
-    """Choose ended jobs to forget: those that are too old or too many, the oldest
-    first, and that are not needed.
+    """Add ended jobs to `draft.forgotten`, so that they are deleted: jobs that ended
+    too long ago, and the oldest ones while more than `keep.jobs` are stored. Jobs that
+    something still refers to are kept.
 
-    `spared`: jobs that a submission refers to which is not applied yet. They are kept.
+    Args:
+        spared: jobs named in a submission that is not applied yet. They are kept too.
     """
     end_times = draft.world.ended_at
     too_many = len(end_times) - keep.jobs

@@ -64,9 +64,12 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
 
 
 def until_of(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return when the attempt's seats will be free (wall clock); inf if unknown. A
-    later pass returns the same time unless a clock was set, so that promised starts do
-    not move with each pass."""
+    """Return the latest time at which the attempt's seats become free (wall clock); inf
+    if the job has no time limit and is not ending.
+
+    Later passes return the same time unless a clock is set, so that promised starts do
+    not move with each pass.
+    """
     gone_seconds = job.spec.grace_seconds + GONE_SECONDS
     limit = job.spec.max_duration_seconds
     stops = job.state.is_leaving

@@ -9,9 +9,9 @@ from corral.domain.attempt import Exit
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Sign that a rank failed although it exited with code 0. `reason`: a sentence for
-    all users who see the job; `quote`: the error, for users who may read its log. Both
-    are "" if there is no sign."""
+    """A sign that a rank failed although its exit code is 0. `reason` is a sentence for
+    all users who see the job. `quote` is the error, for users who may read its log.
+    Both are "" if there is no such sign."""
 
     reason: str = ""
     quote: str = ""
@@ -25,7 +25,7 @@ def doubt_of(exits: Iterable[tuple[int, Exit]]) -> Doubt:
         return Doubt()
     rank = min(doubtful)
     reason = (
-        f"a program of rank {rank} ended in an error, and its script went on to exit code 0 "
-        "(put set -e into the script, and set -o pipefail before a pipe)"
+        f"a program of rank {rank} failed, but its script went on and ended with exit code "
+        "0 (add set -e to the script, and set -o pipefail for pipes)"
     )
     return Doubt(reason, doubtful[rank].error)

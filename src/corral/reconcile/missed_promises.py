@@ -21,7 +21,7 @@ def why_late(draft: Draft, before: Reservation) -> str:
     for seat in before.seats:
         node = draft.node(seat.node)
         if node is None or not node.takes_work:
-            return f"node {seat.node} takes no work now"
+            return f"node {seat.node} gets no new jobs now"
     late = []
     for job, attempt in _in_the_way(draft, before):
         ends_at = until_of(draft, job, attempt)
@@ -31,14 +31,14 @@ def why_late(draft: Draft, before: Reservation) -> str:
         if attempt.placed_at <= before.since or _was_to_be_gone(job, attempt, latest):
             return _overrun_text(draft, job)
     for job, _ in late:
-        return f"{name_of(draft, job.id)} has a right to its place"
+        return f"{name_of(draft, job.id)} may keep its GPUs longer"
     node_ids = {seat.node for seat in before.seats}
     for standing_reservation in standing_reservations(draft):
         if standing_reservation.job != before.job and node_ids & {
             seat.node for seat in standing_reservation.seats
         }:
-            return f"{name_of(draft, standing_reservation.job)} goes before it there"
-    return "what its queue may hold has changed"
+            return f"{name_of(draft, standing_reservation.job)} is to start there first"
+    return "the limits of its queue have changed"
 
 
 def _in_the_way(draft: Draft, before: Reservation) -> Iterator[tuple[Job, Attempt]]:
@@ -80,7 +80,7 @@ def _was_to_be_gone(job: Job, attempt: Attempt, latest: float) -> bool:
 def _overrun_text(draft: Draft, job: Job) -> str:
     name = name_of(draft, job.id)
     if job.state == JobState.STARTING:
-        return f"{name} takes longer to start than was known"
+        return f"{name} takes longer to start than expected"
     if job.state == JobState.RUNNING:
-        return f"{name} has outlasted its limit"
-    return f"{name} is not seen gone yet"
+        return f"{name} still runs after its limit"
+    return f"{name} is still stopping"

@@ -46,8 +46,8 @@ class _Verdict:
 
 
 class _Breaker:
-    """Limit of automatic cordons within some time, counted once per pass. Without it, a
-    fault of the whole cluster would cordon every node."""
+    """Limit of how many nodes may be cordoned automatically within some minutes.
+    Without it, a fault of the whole cluster would cordon every node."""
 
     def __init__(self, draft: Draft, rules: HealthRules) -> None:
         nodes = draft.all_nodes()
@@ -152,7 +152,7 @@ def _record_fault_events(
             )
         ):
             line = mending(condition, node)
-            to_mend = f"; to mend it: {line}" if line else ""
+            to_mend = f"; to repair it: {line}" if line else ""
             draft.tell(
                 EventKind.CONDITION,
                 f"node {node.id}: {condition.says}{to_mend}",
@@ -184,7 +184,7 @@ def _set_restriction(
         ):
             draft.tell(
                 EventKind.DRAIN,
-                f"node {node.id}: drain, by its health: {_health_reason(node)}",
+                f"node {node.id}: drain, because of its health: {_health_reason(node)}",
                 node=node.id,
             )
             node = replace(node, draining=True)
@@ -193,13 +193,13 @@ def _set_restriction(
         return node  # a person decides
     if rules.mode == "observe" or not breaker.take():
         outcome_text = (
-            "would be cordoned"
+            "has a fault but is not cordoned automatically (--health observe)"
             if rules.mode == "observe"
-            else "is held back by the breaker"
+            else "has a fault but is not cordoned, as too many nodes just were"
         )
         text = (
-            f"node {node.id} {outcome_text}: {_health_reason(node)}; corral node cordon "
-            "--suspects"
+            f"node {node.id} {outcome_text}: {_health_reason(node)}; to cordon it: corral "
+            "node cordon --suspects"
         )
         draft.tell(EventKind.SUSPECT, text, node=node.id)
         return replace(node, suspect=True)
@@ -207,7 +207,7 @@ def _set_restriction(
     event_kind = EventKind.DRAIN if draining else EventKind.CORDON
     draft.tell(
         event_kind,
-        f"node {node.id}: {event_kind}, by its health: {_health_reason(node)}",
+        f"node {node.id}: {event_kind}, because of its health: {_health_reason(node)}",
         node=node.id,
     )
     return replace(
@@ -225,7 +225,7 @@ def _reopen_node(draft: Draft, node: Node) -> Node:
     if node.is_cordoned_by_health:
         draft.tell(
             EventKind.UNCORDON,
-            f"node {node.id}: uncordon, it is well again",
+            f"node {node.id}: uncordon, because it is healthy again",
             node=node.id,
         )
         return replace(
@@ -236,7 +236,7 @@ def _reopen_node(draft: Draft, node: Node) -> Node:
 
 def _health_reason(node: Node) -> str:
     condition = node.worst
-    return condition.says if condition is not None else "it has no known condition"
+    return condition.says if condition is not None else "it has no known fault"
 
 
 # -- jobs ----------------------------------------------------------------------------------------
@@ -317,8 +317,8 @@ def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
     reported."""
     now = draft.attempt(job.id) or before
     text = (
-        f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "
-        f"{before.culprit} ({before.evidence}): the cluster pays"
+        f"{job.spec.name}: {now.culprit}: {now.evidence}; this ended the attempt, not "
+        f"{before.culprit} ({before.evidence}), and counts as a fault of the cluster"
     )
     draft.tell(EventKind.FAULT, text, job=job.id, node=node.id, attempt=before.number)
 

@@ -30,14 +30,14 @@ def remove(draft: Draft, request: StoredRequest, node: NodeId) -> None:
     if any(allocation.seat.node == node for allocation in draft.held()):
         draft.tell(
             EventKind.NOT_REMOVED,
-            f"node {node} is not removed: it holds jobs",
+            f"node {node} was not removed: jobs still run on it",
             node=node,
         )
         return
     _let_go(draft, node)
     draft.tell(
         EventKind.NODE_REMOVED,
-        f"node {node} is removed, asked by {request.by}",
+        f"node {node} was removed, requested by {request.by}",
         node=node,
     )
 
@@ -52,7 +52,7 @@ def see_gone(draft: Draft) -> None:
             _let_go(draft, id)
             draft.tell(
                 EventKind.NODE_GONE,
-                f"node {id} is no node of this cluster any more",
+                f"node {id} was removed: its engine no longer has it",
                 node=id,
             )
 

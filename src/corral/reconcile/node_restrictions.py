@@ -50,7 +50,10 @@ def cordon_suspects(draft: Draft, request: StoredRequest) -> None:
             EventKind.DRAIN if draining else EventKind.CORDON,
             condition.says if condition is not None else "",
         )
-        text = f"node {node.id}: {event_kind}, asked by {request.by} for all suspects: {reason}"
+        text = (
+            f"node {node.id}: {event_kind}, requested by {request.by} for all suspect "
+            f"nodes: {reason}"
+        )
         draft.tell(event_kind, text, node=node.id)
 
 

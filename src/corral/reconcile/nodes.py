@@ -149,7 +149,7 @@ def _replace_silent_work(
             _recover_lost_job(
                 draft,
                 allocation,
-                f"node {node} silent for {verdict.silent_seconds:.0f} s",
+                f"node {node} has not answered for {verdict.silent_seconds:.0f} s",
             )
             touched.add(job.id)
     return touched

@@ -52,8 +52,8 @@ PRIOR_WEIGHT: Final = 0.1
 
 
 class Expects(TypedDict, total=False):
-    """Values from which a job's run time is expected: the stem of its name, and its
-    time limit."""
+    """Values from which a job's run time is predicted: its name without numbers
+    (`stem`) and its time limit."""
 
     stem: str
     limit_seconds: float | None
@@ -294,8 +294,8 @@ def _start_job(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
     ):
         path = job.spec.checkpoint.path
         text = (
-            f"{job.spec.name} saves to {path}, which no other node sees: it is bound to "
-            f"{pinned_to}"
+            f"{job.spec.name} saves to {path}, which other nodes cannot read: from now on "
+            f"it runs only on {pinned_to}"
         )
         draft.tell(EventKind.PINNED, text, job=job.id, node=pinned_to)
     seats_text = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)

@@ -103,15 +103,13 @@ def _record_promise(draft: Draft, before: Reservation | None, row: Reservation) 
         before.latest_start is not None
         and row.latest_start > before.latest_start + SAME_SECONDS
     ):
-        late = f"{name_of(draft, row.job)} cannot start when it was promised to"
+        late = f"{name_of(draft, row.job)} cannot start at its promised time"
         text = f"{late}: {why_late(draft, before)}; {_promise_text(draft, row)}"
         draft.tell(EventKind.PROMISE_MOVED, text, job=row.job)
 
 
 def _tell_ended(draft: Draft, ended: Reservation) -> None:
-    text = (
-        f"{name_of(draft, ended.job)} is promised that start no longer: {ended.ended}"
-    )
+    text = f"the promised start of {name_of(draft, ended.job)} was withdrawn: {ended.ended}"
     draft.tell(EventKind.PROMISE_ENDED, text, job=ended.job)
 
 
@@ -147,7 +145,10 @@ def _promise_text(draft: Draft, one: Reservation) -> str:
     names = _job_names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"
     when = f", when {names} {limit}" if names else ""
-    return f"it starts at {moment_text(one.latest_start)} at the latest{when}; {reservation_text}"
+    return (
+        f"the job starts at {moment_text(one.latest_start)} at the latest{when}; "
+        f"{reservation_text}"
+    )
 
 
 def _job_names(draft: Draft, jobs: Sequence[JobId]) -> str:

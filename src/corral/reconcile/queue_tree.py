@@ -10,24 +10,23 @@ from corral.reconcile.changeset import Draft
 
 
 def set_queues(draft: Draft, request: StoredRequest, asked: SetQueues) -> None:
-    """Replace the queue tree.
-
-    If a change accepted meanwhile makes the tree impossible, record the refusal.
-    """
+    """Replace the queue tree as requested. If another change was accepted meanwhile,
+    and the result would not be a valid tree, the tree stays unchanged and the refusal
+    is recorded."""
     previous_tree = draft.tree
     try:
         tree = tree_of(previous_tree, asked, request.at)
     except ValueError as error:
         draft.tell(
             EventKind.QUEUES_REFUSED,
-            f"the queues that {request.by} asked for cannot be: {error}",
+            f"the change of the queues by {request.by} was refused: {error}",
         )
         return
     if tree != previous_tree:
         draft.queues = tree
         draft.tell(
             EventKind.QUEUES,
-            f"the queues were changed by {request.by}: {_queue_count_text(tree)}",
+            f"{request.by} changed the queues: {_queue_count_text(tree)}",
         )
 
 
@@ -60,4 +59,8 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
 
 
 def _queue_count_text(tree: QueueTree) -> str:
-    return "there is one" if len(tree.queues) == 1 else f"there are {len(tree.queues)}"
+    return (
+        "there is now 1 queue"
+        if len(tree.queues) == 1
+        else f"there are now {len(tree.queues)} queues"
+    )

@@ -49,14 +49,14 @@ _MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutcome:
-    """Result of a pass.
+    """The decisions of one pass of the control loop.
 
-    It holds the changes to commit, the reason why each job waits, and the latest time
-    of the next pass. `reasons` None: nothing changed that could place a job, so the
-    previous reasons still hold. `frozen`: nodes whose silence is ignored now, because
-    too many others are silent too. `unread`: last lines of ranks to read outside the
-    event loop. `bugs`: jobs on which a step failed because of a bug in Corral. They
-    were left unchanged, or HELD.
+    It holds the changes to commit, the reason why each job waits, and the time by which
+    the next pass must run. `reasons` is None if nothing changed that could place a job;
+    the previous reasons then remain valid. `frozen`: nodes whose silence is ignored
+    now, because too many others are silent too. `unread`: last lines of ranks to read
+    outside the event loop. `bugs`: jobs on which a step failed because of a bug in
+    Corral. They were left unchanged, or HELD.
     """
 
     changes: Changes
@@ -223,7 +223,7 @@ def _apply_time_limit(draft: Draft, job: Job) -> None:
         draft.tell(EventKind.WARNED, text, job=job.id, attempt=attempt.number)
     if ran >= limit:
         draft.put_attempt(with_input_wait(draft, draft.attempt(job.id) or attempt))
-        reason = f"its {limit:.0f} s are over"
+        reason = f"the job reached its max_duration of {limit:.0f} s"
         draft.move(
             job, JobEvent.TIME_UP, reason=reason, code=ReasonCode.TIME, why=StopWhy.TIME
         )

@@ -10,8 +10,8 @@ from corral.reconcile.changeset import Draft
 
 @dataclass(frozen=True, slots=True)
 class SeatReport:
-    """One seat of a gang with its node's report about the attempt. `seen` is None while
-    the node reports nothing about it."""
+    """A gang's seat on one node, with what the node's agent reports about the attempt
+    (`seen`); None if it reports nothing about the attempt."""
 
     allocation: Allocation
     seen: Seen | None

@@ -129,8 +129,9 @@ def foretell(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plays:
-    """Replays for one forecast question. The same random draws are used for each
-    variant of the cluster state, so that the results can be compared."""
+    """The replays that answer one question about a job's start. Each variant of the
+    cluster state is replayed with the same random draws, so that the results can be
+    compared."""
 
     question: Question
     kin: RuntimeHistory

@@ -33,7 +33,8 @@ from corral.schedule.quota.limits import holding_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedAllocation:
-    """An allocation, its job, and the resources to charge."""
+    """An allocation with its job and the resources for which the job's queue is
+    charged."""
 
     allocation: Allocation
     job: Job
@@ -41,10 +42,8 @@ class ChargedAllocation:
 
 
 def held_now(draft: Draft) -> Iterator[ChargedAllocation]:
-    """Yield all allocations that are held and not yet charged.
-
-    Unreachable allocations are not charged.
-    """
+    """Yield every unreleased allocation whose queue has not been charged for it yet.
+    Allocations on unreachable nodes are left out, because they were already charged."""
     types = types_of(draft)
     for allocation in draft.held():
         charged_allocation = held_by(draft, allocation, types)
@@ -252,7 +251,10 @@ def judge_budgets(
 
 def _budget_text(queue: Queue, is_over: bool) -> str:
     if not is_over:
-        return f"queue {queue.name} has a budget again: it has its GPUs and its priorities back"
+        return (
+            f"queue {queue.name} has a budget again: its jobs may use its own GPUs and "
+            "their priorities"
+        )
     assert queue.budget is not None
     return f"the budget of queue {queue.name} is spent: {effect(queue.budget)}"
 
@@ -260,8 +262,11 @@ def _budget_text(queue: Queue, is_over: bool) -> str:
 def effect(budget: Budget) -> str:
     """Return the effect of a spent budget, as a part of a sentence."""
     if budget.demote_to is None:
-        return "until it is renewed its jobs run only on what other queues leave idle"
-    return f"until it is renewed its jobs have at most the priority {budget.demote_to}"
+        return "until it is renewed, jobs of the queue run only on idle borrowed GPUs"
+    return (
+        "until it is renewed, jobs of the queue have at most the priority "
+        f"{budget.demote_to}"
+    )
 
 
 def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:

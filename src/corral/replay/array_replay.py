@@ -94,7 +94,8 @@ def replay(
     """
     if max(workload.gpus, default=0) > largest_gang(nodes):
         raise ValueError(
-            f"a job of {max(workload.gpus)} GPUs, room for {largest_gang(nodes)}"
+            f"a job of {max(workload.gpus)} GPUs is too large: the nodes fit at most "
+            f"{largest_gang(nodes)}"
         )
     if named.with_limits and workload.limits and min(workload.limits) > 0:
         named = _with_limits(named)

@@ -114,7 +114,7 @@ def drawn_interval(ranked: Sequence[float]) -> Interval:
     Raises: ValueError if there are no waits.
     """
     if not ranked:
-        raise ValueError("no wait was drawn")
+        raise ValueError("an interval needs at least one drawn wait")
     return Interval(low=quantile(ranked, MISS / 2), high=quantile(ranked, 1 - MISS / 2))
 
 

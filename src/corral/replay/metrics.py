@@ -71,7 +71,7 @@ def metrics_of(outcome: ReplayOutcome) -> Metrics:
     """
     work = outcome.workload
     if not work.submits:
-        raise ValueError("no job, no numbers")
+        raise ValueError("metrics need at least one job")
     jct, slowdown = _completion_times(outcome), _job_slowdowns(outcome)
     window = (work.submits[-1] - work.submits[0]) * sum(outcome.nodes)
     return Metrics(

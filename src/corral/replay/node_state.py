@@ -55,8 +55,8 @@ class NodeStates:
             self.free[job.seats[0].node].give_port(job.port)
 
     def refill(self, nodes: Iterable[NodeId]) -> None:
-        """Recompute the free capacity of the nodes from the seats of their jobs, which
-        drops reservations."""
+        """Recompute the free capacity of the nodes from the seats of their running
+        jobs. Reservations on these nodes are dropped."""
         for node in nodes:
             if node in self.free:
                 self.free[node] = self._build_room(node)

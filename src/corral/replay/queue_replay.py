@@ -49,7 +49,7 @@ def replay_queued(
     Raises: ValueError if a job is larger than the nodes, or its queue, can hold.
     """
     if held_by_no_queue(workload, nodes, tree, names):
-        raise ValueError("a job asks for more than its queue may ever hold")
+        raise ValueError("a job requests more GPUs than its queue may ever hold")
     books = _Books(
         workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event
     )
@@ -102,7 +102,7 @@ def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
                 nodes=node_count,
                 resources=Resources(gpu_millis=gpus // node_count * MILLIS_PER_GPU),
             )
-    raise ValueError(f"a gang of {gpus} GPUs fits no nodes in equal parts")
+    raise ValueError(f"no nodes fit a gang of {gpus} GPUs in equal parts")
 
 
 def fits(gpus: int, nodes: Sequence[int]) -> bool:

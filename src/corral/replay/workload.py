@@ -27,9 +27,11 @@ class Workload:
 
     def __post_init__(self) -> None:
         if any(later < sooner for sooner, later in pairwise(self.submits)):
-            raise ValueError("jobs come in the order of submission")
+            raise ValueError("jobs must be in the order of submission")
         if self.durations and min(min(self.durations), min(self.gpus)) <= 0:
-            raise ValueError("each job takes some time and at least one GPU")
+            raise ValueError(
+                "each job must have a duration above 0 and at least one GPU"
+            )
 
     def only(self, rows: Sequence[int]) -> "Workload":
         """Return a workload with only the jobs of these rows, in the same order."""

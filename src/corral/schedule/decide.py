@@ -212,7 +212,7 @@ def _take_turns(state: _Pass, line: QueueLine) -> None:
 def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
     """Hold all gangs behind this one, except those with kept reservations."""
     behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
-    sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
+    sentence = f"queue {gang.queue} starts jobs by age; the older job {gang.job} has no room yet"
     if behind:
         state.held.append(
             Unplaced(
@@ -298,9 +298,9 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     )
     if running + coming < gang.array_limit:
         return None
-    sentence = f"its array runs {running} at once, which is its limit"
+    sentence = f"the job's array runs {running} jobs now, which is its limit"
     if running < gang.array_limit:
-        sentence = f"its array runs {running} of {gang.array_limit} at once, and {coming} come next"
+        sentence = f"the array runs {running} of {gang.array_limit} jobs, and {coming} start next"
     return Reason(code=ReasonCode.ARRAY_LIMIT, sentence=sentence)
 
 
@@ -452,7 +452,8 @@ def _try_reserved(
         return gives_way(reserved.seats, reserved.victims)
     state.dropped.append(gang.job)
     return full or Reason(
-        code=ReasonCode.RESOURCES, sentence="what was kept for it is there no more"
+        code=ReasonCode.RESOURCES,
+        sentence="the nodes kept for the job are no longer available",
     )
 
 

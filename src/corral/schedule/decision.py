@@ -14,10 +14,10 @@ from corral.schedule.waiting import Reason, Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A gang that was placed: its seats, the first node first, and the port of its
-    rendezvous on that node (0 if none is free).
+    """A waiting gang that the pass starts: its seats, those on the first node first,
+    and the port on that node at which its ranks meet (0 if no port is free).
 
-    `borrowed_millis` is how many thousandths of its GPUs its queue borrows.
+    `borrowed_millis` is how many thousandths of GPUs the gang's queue borrows for it.
     """
 
     job: JobId
@@ -37,8 +37,8 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempted:
-    """A running job to be stopped for the waiting job `by`, the right to do so, and the
-    work that is lost."""
+    """A running job that is stopped so that the waiting job `by` can start, the right
+    by which it may be stopped, and the work that it loses."""
 
     job: JobId
     by: JobId
@@ -49,10 +49,10 @@ class Preempted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
     """Seats that are reserved for a waiting gang until it starts, and the jobs that are
-    stopped for it.
+    stopped to free them.
 
     `pending` means that a job that was asked to stop still holds a part of the seats.
-    The gang then waits for exactly these seats, so that no job is stopped without need.
+    The gang then waits for exactly these seats, so that no job is stopped needlessly.
     """
 
     job: JobId
@@ -64,8 +64,8 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A possible start of a waiting gang: the seats to reserve, and the jobs to preempt
-    for them."""
+    """A way in which a waiting gang can start: the seats to reserve for it, and the
+    running jobs to preempt for these seats."""
 
     reserved: Reserved
     preempted: tuple[Preempted, ...]
@@ -95,7 +95,8 @@ class Decision:
 
 
 class Reasons(Mapping[JobId, Reason]):
-    """Reasons by job; computed for all of them only on the first request."""
+    """The reason why each job waits, as a mapping by job id. The reasons are computed
+    when the first one is read."""
 
     def __init__(
         self, held: Sequence[Unplaced] = (), over: Mapping[JobId, Reason] | None = None

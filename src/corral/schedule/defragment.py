@@ -42,8 +42,8 @@ MOST_MOVED: Final = 8  # gangs at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movable:
-    """A running gang that may be relocated, its description as a waiting gang, its
-    shape, and the cost of the relocation in GPU-seconds."""
+    """A running gang that may be moved to other nodes: its description as if it waited,
+    the shape in which it runs, and the cost of the move in GPU-seconds."""
 
     running: RunningGang
     gang: Waiting
@@ -53,8 +53,9 @@ class Movable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movables:
-    """All gangs that may be relocated now, and the budget in GPU-seconds, in total and
-    left. There are none while a relocation is in progress."""
+    """All running gangs that may be moved now, the total budget for moves in
+    GPU-seconds, and what is left of that budget. The list of gangs is empty while a
+    move is in progress."""
 
     gangs: Sequence[Movable] = ()
     budget_gpu_seconds: float = 0.0
@@ -63,7 +64,8 @@ class Movables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relocated(Preempted):
-    """A running job that is stopped in order to start at once on the seats `to`."""
+    """A running job that is stopped in order to be started again at once on other seats
+    (`to`)."""
 
     to: tuple[Seat, ...]
     shape: Shape
@@ -72,8 +74,8 @@ class Relocated(Preempted):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A solution: the seats of the waiting gang, and the new seats of the gangs that
-    must leave."""
+    """A way to make room: the seats that the waiting gang gets, and the new seats of
+    the running gangs that must leave them."""
 
     seats: tuple[Seat, ...]
     moved: tuple[tuple[Movable, tuple[Seat, ...]], ...]
@@ -84,15 +86,17 @@ class _Move:
 
     @property
     def least_gpu_seconds(self) -> float:
-        """Return the cost if all have just saved: the restarts alone."""
+        """Return the cost of the move if all gangs save right before it: only that of
+        their restarts."""
         return self.cost_gpu_seconds - sum(
             movable.running.lost_gpu_seconds for movable, _ in self.moved
         )
 
 
 class Relocating:
-    """Choice of relocations in one pass, at `now` (wall clock). `ask` returns the gangs
-    that may be relocated; it is called when a gang has to wait."""
+    """Chooses, in one scheduling pass, running gangs to move to other nodes so that a
+    waiting gang fits. `now` is the wall clock. `ask` returns the gangs that may be
+    moved; it is called when a gang would have to wait."""
 
     def __init__(
         self,
@@ -145,8 +149,8 @@ class Relocating:
         return None
 
     def told(self, gang: Waiting, reason: Reason) -> Reason:
-        """Return the reason, extended by why a relocation that would help does not
-        happen now."""
+        """Return the reason why the gang waits. If a relocation would help but is not
+        possible now, the reason says why."""
         note = self._notes.get(gang.job)
         return (
             replace(reason, sentence=f"{reason.sentence}; {note}") if note else reason
@@ -168,16 +172,17 @@ class Relocating:
                 movables.budget_gpu_seconds,
             )
             self._notes[gang.job] = (
-                f"to move {names} would make room, but costs more than is left of what "
-                f"relocations may cost: {max(0.0, left_gpu_seconds) / _HOUR_SECONDS:.3g} of "
+                f"moving {names} would make room, but costs more than is left of the "
+                "budget for relocations: "
+                f"{max(0.0, left_gpu_seconds) / _HOUR_SECONDS:.3g} of "
                 f"{budget / _HOUR_SECONDS:g} GPU-hours in 24 hours"
             )
             return None
         wait_seconds = cost * MILLIS_PER_GPU / shape.gpu_millis
         if max(0.0, self._now - gang.since) < wait_seconds:
             self._notes[gang.job] = (
-                f"to move {names} would make room, which is done once it has waited for as long "
-                f"as that costs, now {duration_text(wait_seconds)}: "
+                f"moving {names} would make room; it happens when the job has waited as "
+                f"long as the move costs, now {duration_text(wait_seconds)}: "
                 f"{self._move_time_text(gang, shape, move)}"
             )
             return None
@@ -209,8 +214,8 @@ class Relocating:
             gang.since + move.least_gpu_seconds * MILLIS_PER_GPU / shape.gpu_millis
         )
         if earliest > self._now:
-            return f"at {moment_text(earliest)} at the earliest, if just saved then"
-        return f"after the next save of {'each' if len(move.moved) > 1 else 'it'}"
+            return f"at {moment_text(earliest)} at the earliest, right after a save"
+        return f"after the next save of {'each' if len(move.moved) > 1 else 'that job'}"
 
     # -- the search --------------------------------------------------------------------------------
 

@@ -26,15 +26,15 @@ from corral.schedule.waiting import Reason, Waiting
 
 MOST_NAMED: Final = 2  # of the jobs for which GPUs are kept
 UNTOLD: Final = Reason(
-    code=ReasonCode.RESOURCES, sentence="there is no room for it now"
+    code=ReasonCode.RESOURCES, sentence="no nodes have room for the job now"
 )
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """GPUs that are idle now but reserved for a job that starts by `start` at the
-    latest (wall clock)."""
+    """GPUs that are idle now, but reserved for a job that starts at `start` (wall
+    clock) at the latest."""
 
     job: JobId
     gpu_millis: int
@@ -66,8 +66,11 @@ def explain(
     if gang.pinned_to is not None:
         return Reason(
             code=ReasonCode.PINNED,
-            sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
-            suggestions=("use a checkpoint path that is declared shared",),
+            sentence=f"the job's checkpoints are on node {gang.pinned_to} only, which "
+            "has no room for the job now",
+            suggestions=(
+                "use a checkpoint path that the nodes share, declared with --shared PATH",
+            ),
         )
     shape, never = _deciding_shape(gang, fleet)
     return never or _not_now(
@@ -101,7 +104,8 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     if holding < shape.nodes:
         return Reason(
             code=ReasonCode.NEVER_FITS,
-            sentence=f"it asks for {shape}; {_capable_nodes_text(holding)} ever hold that",
+            sentence=f"the job asks for {shape}; {_capable_nodes_text(holding)} large "
+            "enough",
             suggestions=("ask for fewer nodes or GPUs, or add nodes",),
         )
     anywhere = PlaceRule(constraints=rule.constraints)
@@ -109,22 +113,24 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: NodeTypes) -> Reason | None
     if admitted < shape.nodes:
         return _no_account(rule, shape, fleet, admitted) or Reason(
             code=ReasonCode.BAD_CONSTRAINTS,
-            sentence=f"it asks for {_node_count_text(shape.nodes)} with "
-            f"{_constraints_text(rule)}; of the {holding} "
-            f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
+            sentence=f"the job asks for {_node_count_text(shape.nodes)} with "
+            f"{_constraints_text(rule)}; {admitted} of the "
+            f"{_node_count_text(holding)} that are large enough "
+            f"{'matches' if admitted == 1 else 'match'}",
             suggestions=_about_labels(rule, fleet),
         )
     if fleet.could_hold(shape, rule) < shape.nodes:
         level, domain = rule.topology.within, DOMAINS[rule.topology.within]
         known_text = (
-            f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its "
-            "part"
+            f"no {domain} has more than {fleet.could_hold(shape, rule)} of the nodes that "
+            "are large enough"
         )
         if not fleet.values_of(level):
-            known_text = f"no node says in which {domain} it is"
+            known_text = f"no node has the label {level}, which names its {domain}"
         return Reason(
             code=ReasonCode.BAD_TOPOLOGY,
-            sentence=f"it asks for {_node_count_text(shape.nodes)} in one {domain}; {known_text}",
+            sentence=f"the job asks for {_node_count_text(shape.nodes)} in one {domain}; "
+            f"{known_text}",
             suggestions=(
                 f"write: topology: {{mode: prefer}}, or label the nodes: corral node label "
                 f"NODE {level}=a",
@@ -154,13 +160,14 @@ def _no_account(
     able = fleet.could_hold(shape, PlaceRule(constraints=other_constraints))
     if able < shape.nodes:
         return None
-    which = f"could hold {'its part' if shape.nodes > 1 else 'it'}"
+    which = f"could hold {'a part of the job' if shape.nodes > 1 else 'the job'}"
     have = f"{refused} that jobs may run as"
     sentence = f"no node that {which} has {have}"
     if admitted:
         sentence = (
-            f"it asks for {_node_count_text(shape.nodes)}; of the {able} that {which} "
-            f"only {admitted} {'has' if admitted == 1 else 'have'} {have}"
+            f"the job asks for {_node_count_text(shape.nodes)}; only {admitted} of the "
+            f"{_node_count_text(able)} that {which} "
+            f"{'has' if admitted == 1 else 'have'} {have}"
         )
     return Reason(
         code=ReasonCode.NO_ACCOUNT, sentence=sentence, suggestions=(refused.why,)
@@ -168,16 +175,16 @@ def _no_account(
 
 
 def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
-    """Return why a gang waits for which these seats are reserved: the victims that hold
-    them must stop first."""
-    holder_names = ", ".join(victims) or "those who are stopping"
+    """Return the reason why a gang waits although these seats are reserved for it: the
+    victims that still use the seats must stop first."""
+    holder_names = ", ".join(victims) or "jobs that are stopping"
     millis = sum(seat.gpu_millis for seat in seats)
     subject_text, verb_text = (
-        ("GPUs are", "come") if millis > MILLIS_PER_GPU else ("GPU is", "comes")
+        ("GPUs are", "are") if millis > MILLIS_PER_GPU else ("GPU is", "is")
     )
     sentence = (
-        f"{gpus_text(millis)} {subject_text} kept for it, and {verb_text} free from "
-        f"{holder_names}"
+        f"{gpus_text(millis)} {subject_text} kept for the job, and {verb_text} being "
+        f"freed by {holder_names}"
     )
     return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 
@@ -211,18 +218,17 @@ def _not_now(
         (
             empty_rooms,
             ReasonCode.EXCLUSIVE,
-            "empty, as exclusive asks",
-            "leave exclusive out",
+            "empty, as exclusive requires",
+            "remove exclusive",
         ),
         (apart, ReasonCode.APART_FROM, *kept_reason),
     ):
         if len(node_rooms) < wanted_nodes <= len(room_now):
             return Reason(
                 code=code,
-                sentence=f"{_request_text(gang)}; of the "
-                f"{_node_count_text(len(room_now))} with room for its "
-                f"part {len(node_rooms)} {'is' if len(node_rooms) == 1 else 'are'} "
-                f"{condition_text}",
+                sentence=f"{_request_text(gang)}; {len(node_rooms)} of the "
+                f"{_node_count_text(len(room_now))} with room now "
+                f"{'is' if len(node_rooms) == 1 else 'are'} {condition_text}",
                 suggestions=(suggestion,),
             )
     if len(apart) >= wanted_nodes and rule.topology.mode == Mode.REQUIRE:
@@ -231,11 +237,11 @@ def _not_now(
         if largest_count < wanted_nodes:
             return Reason(
                 code=ReasonCode.TOPOLOGY,
-                sentence=f"it asks for {_node_count_text(wanted_nodes)} in one {DOMAINS[level]}; "
-                f"{len(apart)} have "
-                f"room now, and at most {largest_count} of them lie in one {DOMAINS[level]}",
+                sentence=f"the job asks for {_node_count_text(wanted_nodes)} in one "
+                f"{DOMAINS[level]}; {len(apart)} nodes have room now, but no "
+                f"{DOMAINS[level]} has more than {largest_count} of them",
                 suggestions=(
-                    "write: topology: {mode: prefer}, and it may begin sooner",
+                    "write: topology: {mode: prefer}, so that the job may begin sooner",
                 ),
             )
     held_text = _held_whole(gang, shape, rooms, fleet)
@@ -245,8 +251,8 @@ def _not_now(
 def _held_whole(
     gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: NodeTypes
 ) -> str:
-    """Return which nodes other jobs hold whole. For example: 2 are held whole for train
-    (exclusive). "": no such node."""
+    """Return a text about nodes that other jobs use exclusively, for example "2 are
+    used exclusively by train"; "" if there are none."""
     whole_rooms = [
         room
         for room in rooms
@@ -267,10 +273,10 @@ def _held_whole(
     more_text = (
         f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     )
-    holder_names = f"{', '.join(names[:MOST_NAMED])}{more_text} (exclusive)"
+    holder_names = f"{', '.join(names[:MOST_NAMED])}{more_text}"
     return (
-        f"{len(whole_rooms)} {'is' if len(whole_rooms) == 1 else 'are'} held whole for "
-        f"{holder_names}"
+        f"{len(whole_rooms)} {'is' if len(whole_rooms) == 1 else 'are'} used exclusively "
+        f"by {holder_names}"
     )
 
 
@@ -286,24 +292,25 @@ def _resources(
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
     those = f" with {_constraints_text(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"{_request_text(gang)}; {now} of the {_node_count_text(fitting)}{those} that could hold "
+        f"{_request_text(gang)}; {now} of the {_node_count_text(fitting)}{those} that "
+        f"{'is' if fitting == 1 else 'are'} large enough"
         f"{_request_part_text(gang, shape)} {'has' if now == 1 else 'have'} room now"
     )
     if _takes_more(gang, shape):
-        sentence += f", and {shape.nodes} {'is' if shape.nodes == 1 else 'are'} enough"
+        sentence += f", and {shape.nodes} {'is' if shape.nodes == 1 else 'are'} needed"
     if whole:
         sentence += f"; {whole}"
     if now >= shape.nodes:
-        sentence += ", but they do not see its shared path alike"
+        sentence += ", but they do not share the job's checkpoint path"
     elif idle and shape.gpu_millis:
         sentence += f"; {_kept_from(gang, idle)}"
     elif behind:
         sentence += f"; nodes are being kept for {behind}, which has waited longest"
     fewer: tuple[str, ...] = ()
     if gang.place.constraints and fleet.holding(shape.resources) > fitting:
-        fewer = (f"without {_constraints_text(gang.place)} it could use more nodes",)
+        fewer = (f"remove {_constraints_text(gang.place)} to use more nodes",)
     if now < shape.nodes and idle and gang.holds_seconds is None:
-        fewer += ("give it a max_duration: who is gone by then may use what is kept",)
+        fewer += ("set max_duration: a job that ends in time may use kept GPUs",)
     return Reason(
         code=ReasonCode.PRIORITY if behind else ReasonCode.RESOURCES,
         sentence=sentence,
@@ -312,8 +319,8 @@ def _resources(
 
 
 def _request_text(gang: Waiting) -> str:
-    """Return what the gang requests, as text. For example: it asks for 2 to 9 nodes
-    with 8 GPUs, or 1 node with 2 GPUs."""
+    """Return what the gang requests, as text. For example: the job asks for 2 to 9
+    nodes with 8 GPUs, or 1 node with 2 GPUs."""
     first_form, *other_forms = forms_of(gang.shapes)
     several = (
         f"{len(other_forms)} other forms, the last of them "
@@ -323,7 +330,7 @@ def _request_text(gang: Waiting) -> str:
     alternatives_text = (
         f", or {several}{_shapes_text(other_forms[-1])}" if other_forms else ""
     )
-    return f"it asks for {_shapes_text(first_form)}{alternatives_text}"
+    return f"the job asks for {_shapes_text(first_form)}{alternatives_text}"
 
 
 def _shapes_text(shapes: Sequence[Shape]) -> str:
@@ -346,15 +353,15 @@ def _takes_more(gang: Waiting, shape: Shape) -> bool:
 
 
 def _request_part_text(gang: Waiting, shape: Shape) -> str:
-    """Return "its part" or, if the gang's shapes request different resources, those of
-    this shape, to use in a sentence."""
+    """Return "" or, if the gang's shapes request different resources, those of this
+    shape, to use in a sentence. For example: " for 8 GPUs"."""
     is_one = all(gang_shape.resources == shape.resources for gang_shape in gang.shapes)
-    return "its part" if is_one else f"{shape.resources}"
+    return "" if is_one else f" for {shape.resources}"
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
-    """Return which idle GPUs are reserved for other jobs, and why this gang may not use
-    them until those jobs start; as text."""
+    """Return a text about idle GPUs that are reserved for other jobs, and why this gang
+    may not use them until those jobs start."""
     reservations_text = []
     for idle_node in idle[:MOST_NAMED]:
         gpus = (
@@ -367,8 +374,8 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
         )
     kept_text = f"idle GPUs are kept: {', '.join(reservations_text)}"
     if gang.holds_seconds is None:
-        return f"{kept_text}; the end of this one is not known"
-    return f"{kept_text}; this one might not be gone by then"
+        return f"{kept_text}; this job has no max_duration, so its end is not known"
+    return f"{kept_text}; this job might still run by then"
 
 
 def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
@@ -389,13 +396,13 @@ def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
     other_shunners = [shunner for shunner in shunners if shunner not in met]
     conditions = [", ".join(met)] if met else []
     conditions += (
-        [f"{', '.join(other_shunners)}, whose apart_from names it"]
+        [f"{', '.join(other_shunners)}, whose apart_from names this job"]
         if other_shunners
         else []
     )
-    wait = "wait for those jobs"
+    wait = "wait until those jobs end"
     if met and not shunners:
-        wait = f"leave apart_from out, or {wait}"
+        wait = f"remove apart_from, or {wait}"
     return f"free of {' and of '.join(conditions)}", wait
 
 
@@ -410,12 +417,13 @@ def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
         values = fleet.values_of(constraint.label)
         if values:
             label_texts.append(
-                f"{constraint.label} is {', '.join(values[:5])} on the nodes that have it"
+                f"the label {constraint.label} exists with these values: "
+                f"{', '.join(values[:5])}"
             )
         else:
             label_texts.append(
-                f"no node has the label {constraint.label}; there are: "
-                f"{', '.join(fleet.label_names[:8])}; to give it one: corral node label NODE "
+                f"no node has the label {constraint.label}; existing labels: "
+                f"{', '.join(fleet.label_names[:8])}; to set it: corral node label NODE "
                 f"{constraint.label}={constraint.values[0]}"
             )
     return tuple(label_texts)
@@ -431,5 +439,5 @@ def _node_count_text(count: int) -> str:
 
 def _capable_nodes_text(nodes: int) -> str:
     if nodes == 0:
-        return "no node could"
-    return f"only {nodes} node{'s' * (nodes > 1)} could"
+        return "no node is"
+    return f"only {nodes} {'nodes are' if nodes > 1 else 'node is'}"

@@ -19,8 +19,8 @@ Order = tuple[tuple[int, int], int]  # the gang's own, and which of equals was p
 
 
 class Groups:
-    """Groups of waiting gangs with equal requests. Each is a list in the order of age;
-    none is empty."""
+    """Waiting gangs in groups. The gangs of a group have equal requests and are sorted
+    by age, the oldest first. No group is empty."""
 
     def __init__(self, waiting: Iterable[Waiting] = ()) -> None:
         self._numbers = count()

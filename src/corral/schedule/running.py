@@ -76,7 +76,8 @@ class RunningGang:
 
     @cached_property
     def price_gpu_seconds(self) -> float:
-        """Return the cost if the gang saves on request: the restart alone."""
+        """Return the GPU-seconds that the gang loses if it saves before it is stopped:
+        only those of the restart."""
         restart = self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
         return restart if self.can_save else self.cost_gpu_seconds
 

@@ -11,8 +11,8 @@ from corral.domain.resources import Shape
 
 
 class Alike:
-    """A hashable key of properties that gangs share. Such keys are compared often, so
-    the hash is computed only once."""
+    """A hashable key that is equal for gangs with equal properties. The hash is
+    computed only once, because such keys are compared often."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -104,8 +104,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason why a job waits: a code as in Slurm, a sentence, and suggestions what
-    would help."""
+    """The reason why a job waits: a code (as in Slurm), a sentence, and suggestions of
+    changes that would help."""
 
     code: ReasonCode
     sentence: str

@@ -14,12 +14,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m corral.simulate", description=__doc__
     )
-    parser.add_argument("--seeds", type=int, default=500, help="how many worlds")
+    parser.add_argument("--seeds", type=int, default=500, help="number of worlds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seed", type=int, help="this world only")
-    parser.add_argument("--verbose", action="store_true", help="tell each event")
+    parser.add_argument("--seed", type=int, help="run only the world of this seed")
+    parser.add_argument("--verbose", action="store_true", help="print each event")
     parser.add_argument(
-        "--keep-going", action="store_true", help="do not stop at a breach"
+        "--keep-going",
+        action="store_true",
+        help="do not stop when an invariant is broken",
     )
     namespace = parser.parse_args()
     if namespace.seed is not None:

@@ -184,9 +184,10 @@ class SimulatedAgent:
         journals = self._machine.disk.journals
         if stop.key in self.preparing:
             self.preparing.pop(stop.key).cancel()
-            self._shims.refuse(stop.key, "stopped before it was started", infra=False)
+            why = "the attempt was stopped before it started"
+            self._shims.refuse(stop.key, why, infra=False)
         elif stop.key not in journals:
-            self._shims.refuse(stop.key, "nothing of it is on this node", infra=True)
+            self._shims.refuse(stop.key, "the attempt is not on this node", infra=True)
         elif stop.key in self._shims.parts:
             self._shims.parts[stop.key].stop(stop)
 

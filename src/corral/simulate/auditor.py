@@ -60,10 +60,12 @@ class Auditor:
         request key always means the same jobs."""
         durable = self._durable_jobs()
         if len(ids) != len(specs) or any(id not in durable for id in ids):
-            text = f"{key} was acknowledged as {ids}, and they are not all recorded"
+            text = f"request {key} was acknowledged as {ids}, but not all are recorded"
             self.books.breach("I1", text)
         if self._keys.setdefault(key, ids) != ids:
-            text = f"{key} was acknowledged as {self._keys[key]} and then as {ids}"
+            text = (
+                f"request {key} was acknowledged as {self._keys[key]}, later as {ids}"
+            )
             self.books.breach("I1", text)
 
     def still_there(self) -> None:
@@ -74,12 +76,14 @@ class Auditor:
             for id in ids:
                 if id not in durable and id not in forgotten_jobs:
                     self.books.breach(
-                        "I1", f"{key} was acknowledged as {id}, which is gone"
+                        "I1",
+                        f"request {key} was acknowledged as {id}, which is missing",
                     )
         for id, job in self.books.jobs.items():
             if durable.get(id) != (None if id in forgotten_jobs else job):
                 self.books.breach(
-                    "I1", f"{id} was committed as {job.state} and is gone or changed"
+                    "I1",
+                    f"{id} was committed as {job.state}, but is missing or changed",
                 )
 
     def cancel_asked(self, job: JobId) -> None:
@@ -130,10 +134,13 @@ class Auditor:
         key = (save.job, save.attempt)
         written_save = self.books.evidence.made[key].get(save.step)
         if written_save is None or written_save.manifest_sha256 != save.manifest_sha256:
-            self.books.breach("I12", f"{key} never made the save of step {save.step}")
+            self.books.breach(
+                "I12",
+                f"a save of step {save.step} is recorded, but {key} never made it",
+            )
         newest_attempt = self.books.jobs[save.job].attempt
         if not save.quarantined and save.attempt != newest_attempt:
-            text = f"a save of {key} is committed; attempt {newest_attempt} has replaced it"
+            text = f"a save of {key} was committed after attempt {newest_attempt} replaced it"
             self.books.breach("I2", text)
         self.books.take_save(save)
 
@@ -146,7 +153,7 @@ class Auditor:
         ):
             self.books.breach(
                 "I4",
-                f"{job.id} was {previous_job.state} and is {job.state}, or changed",
+                f"{job.id} was {previous_job.state}, but is {job.state} or changed",
             )
         if previous_job is None or previous_job.state != job.state:
             self.books.stage.tell(f"{job.id} is {job.state}: {job.reason}")
@@ -158,7 +165,7 @@ class Auditor:
                 and job.reason_code != ReasonCode.DEPENDENCY_NEVER_SATISFIED
             ):
                 self.books.breach(
-                    "I7", f"{job.id} is CANCELLED, and no user asked for it"
+                    "I7", f"{job.id} is CANCELLED, but no user cancelled it"
                 )
         if job.state == JobState.DONE:
             self._truly_done(job)
@@ -169,7 +176,7 @@ class Auditor:
         stopping = job.state == JobState.STOPPING and job.why == StopWhy.CANCEL
         if job.id in self._cancelled and not (stopping or job.state.is_final):
             self.books.breach(
-                "I6", f"{job.id} was cancelled and is {job.state} ({job.why})"
+                "I6", f"{job.id} was cancelled, but is {job.state} ({job.why})"
             )
 
     def _truly_done(self, job: Job) -> None:
@@ -186,7 +193,9 @@ class Auditor:
             or job.exit_code != 0
             or not all(rank_exit.clean for rank_exit in rank_exits.values())
         ):
-            self.books.breach("I5", f"{job.id} is DONE; its ranks ended {rank_exits}")
+            self.books.breach(
+                "I5", f"{job.id} is DONE, but its ranks exited with {rank_exits}"
+            )
 
     # -- each start, and in time -----------------------------------------------------------------
 

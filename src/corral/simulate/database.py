@@ -16,7 +16,7 @@ from corral.store.memory_store import MemoryStore
 
 
 class Point(StrEnum):
-    """Point at which a head may die."""
+    """A moment in the work of a head at which the simulation may kill the head."""
 
     BEFORE_REQUEST = "before a request is written"
     AFTER_REQUEST = "after a request is written, before it is acknowledged"

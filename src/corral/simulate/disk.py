@@ -14,8 +14,8 @@ SELF_STOP = "self_stop"
 
 @dataclass(slots=True)
 class SimulatedJournal:
-    """Journal of one attempt on this node. `refused` and `lost` are sentences with the
-    reason why the attempt was refused or lost; "" if it was not."""
+    """Journal that the shim of one attempt keeps on this node. `refused` and `lost` are
+    sentences that say why the attempt was refused or lost; "" if it was not."""
 
     key: AttemptKey
     boot: BootId
@@ -83,8 +83,8 @@ class SimulatedJournal:
 
 @dataclass(slots=True)
 class Disk:
-    """Disk of a node. `heard_at`: when the newest heartbeat that the head has recorded
-    was sent, in virtual seconds."""
+    """Disk of a simulated node. `heard_at` is the virtual time at which the newest
+    heartbeat that the head has recorded was sent."""
 
     journals: dict[AttemptKey, SimulatedJournal] = field(default_factory=dict)
     cluster: ClusterId | None = None

@@ -11,7 +11,7 @@ from corral.domain.observed_state import AttemptKey
 
 @dataclass(slots=True)
 class Alive:
-    """Ranks of one attempt that are alive on one node now."""
+    """The ranks of one attempt that are running on one node at this moment."""
 
     key: AttemptKey
     seat: Seat

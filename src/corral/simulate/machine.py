@@ -12,8 +12,9 @@ from corral.simulate.world import Stage
 
 
 class SimulatedMachine:
-    """Hardware of a node. `hardware` runs the shims and ranks of one boot. `changed` is
-    called when a shim or rank has something to report."""
+    """Hardware of a simulated node; it survives the node's agent. `hardware` runs the
+    shims and ranks of one boot. `changed` is called when a shim or rank has something
+    to report."""
 
     def __init__(
         self,

@@ -15,8 +15,9 @@ STORM: Final = 0.2  # of those: all nodes at once
 
 
 class Ills:
-    """Fault signals of nodes, drawn from a separate random stream. A GPU that reports a
-    fault continues to compute, so only the head decides what happens to its ranks."""
+    """Draws at random which fault signals the nodes send, from a separate random
+    stream. A GPU that reports a fault continues to compute, so only the head decides
+    what happens to its ranks."""
 
     def __init__(self, stage: Stage, nodes: Mapping[NodeId, SimulatedNode]) -> None:
         self._stage = stage

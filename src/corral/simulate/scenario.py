@@ -34,8 +34,8 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOutcome:
-    """Outcome of a world. `rule`: the invariant that was broken first; "" if none was
-    broken."""
+    """End of the run of a simulated world. `rule` is the invariant that was broken
+    first; "" if none was broken."""
 
     seed: int
     rule: str

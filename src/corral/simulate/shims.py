@@ -10,8 +10,8 @@ from corral.simulate.world import Stage
 
 
 class Shims:
-    """Processes that a simulated agent has started and that survive its end. `parts`:
-    the attempts on this machine that are not over yet."""
+    """The shim processes that a simulated agent has started; they survive the agent.
+    `parts` are the attempts on this machine that are not over yet."""
 
     def __init__(self, stage: Stage, machine: SimulatedMachine, gangs: Gangs) -> None:
         self._stage = stage

@@ -34,7 +34,7 @@ class WorldSums:
         lines.append(
             f"{self.worlds} worlds, {self.virtual_seconds / 3600:.1f} simulated hours, "
             f"{self.jobs} jobs, {self.attempts} attempts, {self.commits} commits "
-            f"in {seconds:.1f} s: {len(self.broken)} broken"
+            f"in {seconds:.1f} s: {len(self.broken)} worlds broke an invariant"
         )
         if self.broken:
             lines.append(str(dict(Counter(outcome.rule for outcome in self.broken))))

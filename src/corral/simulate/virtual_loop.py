@@ -102,7 +102,9 @@ class _NoFiles:
 
     def select(self, seconds: float | None) -> list[Any]:
         if seconds is None:
-            raise RuntimeError("nothing is left that could ever happen")
+            raise RuntimeError(
+                "nothing is left to run: all tasks wait and no timer is set"
+            )
         self._loop.pass_seconds(seconds)
         return []
 

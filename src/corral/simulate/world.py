@@ -19,9 +19,9 @@ ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
 class Stage:
-    """Time, randomness and log of the simulated world of one seed. All randomness comes
-    from its named random streams. `broken`: (name of the first broken invariant, what
-    happened)."""
+    """The clock, the random streams and the log of the simulated world of one seed. All
+    randomness comes from these named streams. `broken` is a pair (name of the first
+    broken invariant, what happened)."""
 
     def __init__(self, seed: int, *, verbose: bool) -> None:
         self.seed = seed
@@ -66,7 +66,7 @@ class Stage:
         """Record that an invariant (`rule`) is broken. The first breach ends the world."""
         if self.broken is None:
             self.broken = (rule, text)
-            self.tell(f"BREACH {rule}: {text}")
+            self.tell(f"BREACH of invariant {rule}: {text}")
             self.loop.stop()
 
     def digest(self) -> str:

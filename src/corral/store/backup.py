@@ -151,8 +151,8 @@ def _parse_backup_line(line: bytes) -> tuple[Table, dict[str, Any]]:
                 row[column.name] = base64.b64decode(row[column.name], validate=True)
     except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
         raise StoreTrouble(
-            f"the backup holds a line that is not one of its store: {line[:60]!r}",
-            hint="take another backup; this one is damaged",
+            f"the backup is damaged: this line is not a row of a store: {line[:60]!r}",
+            hint="use another backup",
         ) from error
     return table, row
 

@@ -128,7 +128,9 @@ def _row_of_store_head(now: StoreHead) -> dict[str, Any]:
 def lead(connection: Connection, known: int | None) -> World:
     now = queries.read_head(connection)
     if known is not None and now.term > known:
-        raise TermLost(f"term {now.term} leads now, not term {known}")
+        raise TermLost(
+            f"another head leads now, in term {now.term}; this head knew term {known}"
+        )
     put_head(connection, now._replace(term=now.term + 1))
     spec_rows.forget_unmade(connection)
     return queries.world(connection)
@@ -171,7 +173,9 @@ def commit(
 ) -> Seq[Event]:
     now = queries.read_head(connection)
     if term != now.term:
-        raise TermLost(f"term {now.term} leads now, not term {term}")
+        raise TermLost(
+            f"another head leads now, in term {now.term}; this head led in term {term}"
+        )
     states = _read_job_states(connection, jobs_named_in(changes))
     holding = connection.execute(_HOLDING).scalars() if changes.forgotten else ()
     check(changes, states, granted=now.granted, newest=now.newest_wish, holding=holding)

@@ -36,7 +36,9 @@ def begin(connection: Connection) -> None:
 def keep(connection: Connection, term: int, name: str, url: str) -> None:
     now = leader(connection)
     if now.term != term:
-        raise TermLost(f"term {now.term} leads now, not term {term}")
+        raise TermLost(
+            f"another head leads now, in term {now.term}; this head led in term {term}"
+        )
     batch = StatementBatch(connection)
     batch.put(
         _PUT,

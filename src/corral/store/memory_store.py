@@ -103,7 +103,9 @@ class MemoryStore(MemoryUses):
 
     async def lead(self, *, known: int | None = None) -> World:
         if known is not None and self._term > known:
-            raise TermLost(f"term {self._term} leads now, not term {known}")
+            raise TermLost(
+                f"another head leads now, in term {self._term}; this head knew term {known}"
+            )
         self._term += 1
         world = World(cluster=self._cluster, term=self._term, granted=self._granted)
         for job in sorted(self._jobs.values(), key=age):
@@ -129,7 +131,9 @@ class MemoryStore(MemoryUses):
 
     async def keep_leading(self, term: int, *, name: str, url: str) -> None:
         if term != self._term:
-            raise TermLost(f"term {self._term} leads now, not term {term}")
+            raise TermLost(
+                f"another head leads now, in term {self._term}; this head led in term {term}"
+            )
         beats = (await self.leader()).beats + 1
         self._leader = Leader(term=term, name=name, url=url, beats=beats)
         await self.be_there(name=name, url=url)
@@ -213,7 +217,9 @@ class MemoryStore(MemoryUses):
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
         if term != self._term:
-            raise TermLost(f"term {self._term} leads now, not term {term}")
+            raise TermLost(
+                f"another head leads now, in term {self._term}; this head led in term {term}"
+            )
         named_jobs = jobs_named_in(changes)
         states = {id: self._jobs[id].state for id in named_jobs if id in self._jobs}
         holding = {allocation.job for allocation in self._allocations.values()} & set(

@@ -200,7 +200,8 @@ def state_of(text: str) -> JobState:
         return JobState(text)
     except ValueError as error:
         raise StoreTrouble(
-            f"a job is recorded as {text!r}", hint=row_codec.RECOVER
+            f"the store contains a job with the unknown state {text!r}",
+            hint=row_codec.RECOVER,
         ) from error
 
 
@@ -209,7 +210,8 @@ def _parse_end_time(found: str | float | None) -> float:
         return float(found)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise StoreTrouble(
-            f"a job is over since {found!r}", hint=row_codec.RECOVER
+            f"the store contains a job with the invalid end time {found!r}",
+            hint=row_codec.RECOVER,
         ) from error
 
 

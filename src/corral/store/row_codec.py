@@ -42,8 +42,8 @@ Row = TypeVar("Row")
 Sealed = tuple[str, int]  # the record, and its CRC-32
 
 RECOVER: Final = (
-    "keep a copy of the file and of its -wal; then restore a backup, or salvage what can be read "
-    "with: sqlite3 FILE .recover | sqlite3 NEW"
+    "copy the file of the store and its -wal first; then restore a backup (corral restore), or "
+    "save what can be read: sqlite3 FILE .recover | sqlite3 NEW"
 )
 
 
@@ -73,11 +73,11 @@ class Codec(Generic[Row]):
             is_identical = self._decode(record) == row
         except (ValueError, OverflowError, msgspec.MsgspecError) as error:
             raise InvariantBroken(
-                f"the {self.kind} cannot be recorded: {error}"
+                f"the {self.kind} cannot be stored: {error}"
             ) from error
         if not is_identical:
             raise InvariantBroken(
-                f"the {self.kind} does not read back as written: {row}"
+                f"the {self.kind} would change when it is stored and read back: {row}"
             )
         return record.decode(), zlib.crc32(record)
 
@@ -95,8 +95,8 @@ class Codec(Generic[Row]):
             return self._decode(record)
         except msgspec.MsgspecError as error:
             raise StoreTrouble(
-                f"a record of a {self.kind} cannot be read: {error}",
-                hint="was it written by a newer corral? install that one, or restore a backup",
+                f"a record of the store ({self.kind}) cannot be read: {error}",
+                hint="if a newer corral wrote it, install that version; else restore a backup",
             ) from error
 
 
@@ -173,17 +173,22 @@ def check_columns(columns: Mapping[str, Any]) -> None:
     """
     for name, value in columns.items():
         if isinstance(value, int) and not _LEAST_INTEGER <= value <= _MOST_INTEGER:
-            raise InvariantBroken(f"{name} is an integer of {value.bit_length()} bits")
+            raise InvariantBroken(
+                f"{name} is an integer of {value.bit_length()} bits; at most 64 bits can "
+                "be stored"
+            )
         is_key = isinstance(value, str) and name != "record"
         if is_key and (len(value) > MOST_COLUMN_BYTES or "\0" in value):
-            raise InvariantBroken(f"{name} is too long for a key, or holds a NUL")
+            raise InvariantBroken(
+                f"{name} is longer than {MOST_COLUMN_BYTES:,} characters, or contains a NUL"
+            )
 
 
 def check(kind: str, text: str, crc: int) -> None:
     """Check the text against its checksum. Raises: StoreTrouble when they do not match."""
     if crc_of(text) != crc:
         raise StoreTrouble(
-            f"a record of a {kind} is damaged: its checksum does not match",
+            f"a record of the store is damaged ({kind}): its checksum does not match",
             hint=RECOVER,
         )
 
@@ -219,8 +224,8 @@ def _write_new(codec: Codec[Row], row: Row) -> Sealed:
         ) from error
     if has_nul(record):
         raise SpecInvalid(
-            "a text of the request holds a NUL, which no program can be given",
-            hint="take the NUL (\\u0000) out of it",
+            "a text of the request contains a NUL character, which is not allowed",
+            hint="remove the NUL character (\\u0000) from the text",
         )
     return record, crc
 
@@ -235,7 +240,7 @@ def read_asked(kind: str, record: str) -> Asked | Submission:
     """Read a request. Raises: StoreTrouble if it cannot be read."""
     if kind not in _ASKED:
         raise StoreTrouble(
-            f"a request of an unknown kind is recorded: {kind!r}", hint=RECOVER
+            f"the store contains a request of the unknown kind {kind!r}", hint=RECOVER
         )
     codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]
     return codec.decode(record)

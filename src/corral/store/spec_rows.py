@@ -87,7 +87,7 @@ def _with_content(job: Job, contents: Contents) -> Job:
     content = contents.get((job.submitted, number))
     if content is None:
         raise StoreTrouble(
-            f"the spec of job {job.id} is missing", hint=row_codec.RECOVER
+            f"the spec of job {job.id} is missing in the store", hint=row_codec.RECOVER
         )
     return replace(job, spec=with_content(job.spec, content))
 

@@ -66,18 +66,19 @@ def check(
         state_before = states_after.get(job.id)
         if state_before in FINAL and job.state != state_before:
             raise InvariantBroken(
-                f"job {job.id} is {state_before}, which is final: not {job.state}"
+                f"job {job.id} cannot become {job.state}: it is {state_before}, which is "
+                "final"
             )
         states_after[job.id] = job.state
     for reference, owner in _references(changes):
         if owner not in states_after:
             raise InvariantBroken(
-                f"{reference} belongs to job {owner}, which was never recorded"
+                f"{reference} belongs to job {owner}, which is not in the store"
             )
     if changes.granted is not None and not granted <= changes.granted <= newest:
         raise InvariantBroken(
-            f"requests were granted up to {granted} of {newest}: they cannot be up to "
-            f"{changes.granted} now"
+            f"requests are carried out up to number {granted} of {newest}; that cannot "
+            f"become {changes.granted}"
         )
     _check_forgotten(changes, states, set(holding))
 
@@ -88,12 +89,10 @@ def _check_forgotten(
     written = _written_job_ids(changes) if changes.forgotten else set()
     for id in changes.forgotten:
         if states.get(id) not in FINAL:
-            raise InvariantBroken(
-                f"job {id} cannot be forgotten: it is {states.get(id)}"
-            )
+            raise InvariantBroken(f"job {id} cannot be deleted: it is {states.get(id)}")
         if id in written or id in holding:
             raise InvariantBroken(
-                f"job {id} cannot be forgotten: something of it is not over"
+                f"job {id} cannot be deleted: it still holds an allocation, or has new rows"
             )
 
 

@@ -49,8 +49,8 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
         return
     if not any(user.governs for user in users if user.name != before.name):
         raise Conflict(
-            f"{before.name} is the last admin: no user could undo it",
-            hint="make another one first: corral user set NAME --role admin",
+            f"{before.name} is the last admin: afterwards no user could manage users",
+            hint="make another user an admin first: corral user set NAME --role admin",
         )
 
 
@@ -62,7 +62,8 @@ def check_identity_free(
     for user in users:
         if user.identity == identity and user.name != name:
             raise Conflict(
-                f"{identity.subject} of {identity.issuer} logs in as {user.name} already",
+                f"{identity.subject} of {identity.issuer} is already linked to the user "
+                f"{user.name}",
                 hint=f"first run: corral user unlink {user.name}",
             )
 
@@ -162,8 +163,9 @@ def renewed(
         for sibling in siblings
     ):
         raise TokenRevoked(
-            f"the token {id} of {old_token.user} was replaced by a later one, which is in use",
-            hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
+            f"the token {id} of {old_token.user} was replaced by a newer one, which is in use",
+            hint="if this is the right machine, its token was copied to another one: "
+            f"{ANOTHER_NODE}",
         )
     forgotten = [sibling.id for sibling in siblings]
     if old_token.node is not None and is_part(
@@ -182,13 +184,14 @@ def check_name_free(tokens: Iterable[Token], made: Token) -> None:
     tokens = list(tokens)
     if any(token.sha256 == made.sha256 for token in tokens):
         raise Conflict(
-            "this token is known already", hint="join again, with one of your own"
+            "the token that the machine sent for itself is already in use",
+            hint="join again with a new token",
         )
     if any(token.node == made.node and token.revoked_at is None for token in tokens):
         raise Conflict(
-            f"there is a node {made.node} already",
-            hint=f"choose another name: corral join ... --name NAME; or, if that one is gone for "
-            f"good, an operator may run: corral node rm {made.node}",
+            f"a node named {made.node} already exists",
+            hint="choose another name: corral join ... --name NAME; or, if the old node is "
+            f"gone for good, ask an operator to run: corral node rm {made.node}",
         )
 
 
@@ -266,9 +269,9 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
 
 
 def _describe_queue_changes(asked: SetQueues) -> str:
-    """Return the changes of queues as text. For example: the whole tree; ~ lab: weight:
-    none -> 2."""
-    change_texts = ["the whole tree"] if asked.whole else []
+    """Return the changes of queues as text. For example: all queues replaced; ~ lab:
+    weight: none -> 2."""
+    change_texts = ["all queues replaced"] if asked.whole else []
     hidden_count = len(asked.changes) - CHANGES_SHOWN
     change_texts += [
         *asked.changes[:CHANGES_SHOWN],

@@ -60,12 +60,13 @@ def read_past(source: str, path: Path) -> PastJobs:
         reading = _Reading().take(rows)
     except (ValueError, KeyError, TypeError) as error:
         raise SpecInvalid(
-            f"{path} is no log of {source}: {error}", hint=HINTS[source]
+            f"{path} is not a log of {source}: {error}", hint=HINTS[source]
         ) from error
     if not reading.jobs:
         reason_text = f": {reading.faults[0]}" if reading.faults else ""
         raise SpecInvalid(
-            f"{path} has no job that ran and is over{reason_text}", hint=HINTS[source]
+            f"{path} contains no job that ran and has ended{reason_text}",
+            hint=HINTS[source],
         )
     return PastJobs(
         jobs=tuple(reading.jobs.values()),
@@ -75,8 +76,8 @@ def read_past(source: str, path: Path) -> PastJobs:
 
 
 HINTS: Final = {
-    "sacct": "it wants the output of: sacct -a -P -X -S 2026-01-01 -o ALL",
-    "kueue": "it wants the output of: kubectl get workloads -A -o json",
+    "sacct": "give the output of: sacct -a -P -X -S 2026-01-01 -o ALL",
+    "kueue": "give the output of: kubectl get workloads -A -o json",
 }
 
 
@@ -89,7 +90,7 @@ def refuse_faults(path: Path, faults: Sequence[str]) -> None:
             *faults[:MOST_TOLD],
             *([f"and {hidden_count} more"] if hidden_count > 0 else []),
         ]
-        hint = "mend them, or leave --strict out: then they are passed over"
+        hint = "correct these entries, or leave out --strict to skip them"
         raise SpecInvalid(
             f"{path}: nothing was imported: " + "; ".join(fault_lines), hint=hint
         )

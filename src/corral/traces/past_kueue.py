@@ -35,9 +35,7 @@ def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
             item_text = f"item {number} ({_namespaced_name(item)})"
             yield _job_from_workload(item)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            fault_text = (
-                f"there is no {error}" if isinstance(error, KeyError) else error
-            )
+            fault_text = f"{error} is missing" if isinstance(error, KeyError) else error
             yield f"{item_text}: {fault_text}"
 
 
@@ -52,15 +50,15 @@ def _load_workloads(text: str) -> list[Any]:
                 text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
             )  # noqa: S506
         except yaml.YAMLError as error:
-            raise ValueError(f"it is neither JSON nor YAML: {error}") from None
+            raise ValueError(f"the file is neither JSON nor YAML: {error}") from None
     if not isinstance(loaded, Mapping) or not isinstance(loaded.get("items", []), list):
-        raise ValueError("it has no list of items")
+        raise ValueError("the file has no list of items")
     items = loaded.get("items", [loaded])
     if not any(
         isinstance(manifest, Mapping) and manifest.get("kind") == "Workload"
         for manifest in items
     ):
-        raise ValueError("none of its items is a Workload")
+        raise ValueError("no item of the file is a Workload")
     return list(items)
 
 
@@ -74,7 +72,7 @@ def _job_from_workload(item: Mapping[str, Any]) -> Imported | None:
     ValueError, KeyError, TypeError, AttributeError for an item that is not a Workload.
     """
     if item["kind"] != "Workload":
-        raise ValueError(f"it is a {item['kind']}")
+        raise ValueError(f"the item is a {item['kind']}, not a Workload")
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
     conditions = {
         condition["type"]: condition
@@ -119,7 +117,7 @@ def _transition_time(condition: Mapping[str, Any]) -> float:
 def _parse_timestamp(text: object) -> float:
     moment = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
     if moment.tzinfo is None:
-        raise ValueError(f"{str(text)[:60]!r} has no zone")
+        raise ValueError(f"the time {str(text)[:60]!r} has no time zone")
     return moment.timestamp()
 
 
@@ -174,5 +172,5 @@ def _parse_quantity(value: object) -> float:
     """Parse a Kubernetes quantity of GPUs. Raises: ValueError if it is not valid."""
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
-        raise ValueError(f"{str(value)[:60]!r} is no number of GPUs")
+        raise ValueError(f"{str(value)[:60]!r} is not a number of GPUs")
     return int(match[1]) * _PARTS[match[2] or ""]

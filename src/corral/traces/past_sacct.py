@@ -41,13 +41,16 @@ def rows_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
     columns = next(rows, "").lstrip("\ufeff").strip().split("|")
     missing = [name for name in NEEDED if name not in columns]
     if missing:
-        raise ValueError(f"no column {', '.join(missing)} in its first line")
+        raise ValueError(f"the first line lacks the columns {', '.join(missing)}")
     for number, line in enumerate(rows, start=2):
         cells = line.rstrip("\n").split("|")
         if not line.strip():
             continue
         if len(cells) != len(columns):
-            yield f"line {number}: {len(cells)} cells, the first line has {len(columns)}"
+            yield (
+                f"line {number}: the line has {len(cells)} cells, but the first line has "
+                f"{len(columns)}"
+            )
             continue
         row = dict(zip(columns, cells, strict=True))
         if "." in row["JobID"]:
@@ -100,7 +103,7 @@ def _parse_end_time(row: Mapping[str, str], started: float) -> float:
     if end_time < started:
         end_time = _parse_local_time(row, "End", fold=1)
     if end_time < started:
-        raise ValueError(f"End is {row['End']}, before it started")
+        raise ValueError(f"End is {row['End']}, before Start")
     return end_time
 
 
@@ -110,7 +113,7 @@ def _parse_local_time(row: Mapping[str, str], name: str, *, fold: int = 0) -> fl
     try:
         return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{name} is {row[name][:60]!r}, not a moment") from None
+        raise ValueError(f"{name} is {row[name][:60]!r}, not a time") from None
 
 
 def _parse_shape(tres: str, nodes: str) -> Shape:

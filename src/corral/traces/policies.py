@@ -41,12 +41,12 @@ def chosen(
 def _unknown_policy_error(name: str, known: Sequence[str]) -> Refusal:
     if name in set(QueuePolicy):
         return Unsupported(
-            f"the policy {name} is for queues: it orders the jobs of several together",
-            hint=f"write policy: {name} for a queue of a file of kind: queues, and run: "
+            f"the policy {name} orders jobs of several queues, and cannot be used without them",
+            hint=f"write policy: {name} for a queue in a file with kind: queues, and run: "
             "corral simulate TRACE --queues FILE",
         )
     refused = NotFound("policy", name, known)
-    refused.hint = f"{refused.hint} there are: {', '.join(known)}".strip()
+    refused.hint = f"{refused.hint} use one of: {', '.join(known)}".strip()
     return refused
 
 
@@ -71,16 +71,16 @@ def read_policies(path: Path) -> dict[str, Named]:
 def _policy_from_table(table: Mapping[str, Any]) -> Named:
     like = table.get("like", DEFAULT)
     if like not in POLICIES:
-        raise ValueError(f"no policy is called {like!r}")
+        raise ValueError(f"like is {like!r}, which is not a policy")
     base = POLICIES[like]
     numbers = {key: value for key, value in table.items() if key != "like"}
     for key, value in numbers.items():
         if key not in ColumnPolicy._fields or key in ("rule", "predicts"):
-            raise ValueError(f"a policy has no number {key!r}")
+            raise ValueError(f"{key!r} is not a number of a policy")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{key} is {value!r}, not a number")
         if not isfinite(value):
-            raise ValueError(f"{key} is {value!r}, which has no end")
+            raise ValueError(f"{key} is {value!r}, not a finite number")
     values: dict[str, Any] = {key: float(value) for key, value in numbers.items()}
     changed = base.policy._replace(**values)
     return replace(

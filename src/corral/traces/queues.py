@@ -26,16 +26,16 @@ def read_tree(path: Path) -> QueueTree:
     try:
         text = path.read_text()
     except OSError as error:
-        hint = "name a file such as corral apply takes: kind: queues"
+        hint = "give a file with kind: queues, as for corral apply"
         raise SpecInvalid(
             f"{path} cannot be read: {error.strerror}", hint=hint
         ) from error
     documents = documents_of(text, source=str(path), toml=path.suffix == ".toml")
     if len(documents) > 1 or not is_queue_file(documents[0]):
-        hint = (
-            "write: kind: queues, and what docs/reference/schema/queues_file.json says"
+        hint = "write kind: queues, and the fields of docs/reference/schema/queues_file.json"
+        raise SpecInvalid(
+            f"{path} is not a file with one document of kind: queues", hint=hint
         )
-        raise SpecInvalid(f"{path} is not one file of queues", hint=hint)
     set_queues = read_queues(documents[0])
     assert set_queues.half_life_seconds is not None
     assert set_queues.min_runtime_seconds is not None
@@ -72,22 +72,22 @@ def left_out_of(tree: QueueTree, queues: Sequence[str]) -> list[str]:
     return [
         *(
             [
-                "no max_duration ends a job in a replay; that of: "
+                "the replay ignores the max_duration of the queues "
                 + _shorten_name_list(brief)
             ]
             * bool(brief)
         ),
         *(
             [
-                "no queue is called "
+                "there is no queue "
                 + _shorten_name_list(strange)
-                + ": such jobs are in default"
+                + ": its jobs are in the queue default"
             ]
             * bool(strange)
         ),
         *(
             [
-                "a replay has no dates to end a budget; that of: "
+                "the replay ignores the end of the budgets of the queues "
                 + _shorten_name_list(dated)
             ]
             * bool(dated)
@@ -116,8 +116,8 @@ def tree_of_log(
     names = [name for name in trace.queues if is_name(name)]
     if not names:
         raise SpecInvalid(
-            "no job of this log says its vc, so there is no queue to make for it",
-            hint="give it a column vc, or name the queues: --queues FILE",
+            "no job of this log has a vc (virtual cluster), from which queues could be made",
+            hint="add a column vc to the log, or set the queues with --queues FILE",
         )
     gpus = own or _by_gpu_time(trace.workload, trace.queues, sum(sizes))
     return whole_tree(

@@ -54,20 +54,34 @@ def read_trace(path: Path) -> Trace:
         else:
             jobs = list(jobs_of_swf([head, *lines]))
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        hint = "it reads CSV with a header, SWF, sacct -a -P -o ALL, and: corral ps --all --json"
-        raise SpecInvalid(f"{path} is not a log of jobs: {error}", hint=hint) from error
+        hint = (
+            "give CSV with a header, SWF, or the output of sacct -a -P -o ALL or of corral ps "
+            "--all --json"
+        )
+        raise SpecInvalid(
+            f"{path} is not a log of jobs: {_fault_text(error)}", hint=hint
+        ) from error
     return trace_of(str(path), jobs)
+
+
+def _fault_text(error: Exception) -> str:
+    """Return what is wrong in a file. The text of a KeyError is only a name."""
+    if isinstance(error, KeyError):
+        return f"the field {error.args[0]!r} is missing"
+    if isinstance(error, TypeError):
+        return f"a field has a value of the wrong type ({error})"
+    return str(error)
 
 
 def read_nodes(path: Path) -> list[tuple[int, str]]:
     """Read a CSV file of nodes with a column `gpus`. Return for each node (number of
     GPUs, virtual cluster `vc`, or "" without one)."""
-    lines, hint = log_lines(path), "it wants CSV with a column gpus, one node a row"
+    lines, hint = log_lines(path), "give CSV with a column gpus, one row per node"
     try:
         nodes = nodes_of_csv(next(lines, ""), lines)
     except (ValueError, KeyError, IndexError) as error:
         raise SpecInvalid(
-            f"{path} is not a list of nodes: {error}", hint=hint
+            f"{path} is not a list of nodes: {_fault_text(error)}", hint=hint
         ) from error
     if not nodes:
         raise SpecInvalid(f"{path} has no node with GPUs", hint=hint)
@@ -82,10 +96,11 @@ def sizes_of(cluster: str) -> list[int]:
         nodes, _, gpus = node_group.partition("x")
         if not (nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
             raise SpecInvalid(
-                f"{cluster!r} is not a cluster", hint="write, for example: 88x8"
+                f"{cluster!r} is not a valid cluster",
+                hint="write NODESxGPUS, for example 88x8",
             )
         if int(gpus) > MOST_GPUS or len(sizes) + int(nodes) > MOST_NODES:
-            hint = f"{MOST_NODES:,} nodes of {MOST_GPUS:,} GPUs are the most"
+            hint = f"give at most {MOST_NODES:,} nodes of {MOST_GPUS:,} GPUs"
             raise SpecInvalid(f"{cluster!r} is too large to replay on", hint=hint)
         sizes += [int(gpus)] * int(nodes)
     return sizes
@@ -101,19 +116,19 @@ def log_lines(path: Path) -> Iterator[str]:
                 yield from file
     except FileNotFoundError:
         hint = (
-            "name one that is there; for a log of this cluster: corral ps --all --json > "
+            "give an existing file; for a log of this cluster run: corral ps --all --json > "
             "own.json"
         )
         raise SpecInvalid(f"there is no file {path}", hint=hint) from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise SpecInvalid(
-            f"{path} cannot be read: {reason}", hint=f"look at it: ls -ld {path}"
+            f"{path} cannot be read: {reason}", hint=f"run: ls -ld {path}"
         ) from error
     except UnicodeDecodeError as error:
         raise SpecInvalid(
             f"{path} is not text: {error.reason} at byte {error.start}",
-            hint="it reads text, plain or packed by gzip",
+            hint="give a text file, plain or gzipped",
         ) from error
 
 
@@ -126,13 +141,16 @@ def trace_of(path: str, rows: Sequence[LoggedJob]) -> Trace:
         job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0
     ]
     if not able:
-        hint = "a job needs a moment of submission, a run time, and more than 0 GPUs"
+        hint = "give jobs with a submission time, a run time, and more than 0 GPUs"
         raise SpecInvalid(f"{path} has no job with GPUs that ended", hint=hint)
     for job in able:
         if max(job.submitted, job.duration) > LONGEST_SECONDS:
-            times_text = f"submitted at {job.submitted:g} s, and ran {job.duration:g} s"
-            hint = f"times are seconds, {LONGEST_SECONDS:g} at the most"
-            raise SpecInvalid(f"{path}: job {job.name} was {times_text}", hint=hint)
+            times_text = f"submitted at {job.submitted:g} s, ran {job.duration:g} s"
+            hint = f"give times in seconds, at most {LONGEST_SECONDS:g}"
+            raise SpecInvalid(
+                f"{path}: times of job {job.name} are too large: {times_text}",
+                hint=hint,
+            )
     able.sort(key=lambda job: job.submitted)
     first_submit, queues = able[0].submitted, [job.queue or "-" for job in able]
     workload = Workload(

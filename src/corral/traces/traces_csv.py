@@ -61,7 +61,7 @@ def _parse_number(
     except ValueError:
         raise ValueError(f"{name} is {text!r}, not a number") from None
     if not isfinite(value) or value < 0:
-        raise ValueError(f"{name} is {text}: it cannot be below 0 or without end")
+        raise ValueError(f"{name} is {text}: it must be finite and at least 0")
     return value
 
 
@@ -87,7 +87,9 @@ def _gpus_of_node(cell: str) -> int:
     """
     count = float(cell or 0)
     if not 0 <= count <= MOST_GPUS or count % 1:
-        raise ValueError(f"gpus is {cell}: a node has 0 to {MOST_GPUS:,} whole ones")
+        raise ValueError(
+            f"gpus is {cell}: it must be a whole number from 0 to {MOST_GPUS:,}"
+        )
     return int(count)
 
 
@@ -95,5 +97,5 @@ def _parse_header(head: str, needed: Iterable[str]) -> list[str]:
     columns = [name.strip() for name in head.lstrip("\ufeff").strip().split(",")]
     missing = [name for name in needed if name not in columns]
     if missing:
-        raise ValueError(f"no column {' or '.join(missing)}")
+        raise ValueError(f"the header does not contain {', '.join(missing)}")
     return columns

@@ -22,12 +22,13 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     columns = head.strip().split("|")
     for needed in ("JobID", "Submit", "Elapsed"):
         if needed not in columns:
-            raise ValueError(f"no column {needed}")
+            raise ValueError(f"the first line does not contain {needed}")
     for number, line in enumerate(lines, start=2):
         cells = line.rstrip("\n").split("|")
         if len(cells) != len(columns):
             raise ValueError(
-                f"line {number}: {len(cells)} cells, the first line has {len(columns)}"
+                f"line {number}: it has {len(cells)} cells, but the first line has "
+                f"{len(columns)}"
             )
         row = dict(zip(columns, cells, strict=True))
         if "." in row["JobID"]:
@@ -48,7 +49,7 @@ def _parse_submit_time(text: str, line: int) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise ValueError(f"line {line}: Submit is {text!r}, not a moment") from None
+        raise ValueError(f"line {line}: Submit is {text!r}, not a time") from None
 
 
 def gpus_of(tres: str) -> int:

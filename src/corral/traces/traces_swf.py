@@ -31,7 +31,9 @@ def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
             continue
         fields = line.split()
         if len(fields) != FIELDS:
-            raise ValueError(f"line {number}: {len(fields)} fields, SWF has {FIELDS}")
+            raise ValueError(
+                f"line {number}: it has {len(fields)} fields, but SWF has {FIELDS}"
+            )
         asked_gpus = float(fields[ASKED])
         yield LoggedJob(
             name=fields[NUMBER],

@@ -109,7 +109,7 @@ class Shelf:
         newer = max(attempts(self.root), default=0)
         if newer > self.attempt:
             raise Fenced(
-                f"attempt {newer} has begun: attempt {self.attempt} may save no more"
+                f"attempt {newer} has begun, so attempt {self.attempt} can no longer save"
             )
 
     def abandon(self, step: int) -> None:

@@ -62,16 +62,17 @@ def decode(data: bytes) -> Manifest:
         seal = body.pop("seal")
         if body["format"] != FORMAT:
             raise Broken(
-                f"its manifest has format {body['format']}, this Corral reads {FORMAT}"
+                f"the manifest has format {body['format']}; this version of Corral reads "
+                f"format {FORMAT}"
             )
         if (
             _encode_manifest({**body, "seal": seal}) != data
             or digest(_encode_manifest(body)) != seal
         ):
-            raise Broken("its manifest is not what was written: the seal does not fit")
+            raise Broken("the manifest was changed: its seal does not match")
         return _manifest_of(body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Broken(f"its manifest cannot be read: {error!r}") from error
+        raise Broken(f"the manifest cannot be read: {error!r}") from error
 
 
 def digest(data: bytes) -> str:

@@ -44,7 +44,7 @@ def verify(
     manifest = _read_manifest(directory, manifest_sha256)
     if (manifest.attempt, manifest.step) != (attempt, step):
         their_text = f"attempt {manifest.attempt}, step {manifest.step}"
-        raise Broken(f"its manifest is of another save: {their_text}")
+        raise Broken(f"the manifest of the save belongs to another save: {their_text}")
     for entry in manifest.files:
         _check_size(directory / entry.name, entry)
     file_entries = sorted(
@@ -58,9 +58,11 @@ def _read_manifest(directory: Path, manifest_sha256: str | None) -> Manifest:
     try:
         data = (directory / MANIFEST).read_bytes()
     except OSError as error:
-        raise Broken(f"its manifest is not there: {error.strerror}") from error
+        raise Broken(
+            f"the manifest of the save is missing: {error.strerror}"
+        ) from error
     if manifest_sha256 is not None and digest(data) != manifest_sha256:
-        raise Broken("its manifest is not the one that was committed")
+        raise Broken("the manifest of the save is not the one that the head recorded")
     return decode(data)
 
 
@@ -68,9 +70,11 @@ def _check_size(path: Path, entry: FileEntry) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise Broken(f"{entry.name} is not there: {error.strerror}") from error
+        raise Broken(f"the file {entry.name} is missing: {error.strerror}") from error
     if size != entry.size_bytes:
-        raise Broken(f"{entry.name} has {size} bytes, not {entry.size_bytes}")
+        raise Broken(
+            f"the file {entry.name} has {size} bytes instead of {entry.size_bytes}"
+        )
 
 
 def _check_contents(directory: Path, entries: Sequence[FileEntry]) -> None:
@@ -91,9 +95,14 @@ def _check_content(path: Path, entry: FileEntry) -> None:
     try:
         content_digest = file_digest(path)
     except OSError as error:
-        raise Broken(f"{entry.name} cannot be read: {error.strerror}") from error
+        raise Broken(
+            f"the file {entry.name} cannot be read: {error.strerror}"
+        ) from error
     if content_digest != entry.sha256:
-        raise Broken(f"{entry.name} is not what was written: its SHA-256 does not fit")
+        raise Broken(
+            f"the file {entry.name} was changed after the save: its SHA-256 differs from "
+            "the manifest's"
+        )
 
 
 def file_digest(path: Path) -> str:

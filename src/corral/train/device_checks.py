@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> None:
             check_place = CheckPlace(int(rank), int(world), address, int(port))
             all_reduce(check_place, backend, float(seconds), torch.device(device))
         case _:
-            sys.exit(f"{' '.join(words)}: see the module's words")
+            sys.exit(f"invalid arguments: {' '.join(words)}")
 
 
 def say(**found: Any) -> None:
@@ -124,7 +124,7 @@ def proofs_of(device: torch.device) -> list[Proof]:
         )
         exact_product = tensor.to(torch.float32) @ right_matrix.to(torch.float32)
         if hash_of(exact_product) != KNOWN[values, rows, inner]:
-            raise RuntimeError("the CPU of this machine multiplies wrongly")
+            raise RuntimeError("the CPU computed a wrong matrix product")
         proofs.append(
             Proof(
                 device=device,

@@ -112,7 +112,7 @@ def choose(
             _quarantine(candidate, reason)
             report(candidate, reason)
     if found and gang.leads:
-        say("no save verifies: training starts at step 0")
+        say("no usable save was found: training starts at step 0")
     return None
 
 
@@ -131,14 +131,18 @@ def load(candidate: RestoreCandidate, holder: StateHolder) -> dict[str, Any]:
         return holder.restore(template)
     except pickle.UnpicklingError as error:
         raise NotTrusted(
-            f"the save of step {candidate.step} lies where other accounts can change it, and holds "
-            f"more than tensors and plain values: {str(error).splitlines()[0]}",
-            hint=f"let its owner resume it, or copy it after a look: cp -r {candidate.path} DIR",
+            f"the save of step {candidate.step} is not loaded: other accounts can change its "
+            "files, and it contains more than tensors and plain values: "
+            f"{str(error).splitlines()[0]}",
+            hint="resume as its owner, or inspect it and copy it to a directory of your own: "
+            f"cp -r {candidate.path} DIR",
         ) from error
     except (RuntimeError, ValueError, KeyError) as error:
         raise DoesNotFit(
-            f"the save of step {candidate.step} is whole, but not of this model: {error}",
-            hint=f"give this job another checkpoint path than {candidate.path.parent.parent}",
+            f"the save of step {candidate.step} is complete, but does not fit this model: "
+            f"{error}",
+            hint="set another checkpoint path for this job than "
+            f"{candidate.path.parent.parent}",
         ) from error
 
 
@@ -162,6 +166,9 @@ def _quarantine(candidate: RestoreCandidate, why: str) -> None:
     try:
         aside = put_aside(candidate.path, why)
     except OSError as error:
-        say(f"it could not be put aside: {error.strerror}; the one before it is used")
+        say(
+            f"the damaged save could not be renamed: {error.strerror}; the save before it "
+            "is used"
+        )
     else:
-        say(f"it was put aside as {aside.name}; the one before it is used")
+        say(f"the damaged save was renamed to {aside.name}; the save before it is used")

@@ -225,7 +225,7 @@ class Run:
         if isinstance(shelf, str):
             path = self._settings.checkpoint_path
             raise CannotSave(
-                f"saves cannot go to {path}: {shelf}",
+                f"saves cannot be written to {path}: {shelf}",
                 hint=f"make {path} writable for this user, or set checkpoint.path in the spec",
             )
         if self._settings.resume is None and self.rank == 0:
@@ -316,13 +316,15 @@ class Run:
         Raises: SystemExit with code 75, always.
         """
         deadline = time.monotonic() + 0.9 * agreed.grace_seconds
-        outcome = "without a save, as asked"
+        outcome = "without a save, as requested"
         if self._saver is not None and not agreed.stop_without_save:
             saved = self._saver.wait(deadline - time.monotonic()) and self._save_now(
                 self._saver, step, deadline
             )
             outcome = (
-                "saved" if saved else "THE SAVE DID NOT COMPLETE in the time there was"
+                "saved"
+                if saved
+                else "THE SAVE DID NOT COMPLETE within the grace period"
             )
             if saved:
                 atexit.register(self._saver.close)
@@ -336,7 +338,7 @@ class Run:
         try:
             self._start_save(saver, step)
         except RuntimeError as error:  # another rank ran out of time first
-            say(f"the ranks lost one another while stopping: {error}")
+            say(f"the ranks lost their connection while stopping: {error}")
             return False
         return (
             saver.wait(max(0.0, deadline - time.monotonic()))
@@ -420,7 +422,7 @@ class Run:
         if self._term is not None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        notice = b"corral: stopping at the next step; SIGTERM again ends it at once\n"
+        notice = b"corral: stopping at the next step; a second SIGTERM ends at once\n"
         os.write(2, notice)  # print is not safe within a signal handler
         self._term = StopRequest(save=True, grace_seconds=GRACE_SECONDS, why="SIGTERM")
 

@@ -48,7 +48,9 @@ class _IndexUnpickler(pickle.Unpickler):
                 module in _CLASSES and _is_own(found_class, module)
             ):
                 return found_class
-        raise Untrusted(f"its index names {module}.{name}, which no save needs")
+        raise Untrusted(
+            f"the index of the save refers to {module}.{name}, which is not allowed"
+        )
 
 
 def _member_of(owner: object, name: object) -> Enum:
@@ -65,7 +67,8 @@ def _member_of(owner: object, name: object) -> Enum:
     ):
         return owner[str(name)]
     raise Untrusted(
-        f"its index names builtins.getattr of {name!r}, which no save needs"
+        f"the index of the save refers to builtins.getattr of {name!r}, which is "
+        "not allowed"
     )
 
 

@@ -43,7 +43,8 @@ class Sampler:
     ) -> None:
         if min(length, batch_size) < 1 or seed < 0:
             raise ValueError(
-                f"{length} samples in batches of {batch_size}, seed {seed}"
+                "length and batch_size must be at least 1 and seed at least 0, but they are "
+                f"{length}, {batch_size} and {seed}"
             )
         self.length = length
         self.batch_size = batch_size
@@ -94,9 +95,9 @@ class Sampler:
         their_shape = (state["length"], state["seed"])
         if their_shape != (self.length, self.seed):
             raise DataChanged(
-                f"the save counts its samples over {their_shape[0]} with seed {their_shape[1]}; "
-                f"this sampler has {self.length} with seed {self.seed}",
-                hint="give the same data and seed, or start with another checkpoint path",
+                f"the save has {their_shape[0]} samples with seed {their_shape[1]}, but this "
+                f"sampler has {self.length} samples with seed {self.seed}",
+                hint="use the same dataset and seed, or set another checkpoint path",
             )
         self.consumed = self._issued = state["consumed"]
 

@@ -20,7 +20,8 @@ def young_daly_seconds(cost_seconds: float, mtbf_seconds: float) -> float:
     """
     if cost_seconds < 0 or mtbf_seconds <= 0:
         raise ValueError(
-            f"no interval for cost {cost_seconds} s, failures every {mtbf_seconds} s"
+            f"the cost of a save ({cost_seconds} s) must be at least 0, and the mean time "
+            f"between failures ({mtbf_seconds} s) above 0"
         )
     if cost_seconds >= 2 * mtbf_seconds:
         return mtbf_seconds
@@ -42,7 +43,8 @@ def gang_mtbf_seconds(
     """
     if node_mtbf_seconds <= 0 or nodes < 1:
         raise ValueError(
-            f"{nodes} nodes that fail every {node_mtbf_seconds} s: need both above 0"
+            f"the number of nodes ({nodes}) and their mean time between failures "
+            f"({node_mtbf_seconds} s) must be above 0"
         )
     return (node_mtbf_seconds / nodes + max(0.0, observed_seconds)) / (
         1 + max(0, failures)

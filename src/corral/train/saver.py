@@ -201,7 +201,7 @@ class Saver:
             for later in self._staging.take(state, items)[1]:
                 later.copy()
         except (RuntimeError, MemoryError) as error:
-            say(f"staging buffers are not to be had yet: {error}")
+            say(f"staging buffers for saves cannot be allocated yet: {error}")
         finally:
             self._idle.set()
 
@@ -219,7 +219,7 @@ class Saver:
             self._failed(task.step, error.message)
         except Exception as error:
             # the gang is breaking up: training itself will say more
-            self._failed(task.step, f"the ranks lost one another: {error!r}")
+            self._failed(task.step, f"the ranks lost their connection: {error!r}")
         else:
             self.last_step = task.step
             self.last_seconds = time.monotonic() - task.began

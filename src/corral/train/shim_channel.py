@@ -147,7 +147,7 @@ class Channel:
     def _receive(self, line: socket.socket) -> None:
         data = line.recv(65536)
         if not data or len(self._received) > LINE_BYTES:
-            raise ConnectionResetError("the shim has hung up")
+            raise ConnectionResetError("the shim closed the connection")
         *lines, self._received = (self._received + data).split(b"\n")
         for text in lines:
             self._apply_message(text)

@@ -100,11 +100,12 @@ def check_name(name: str, known: int) -> None:
     """
     if len(name) > SCALAR_LETTERS:
         raise ValueError(
-            f"{name[:20]!r}... has {len(name)} letters; at most {SCALAR_LETTERS}"
+            f"the scalar name {name[:20]!r}... has {len(name)} characters; at most "
+            f"{SCALAR_LETTERS} are allowed"
         )
     if known >= MOST_SCALARS:
         raise ValueError(
-            f"{name!r} is one name too many: at most {MOST_SCALARS} are kept"
+            f"the scalar {name!r} is not accepted: a job has at most {MOST_SCALARS} scalars"
         )
 
 

@@ -87,7 +87,10 @@ class Later:
         none."""
         self.buffer.copy_(self.source)
         if self.source._version != self.version:
-            return f"{self.name} was changed outside of its optimizer's step while it was copied"
+            return (
+                f"the tensor {self.name} was changed outside of its optimizer's step while "
+                "it was copied"
+            )
         return ""
 
 
@@ -134,7 +137,7 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
             answers = list(save_plans)
         except (ValueError, RuntimeError, AssertionError) as error:
             answers = [
-                f"the ranks' states do not fit together: {error}"
+                f"the training states of the ranks do not match: {error}"
             ] * gang.world_size
     own_part = gang.hand_out(answers)
     if isinstance(own_part, str):

@@ -177,8 +177,8 @@ class StateHolder:
         reshards = getattr(self.data, "delivered", None) is not None
         if saved_world_size != self.world_size and not reshards:
             raise WorldChanged(
-                f"the data position was saved by {saved_world_size} ranks and cannot be shared "
-                f"out among {self.world_size}",
+                f"the data position was saved by {saved_world_size} ranks and cannot be divided "
+                f"among {self.world_size} ranks",
                 hint="use corral.train.Sampler, whose position fits any number of ranks, or run "
                 f"on {saved_world_size} ranks",
             )

@@ -40,11 +40,12 @@ GUARDS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 NOT_BUILT: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Corral</title>
-<h1>The pages are not built here</h1>
-<p>This Corral was installed from its source, where Node could not be had. In that folder, run:</p>
+<h1>The web pages of Corral are not built</h1>
+<p>This Corral was installed from its source without Node.js, which builds the web pages. Install
+Node.js, then run in the folder of the source:</p>
 <pre>make ui</pre>
-<p>and load this page again. A wheel of Corral brings the pages with it. The command line and the
-API work without them: <code>corral status</code>.</p></html>"""
+<p>and load this page again. A wheel of Corral contains the pages. The command line and the API work
+without them: <code>corral status</code>.</p></html>"""
 
 
 @dataclass(frozen=True, slots=True)

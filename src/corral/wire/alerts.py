@@ -27,7 +27,8 @@ def _validate_url(value: Any, *, field: str) -> str:
         r"https?://[^\s/@]+(/\S*)?", value
     ):
         raise WrongValue(
-            f"{shown(value)} is no web address", f"write: {field}: https://..."
+            f"{shown(value)} is not a valid web address (URL)",
+            f"write: {field}: https://...",
         )
     return value
 
@@ -35,7 +36,8 @@ def _validate_url(value: Any, *, field: str) -> str:
 def _validate_email(value: Any) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
         raise WrongValue(
-            f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]"
+            f"{shown(value)} is not a valid e-mail address",
+            "write: to: [ops@example.org]",
         )
     return value
 
@@ -45,7 +47,8 @@ def _parse_time_of_day(value: Any) -> float:
     match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise WrongValue(
-            f"{shown(value)} is no time of the day", 'write: from: "22:00"'
+            f"{shown(value)} is not a valid time of day",
+            'write hours and minutes in quotes, for example: from: "22:00"',
         )
     return int(match[1]) * 3600.0 + int(match[2]) * 60.0
 
@@ -55,7 +58,7 @@ def _validate_time_zone(value: Any) -> str:
         ZoneInfo(str(value))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise WrongValue(
-            f"{shown(value)} is no time zone of this machine",
+            f"{shown(value)} is not a time zone that this machine knows",
             "write: zone: Europe/Berlin, or UTC",
         ) from None
     return str(value)
@@ -74,7 +77,8 @@ def _parse_fraction(value: Any, *, field: str) -> float | None:
         or not 0 < number < 1
     ):
         raise WrongValue(
-            f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off"
+            f"{shown(value)} is not a share above 0 and below 100%",
+            f"write: {field}: 10%, or off",
         )
     return float(number)
 
@@ -217,20 +221,23 @@ def read_alerts(document: Document) -> AlertFile:
             if getattr(receiver_body, channel) is not None
         ]
         if len(channels) != 1:
-            ways_text = " and ".join(channels) or "no way to tell it"
-            text = f"{receiver_body.name} has {ways_text}: it needs one of webhook, slack and email"
+            ways_text = " and ".join(channels) or "no address"
+            text = (
+                f"receiver {receiver_body.name} has {ways_text}; exactly one of "
+                "webhook, slack and email is required"
+            )
             problems.append(
                 Problem(
                     where=("to", receiver_index), text=text, hint=f"write: {_EXAMPLE}"
                 )
             )
         if names.count(receiver_body.name) > 1:
-            text = f"{shown(receiver_body.name)} is there twice"
+            text = f"{shown(receiver_body.name)} is the name of several receivers"
             problems.append(
                 Problem(
                     where=("to", receiver_index, "name"),
                     text=text,
-                    hint="give each a new name",
+                    hint="give each receiver a different name",
                 )
             )
     if problems:
@@ -248,7 +255,7 @@ def _problem_from_error(error: Mapping[str, Any]) -> Problem:
         return Problem(
             where=field_path,
             text="there is no such field",
-            hint=f"known: {_known_field_names(field_path)}",
+            hint=f"use one of: {_known_field_names(field_path)}",
         )
     if error["type"] == "missing":
         example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
@@ -256,9 +263,11 @@ def _problem_from_error(error: Mapping[str, Any]) -> Problem:
     if len(field_path) > 1 and field_path[-2] == "of":
         text = f"{shown(error.get('input'))} is not a kind of alert"
         return Problem(
-            where=field_path, text=text, hint=f"write some of: {', '.join(AlertKind)}"
+            where=field_path,
+            text=text,
+            hint=f"write one or more of: {', '.join(AlertKind)}",
         )
-    text = f"{shown(error.get('input'))} is not what belongs here"
+    text = f"{shown(error.get('input'))} is not a valid value"
     return Problem(where=field_path, text=text, hint=f"write: to: [{_EXAMPLE}]")
 
 

@@ -37,12 +37,13 @@ def read_array(value: Any) -> Array:
             isinstance(value, int) and not isinstance(value, bool) and 1 < value <= MOST
         )
         raise WrongValue(
-            f"{shown(value)} is no range of indices",
+            f"{shown(value)} is not a valid range of indices",
             f"write: array: 0-{value - 1 if is_count else 9}",
         )
     if len(value) > MOST_CHARACTERS:
         raise WrongValue(
-            f"{shown(value)} has {len(value):,} characters; {MOST_CHARACTERS:,} are taken",
+            f"{shown(value)} has {len(value):,} characters; at most "
+            f"{MOST_CHARACTERS:,} are allowed",
             "write ranges: array: 0-99",
         )
     ranges, percent, limit_text = value.replace(" ", "").partition("%")
@@ -53,7 +54,8 @@ def read_array(value: Any) -> Array:
         match = _PART.fullmatch(range_text)
         if match is None:
             raise WrongValue(
-                f"{shown(value)} is no range of indices", "write: array: 0-99%10"
+                f"{shown(value)} is not a valid range of indices",
+                "write: array: 0-99%10",
             )
         first_index, last_index, step = (
             int(group) if group else None for group in match.groups()
@@ -67,7 +69,8 @@ def read_array(value: Any) -> Array:
         named_count += len(indices)
         if named_count > MOST_NAMED:
             raise WrongValue(
-                f"{shown(value)} names indices over and over", "write each index once"
+                f"{shown(value)} repeats the same indices too often",
+                "write each index once",
             )
         found_indices.update(indices)
         _check_array_size(value, len(found_indices))
@@ -82,19 +85,21 @@ def check_count(jobs: int, source: str) -> None:
     """
     if jobs > MOST:
         raise SpecInvalid(
-            f"{source}: these are more than the {MOST:,} jobs that are taken at once",
-            hint="submit them in parts",
+            f"{source}: more than {MOST:,} jobs in one submission are not allowed",
+            hint="submit the jobs in several parts",
         )
 
 
 def _build_index_range(value: str, first: int, last: int, step: int | None) -> range:
     if last < first or step == 0:
         raise WrongValue(
-            f"{shown(value)} counts backwards or on the spot", "write: array: 0-99"
+            f"{shown(value)} has a range that ends before it begins, or a step of 0",
+            "write: array: 0-99",
         )
     if last > MAX_INDEX:
         raise WrongValue(
-            f"{shown(value)}: an index is at most {MAX_INDEX:,}", "write: array: 0-99"
+            f"{shown(value)} has an index above {MAX_INDEX:,}, the highest allowed",
+            "write: array: 0-99",
         )
     steps = range(first, last + 1, step or 1)
     _check_array_size(value, len(steps))
@@ -112,7 +117,7 @@ def _check_array_size(value: str, count: int) -> None:
 def _parse_array_limit(value: str, most: str) -> int:
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
         raise WrongValue(
-            f"{shown(value)}: after % comes how many may run at once",
+            f"{shown(value)}: the number of jobs after % must be at least 1",
             "write: array: 0-99%10",
         )
     return int(most)

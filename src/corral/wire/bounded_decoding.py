@@ -260,7 +260,7 @@ class _Sieve:
         kept_items: list[Any] = []
         for item_index, raw in enumerate(raws):
             if item_index >= most:
-                self.drop(what, key, f"more than {most:,} at once")
+                self.drop(what, key, f"more than {most:,} in one message")
                 break
             if (decoded_item := self.take(shape, raw, what, key)) is not None:
                 kept_items.append(decoded_item)
@@ -379,7 +379,7 @@ def _decode_shortened(
         sieve.drop(
             "sentence",
             key,
-            f"it has {len(text):,} letters; at most {letters:,} are kept",
+            f"the text has {len(text):,} characters; the first {letters:,} are kept",
         )
     return short_text
 

@@ -20,9 +20,8 @@ MAX_GPUS: Final = 1024  # a node
 MAX_NODES: Final = 100_000
 # characters: the kernel takes 131,072 bytes in one argument
 MAX_COMMAND: Final = 100_000
-MAX_ENVIRONMENT: Final = (
-    1024 * 1024
-)  # bytes of all variables: the kernel takes 2 MiB with a command
+# bytes of all variables: the kernel takes 2 MiB with a command
+MAX_ENVIRONMENT: Final = 1024 * 1024
 MAX_SECONDS: Final = 3650 * 86400.0
 # the secret that is the job's own token (decision 0072)
 OWN_TOKEN: Final = "CORRAL_TOKEN"
@@ -79,23 +78,23 @@ def shown(value: object) -> str:
 def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
     """Return non-empty text without NUL, of at most `most` characters."""
     if not isinstance(value, str):
-        raise WrongValue(f"{shown(value)} is no {noun}", f"write text: {example}")
+        raise WrongValue(f"{shown(value)} is not a valid {noun}", f"write: {example}")
     if not value.strip():
         raise WrongValue(f"the {noun} is empty", f"write: {example}")
     if len(value) > most:
         raise WrongValue(
-            f"the {noun} has {len(value):,} characters; {most:,} are taken",
-            "put it into a file of the workdir",
+            f"the {noun} has {len(value):,} characters; at most {most:,} are allowed",
+            "put the text into a file in the workdir",
         )
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         raise WrongValue(
-            f"{shown(value)} holds a character that no {noun} has", f"write: {example}"
+            f"the {noun} contains a NUL or surrogate character", f"write: {example}"
         )
     return value
 
 
 def image(value: Any) -> str:
-    """Return the name of the image. Raises: ValueError if it is invalid."""
+    """Return the name of the image. Raises: WrongValue, WrongImage."""
     written = text(value, noun="image", example="image: ubuntu:24.04")
     image_of(written)
     return written
@@ -117,7 +116,7 @@ def name(value: Any, *, field: str, noun: str) -> str:
     if isinstance(value, str) and is_name(value):
         return value
     raise WrongValue(
-        f"{shown(value)} is no {noun}: it has {NAME_RULE}",
+        f"{shown(value)} is not a valid {noun}: use {NAME_RULE}",
         f"write: {field}: {_suggest_name(value)}",
     )
 
@@ -142,13 +141,13 @@ def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
     """Return the value if it is a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(
-            f"{shown(value)} is not a number of {noun}",
+            f"{shown(value)} is not a whole number",
             f"write: {field}: {_number_in(value, low)}",
         )
     if not _is_finite(value) or value != int(value):
         near = max(low, min(high, round(value))) if _is_finite(value) else low
         raise WrongValue(
-            f"{shown(value)} is not a whole number of {noun}", f"write: {field}: {near}"
+            f"{shown(value)} is not a whole number", f"write: {field}: {near}"
         )
     if not low <= value <= high:
         near = max(low, min(high, int(value)))
@@ -179,20 +178,20 @@ def gpus(value: Any) -> tuple[str | None, int]:
         if match is None or _as_number(value) is not None:
             meant_text = "8" if value[:1].isalpha() else _number_in(value, 1)
             raise WrongValue(
-                f"{shown(value)} is text, and no TYPE:N",
+                f"{shown(value)} is text, but not in the form TYPE or TYPE:N",
                 f'write: gpu: {meant_text} for any type, or gpu: "h100:{meant_text}"',
             )
         kind, count = match.groups()
         amount = 1.0 if count is None else _as_number(count)
         if amount is None:
             raise WrongValue(
-                f"{shown(value)}: {shown(count)} is no number of GPUs",
+                f"{shown(value)}: {shown(count)} is not a valid GPU count",
                 f'write: gpu: "{kind}:8"',
             )
         return kind.lower(), _gpu_millis(amount, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValue(
-            f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"'
+            f"{shown(value)} is not a valid GPU count", 'write: gpu: 8 or "h100:8"'
         )
     return None, _gpu_millis(value, value)
 
@@ -209,15 +208,15 @@ def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
         value = {value["name"]: value.get("count", 1)}
     if len(value) != 1:
         raise WrongValue(
-            f"{shown(value)} names {len(value)} types of GPU",
-            'name one here and the others under any_of: [{resources: {gpu: "a100:8"}}]',
+            f"{shown(value)} names {len(value)} GPU types, but must name one",
+            'name one type here, others under any_of: [{resources: {gpu: "a100:8"}}]',
         )
     kind, count = next(iter(value.items()))
     if not isinstance(kind, str) or not is_gpu_type(kind):
-        raise WrongValue(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
+        raise WrongValue(f"{shown(kind)} is not a GPU type", 'write: gpu: "h100:8"')
     if isinstance(count, bool) or not isinstance(count, int | float):
         raise WrongValue(
-            f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"'
+            f"{shown(count)} is not a valid GPU count", f'write: gpu: "{kind}:8"'
         )
     return kind.lower(), _gpu_millis(count, count)
 
@@ -231,21 +230,21 @@ def _as_number(value: str) -> float | None:
 
 def _gpu_millis(amount: float, asked: object) -> int:
     if not _is_finite(amount) or amount < 0:
-        raise WrongValue(f"{shown(asked)} is no number of GPUs", "write: gpu: 1")
+        raise WrongValue(f"{shown(asked)} is not a valid GPU count", "write: gpu: 1")
     if amount > MAX_GPUS:
         raise WrongValue(
-            f"{shown(asked)}: a node has at most {MAX_GPUS:,} GPUs",
-            "write GPUs of one node here, and the number of nodes as: nodes: 2",
+            f"{shown(asked)} is too much: a node can have at most {MAX_GPUS:,} GPUs",
+            "write the GPUs of one node, and the number of nodes as: nodes: 2",
         )
     millis = round(amount * MILLIS_PER_GPU)
     if amount > 1 and millis % MILLIS_PER_GPU:
         raise WrongValue(
-            f"{shown(asked)}: more than one GPU is asked for in whole GPUs",
+            f"{shown(asked)} is not valid: above 1, the number of GPUs must be whole",
             f"write: gpu: {math.ceil(amount)}",
         )
     if amount and not millis:
         raise WrongValue(
-            f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5"
+            f"{shown(asked)} is below the minimum of 0.001 GPU", "write: gpu: 0.5"
         )
     return millis
 
@@ -263,12 +262,12 @@ def cpu_millis(value: Any) -> int:
         amount = _as_number(_strip_upper_bound(value))
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         raise WrongValue(
-            f"{shown(value)} is no number of cores",
+            f"{shown(value)} is not a valid number of cores",
             f"write: cpu: {_number_in(value, 4)}",
         )
     if not _is_finite(amount) or not 0 <= amount <= 65_536:
         raise WrongValue(
-            f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4"
+            f"{shown(value)} is out of bounds: 0 to 65,536 cores", "write: cpu: 4"
         )
     return round(amount * MILLIS_PER_CPU)
 
@@ -277,7 +276,7 @@ def memory_bytes(value: Any) -> int:
     """Return the bytes for "256GB", "64GiB", "32+" (GB) and "16GB..64GB"."""
     if not isinstance(value, str):
         raise WrongValue(
-            f"{shown(value)} of what?",
+            f"{shown(value)} is not a size with a unit",
             f"write the unit: memory: {_number_in(shown(value), 32)}GB",
         )
     lower_bound = _strip_upper_bound(value)
@@ -285,18 +284,18 @@ def memory_bytes(value: Any) -> int:
         lower_bound += "GB"
     if lower_bound == value and _as_number(value) is not None:
         raise WrongValue(
-            f"{shown(value)} of what?",
+            f"{shown(value)} has no unit",
             f"write the unit: memory: {_number_in(value, 32)}GB",
         )
     try:
         size = bytes_of(lower_bound)
     except (ValueError, OverflowError):
         raise WrongValue(
-            f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB"
+            f"{shown(value)} is not a valid size", "write: memory: 256GB, or 64GiB"
         ) from None
     if not 0 < size <= 10**15:
         raise WrongValue(
-            f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB"
+            f"{shown(value)} is out of bounds: 1 B to 1,000 TB", "write: memory: 256GB"
         )
     return size
 
@@ -312,12 +311,12 @@ def seconds(
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             raise _without_unit(shown(value), field)
-        text = f"{shown(value)} is no duration"
+        text = f"{shown(value)} is not a valid duration"
         raise WrongValue(text, hint, correction=correction)
     try:
         amount = seconds_of(value)
     except (ValueError, OverflowError):
-        text = f"{shown(value)} is no duration"
+        text = f"{shown(value)} is not a valid duration"
         raise WrongValue(text, hint, correction=correction) from None
     if not low <= amount <= high:
         text = f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds"
@@ -328,7 +327,7 @@ def seconds(
 def _without_unit(number: str, field: str) -> WrongValue:
     slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
     return WrongValue(
-        f"{number} of what?",
+        f"{number} has no unit",
         f"write the unit: {field}: {number}m{slurm}, {number}h or {number}s",
         correction=corrected(field, f"{number}m", f"{number}h", f"{number}s"),
     )
@@ -340,7 +339,7 @@ def amount(
     """Return the value if it is a finite number above 0, or with `from_zero` from 0 on."""
     correction = corrected(field, example)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        text = f"{shown(value)} is no number"
+        text = f"{shown(value)} is not a number"
         raise WrongValue(text, f"write: {field}: {example}", correction=correction)
     if not (0 < value <= MOST_AMOUNT or (from_zero and value == 0)):
         lower_text = "0 to" if from_zero else "above 0, at most"
@@ -359,7 +358,7 @@ def span(value: Any) -> tuple[int, int]:
             return min_replicas, max_replicas
     if isinstance(value, str):
         raise WrongValue(
-            f"{shown(value)} is no range of replicas", "write: replicas: 1..8"
+            f"{shown(value)} is not a valid range of replicas", "write: replicas: 1..8"
         )
     count = whole(value, field="replicas", low=1, high=10_000, noun="replicas")
     return count, count
@@ -371,7 +370,7 @@ def priority(value: Any) -> int:
         return PRIORITIES[value]
     if isinstance(value, str):
         raise WrongValue(
-            f"{shown(value)} is no priority",
+            f"{shown(value)} is not a valid priority",
             "write: priority: low, normal, high or a number",
         )
     return whole(value, field="priority", low=-10_000, high=10_000, noun="priority")
@@ -399,7 +398,7 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
     """Return the environment variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
         raise WrongValue(
-            f"{shown(value)} is not names and values", "write: env: {NAME: value}"
+            f"{shown(value)} is not a mapping", "write: env: {NAME: value}"
         )
     variables = tuple(
         sorted(
@@ -407,14 +406,13 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
             for key, env_value in value.items()
         )
     )
-    size = sum(
-        len(key) + len(env_text.encode()) + 2 for key, env_text in variables
-    )  # as KEY=VALUE and a NUL
+    # each as KEY=VALUE and a NUL
+    size = sum(len(key) + len(env_text.encode()) + 2 for key, env_text in variables)
     if size > MAX_ENVIRONMENT:
         raise WrongValue(
-            f"{len(variables):,} variables have {size:,} bytes together; "
-            f"{MAX_ENVIRONMENT:,} are taken",
-            "put large values into a file of the workdir",
+            f"the {len(variables):,} variables have {size:,} bytes together; "
+            f"at most {MAX_ENVIRONMENT:,} are allowed",
+            "put large values into a file in the workdir",
         )
     return variables
 
@@ -422,12 +420,12 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
 def _validate_env_name(key: object) -> str:
     if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
         raise WrongValue(
-            f"{shown(key)} cannot name a variable: it has letters, digits and _",
-            "write: env: {NAME: value}",
+            f"{shown(key)} is not a valid variable name",
+            "write letters, digits and _, no digit first: env: {NAME: value}",
         )
     if key in SET_BY_CORRAL or key.startswith("CORRAL_"):
         raise WrongValue(
-            f"{key} is set by Corral for each rank", f"take {key} out of env"
+            f"{key} is set by Corral for each rank", f"remove {key} from env"
         )
     return key
 
@@ -444,7 +442,7 @@ def _env_value(key: str, value: object) -> str:
         or not isinstance(value, str | int | float)
     ):
         raise WrongValue(
-            f"{key} is {shown(value)}: neither text nor a number",
+            f"{key} is {shown(value)}, but must be text or a finite number",
             f'write: {key}: "..."',
         )
     value_text = value if isinstance(value, str) else repr(value)
@@ -452,12 +450,12 @@ def _env_value(key: str, value: object) -> str:
         "\ud800" <= letter <= "\udfff" for letter in value_text
     ):
         raise WrongValue(
-            f"{key} holds a character that no variable can hold", f'write: {key}: "..."'
+            f"{key} contains a NUL or surrogate character", "remove the character"
         )
     if len(value_text) > MAX_COMMAND:
         raise WrongValue(
-            f"{key} has {len(value_text):,} characters; {MAX_COMMAND:,} are taken",
-            "use a file",
+            f"the value of {key} is longer than {MAX_COMMAND:,} characters",
+            "put the value into a file in the workdir",
         )
     return value_text
 
@@ -472,21 +470,22 @@ def secrets(value: Any) -> tuple[str, ...]:
     if isinstance(value, Mapping):
         first_name = next(iter(value), "HF_TOKEN")
         raise WrongValue(
-            "a spec names secrets and holds no values",
-            f"run: corral secret set {_suggest_name(first_name)} and write: secrets: "
+            "secrets must be a list of names without values",
+            f"run: corral secret set {_suggest_name(first_name)}, then write: secrets: "
             f"[{_suggest_name(first_name)}]",
         )
     if not isinstance(value, list):
         raise WrongValue(
-            f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]"
+            f"{shown(value)} is not a list of names", "write: secrets: [HF_TOKEN]"
         )
     for secret_name in value:
-        is_valid = isinstance(secret_name, str) and is_secret_name(secret_name)
-        if not is_valid or secret_name in SET_BY_CORRAL:
+        if not isinstance(secret_name, str) or not is_secret_name(secret_name):
             raise WrongValue(
-                f"{shown(secret_name)} cannot name a secret: letters, digits and _ between them",
-                "write: secrets: [HF_TOKEN]",
+                f"{shown(secret_name)} is not a valid secret name",
+                "write letters, digits and _, for example: secrets: [HF_TOKEN]",
             )
+        if secret_name in SET_BY_CORRAL:
+            raise WrongValue(f"{secret_name} is set by Corral", "use another name")
     return tuple(dict.fromkeys(value))
 
 

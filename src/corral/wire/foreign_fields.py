@@ -6,17 +6,17 @@ from typing import Final
 
 _DURATION: Final = "write: max_duration: 4h"
 _RETRIES: Final = "write: retry: {user: 3}"
-_AFTER: Final = "write: after: prepare"
+_AFTER: Final = "write: after: JOB"
 _GPUS: Final = "write: resources: {gpu: 8}"
 _CPUS: Final = "write: resources: {cpu: 8}"
 _MEMORY: Final = "write: resources: {memory: 64GB}"
-_LABELS: Final = "write: constraints: {LABEL: VALUE}; see: corral node ls"
+_LABELS: Final = "write: constraints: {LABEL: VALUE}; see labels with: corral node ls"
 _NODES: Final = "write: constraints: {node: [n1, n2]}, or {node: {not: n3}}"
 _SPOT: Final = "write: preemptible: true"
 _NEAR: Final = "write: topology: {mode: require, within: rack}"
-_APART: Final = "write: apart_from: NAME of the other job"
-_LATE: Final = "write: start_by: 2h, or a moment: 2026-11-22T08:00Z"
-_EARLY: Final = "write: begin: 30m, or a moment: 2026-11-22T08:00Z"
+_APART: Final = "write: apart_from: JOB"
+_LATE: Final = "write: start_by: 2h, or a time: 2026-11-22T08:00Z"
+_EARLY: Final = "write: begin: 30m, or a time: 2026-11-22T08:00Z"
 
 _MEANT: Final[Mapping[str, str]] = {
     "time": _DURATION,
@@ -35,7 +35,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "cmd": "write: run: python train.py",
     "script": "write: run: python train.py",
     "entrypoint": "write: run: python train.py",
-    "args": "write them behind the command: run: python train.py --lr 3",
+    "args": "write arguments after the command: run: python train.py --lr 3",
     "job_name": "write: name: train",
     "cwd": "write: workdir: .",
     "chdir": "write: workdir: .",
@@ -55,9 +55,9 @@ _MEANT: Final[Mapping[str, str]] = {
     "container": "write: image: ubuntu:24.04",
     "docker": "write: image: ubuntu:24.04",
     "container_image": "write: image: ubuntu:24.04",
-    "ntasks": "write: nodes: N, and per: gpu for one rank a GPU",
-    "ntasks_per_node": "write: per: gpu for one rank a GPU, or start them in run with torchrun",
-    "nproc_per_node": "write: per: gpu for one rank a GPU, or start them in run with torchrun",
+    "ntasks": "write: nodes: N, and per: gpu for one rank per GPU",
+    "ntasks_per_node": "write: per: gpu, or start torchrun in run",
+    "nproc_per_node": "write: per: gpu, or start torchrun in run",
     "num_gpus": _GPUS,
     "ngpus": _GPUS,
     "n_gpus": _GPUS,
@@ -91,7 +91,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "schedule": _EARLY,
     "start_at": _EARLY,
     "signal": "write: warn: {signal: USR1, before: 2m}",
-    "oversubscribe": "write: exclusive: false, which is so without it",
+    "oversubscribe": "remove this field; jobs share nodes unless exclusive is true",
     "mem": _MEMORY,
     "ram": _MEMORY,
     "mem_per_node": _MEMORY,

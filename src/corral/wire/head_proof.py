@@ -31,8 +31,8 @@ _FORM: Final = "corral-proof-1"
 _JOB: Final = re.compile(r"cj\.(j[0-9_]{1,40}\.\d{1,9})\.[0-9a-f]{64}", re.ASCII)
 _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d{1,6})\r\n")
 _ANOTHER: Final = (
-    "nothing was sent to it. See what holds the port, then start the head: corral up. A head older "
-    f"than this corral cannot prove itself: restart it; to trust the port once, set {INSECURE}=1"
+    "stop the program that uses this port, then run: corral up. If it is a head of an "
+    f"older version, restart it, or set {INSECURE}=1 to trust the port once"
 )
 
 Address = tuple[str, int]
@@ -50,9 +50,11 @@ def needs_proof(url: str) -> bool:
     host = parsed_url.hostname or ""
     if not _is_loopback(host):
         raise InsecureHead(
-            f"{url} is another machine without TLS: everyone on the way could read the token",
-            hint="use the https:// address that `corral status` prints there; to send it in clear "
-            f"all the same: --insecure, or {INSECURE}=1",
+            f"{url} is another machine without TLS: others on the network could read "
+            "the token",
+            hint="use the https:// address that `corral status` prints on that "
+            "machine; to send the token unencrypted, add --insecure or set "
+            f"{INSECURE}=1",
         )
     return True
 
@@ -143,14 +145,15 @@ class Challenge:
         """
         if not piece:
             raise ConnectionResetError(
-                f"the connection to {self.url} ended before a proof came"
+                f"the connection to {self.url} closed before the head proved its "
+                "identity"
             )
         self._read += piece
         head, blank, body = self._read.partition(b"\r\n\r\n")
         length = _LENGTH.search(head + b"\r\n") if blank else None
         if length is None or len(body) < int(length[1]):
             if len(self._read) > MOST_BYTES or (blank and length is None):
-                raise self._wrong_head_error("its answer is not a proof")
+                raise self._wrong_head_error("its answer is not a proof of identity")
             return False
         self._check(head.split(b" ", 2)[1:2], body)
         return True
@@ -159,7 +162,7 @@ class Challenge:
         # a head that is not ready: worth another try
         if status in ([b"503"], [b"429"]):
             raise ConnectionResetError(
-                f"the head at {self.url} is not ready to prove itself"
+                f"the head at {self.url} is not ready to prove its identity"
             )
         try:
             answer = json.loads(body)
@@ -169,8 +172,8 @@ class Challenge:
         if proof is None:
             raise Unauthorised(
                 "this cluster does not know the token",
-                hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
-                "corral token create NAME",
+                hint="set CORRAL_TOKEN to a token of this cluster; an admin creates "
+                "one with: corral token create NAME",
             )
         if not isinstance(proof, str) or not proof.isascii():
             proof = ""
@@ -179,10 +182,13 @@ class Challenge:
             for expected_proof in self._proofs
         ):
             raise self._wrong_head_error(
-                "its proof is wrong" if proof else "it gives no proof"
+                "its proof of identity is wrong"
+                if proof
+                else "it sent no proof of identity"
             )
 
     def _wrong_head_error(self, why: str) -> WrongHead:
         return WrongHead(
-            f"{self.url} is not the head of this cluster: {why}", hint=_ANOTHER
+            f"{self.url} is not the head of this cluster: {why}; no token was sent",
+            hint=_ANOTHER,
         )

@@ -88,7 +88,9 @@ class ImportedJob(BaseModel):
                 limit_seconds=self.limit_seconds,
             )
         except ValueError as error:
-            raise SpecInvalid(f"{self.id}: {error}", hint="leave the job out") from None
+            raise SpecInvalid(
+                f"{self.id}: {error}", hint="remove the job from the import"
+            ) from None
 
 
 class ImportBody(BaseModel):

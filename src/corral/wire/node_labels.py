@@ -7,7 +7,7 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.placement_constraints import NODE_LABEL, label_text
 from corral.wire.time_and_place import LABEL
 
-_EXAMPLE = "write: corral node label n1 zone=a, or zone- to take it away"
+_EXAMPLE = "run: corral node label n1 zone=a, or zone- to remove the label"
 
 
 def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
@@ -20,11 +20,13 @@ def set_labels(labels: Mapping[str, str | None]) -> tuple[tuple[str, str | None]
             value is not None and not LABEL.fullmatch(value)
         ):
             label_shown = label_text(label, value)[:80]
-            reason = "letters, digits, . _ - and / between"
-            raise SpecInvalid(f"{label_shown!r} is no label: {reason}", hint=_EXAMPLE)
+            reason = "use letters and digits, with . _ - / between them"
+            raise SpecInvalid(
+                f"{label_shown!r} is not a valid label: {reason}", hint=_EXAMPLE
+            )
         if label == NODE_LABEL:
             raise SpecInvalid(
-                f"the label {NODE_LABEL} is every node's own name",
+                f"the label {NODE_LABEL} is the name of the node and cannot be changed",
                 hint="use another label",
             )
     return tuple(sorted(labels.items()))
@@ -39,7 +41,7 @@ def read_labels(texts: Iterable[str]) -> dict[str, str | None]:
         label = label.removesuffix("-") if is_removed else label
         if label in labels_read:
             raise SpecInvalid(
-                f"the label {label} is given twice", hint="name each once"
+                f"the label {label} is given twice", hint="write each label once"
             )
         labels_read[label] = None if is_removed else value if equals else "true"
     set_labels(labels_read)

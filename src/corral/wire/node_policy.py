@@ -42,6 +42,7 @@ def decode_policy(text: bytes) -> NodePolicy:
     policy_fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     if unknown := sorted(policy_fields.keys() - set(_FIELDS)):
         raise ValueError(
-            f"{unknown[0]!r} is not a field; there are {', '.join(_FIELDS)}"
+            f"{unknown[0]!r} is not a field of policy.json; use one of: "
+            f"{', '.join(_FIELDS)}"
         )
     return msgspec.convert(policy_fields, NodePolicy)

@@ -39,7 +39,7 @@ async def _connected(
 
     Raises: OSError of the last address if all fail.
     """
-    failure: OSError = ConnectionError(f"{host} has no address")
+    failure: OSError = ConnectionError(f"no address of {host} accepts connections")
     for family, address in _addresses(host, port):
         connection = socket.socket(family)
         connection.setblocking(False)

@@ -29,10 +29,10 @@ _THEN: Final = corrected("then", BORROW_ONLY, "low")
 def gpu_millis(value: Any, *, field: str) -> int:
     """Return the thousandths of a GPU for a number. For example: 8 and 0.5."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        text = f"{shown(value)} is no number of GPUs"
+        text = f"{shown(value)} is not a valid number of GPUs"
         raise WrongValue(text, correction=corrected(field, 8))
     if not 0 <= value <= MOST_GPUS:
-        text = f"{shown(value)} is out of bounds: 0 to {MOST_GPUS:,}"
+        text = f"{shown(value)} is out of bounds: 0 to {MOST_GPUS:,} GPUs"
         raise WrongValue(text, correction=corrected(field, 8))
     return round(value * MILLIS_PER_GPU)
 
@@ -71,8 +71,8 @@ def rates(value: Any) -> Rates:
 def _gpu_type(kind: object) -> str:
     """Return the type of GPU in lower case."""
     if not field_readers.is_gpu_type(str(kind)):
-        hint = "write: h100, or any for the GPUs of whatever type"
-        raise WrongValue(f"{shown(kind)} is no type of GPU", hint)
+        hint = "write: h100, or any for GPUs of every type"
+        raise WrongValue(f"{shown(kind)} is not a valid GPU type", hint)
     return str(kind).lower()
 
 
@@ -80,7 +80,7 @@ def priority_range(value: Any) -> tuple[int, int]:
     """Parse a list of two priorities. Return (lowest, highest). For example: [low,
     normal]."""
     if not isinstance(value, list) or len(value) != 2:
-        text = f"{shown(value)} is not the lowest and the highest"
+        text = f"{shown(value)} is not a list of the lowest and the highest priority"
         raise WrongValue(text, correction=_PRIORITIES)
     low, high = (_parse_priority(priority, _PRIORITIES) for priority in value)
     return low, high
@@ -90,11 +90,13 @@ def access_list(value: Any) -> Allowed:
     """Read an access list such as [alice, bob, "@operator"] or alice."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        text = f"{shown(value)} is no list of users"
+        text = f"{shown(value)} is not a list of users"
         raise WrongValue(text, correction=_ALLOWED)
     odd = next((name for name in names if not is_allowable(name)), None)
     if odd is not None:
-        text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
+        text = (
+            f"{shown(odd)} is neither a valid user name nor one of {', '.join(ROLES)}"
+        )
         raise WrongValue(text, correction=_ALLOWED)
     return tuple(sorted(set(names)))
 
@@ -121,14 +123,14 @@ def end_date(value: Any) -> float:
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
-        text = f"{shown(value)} is no date"
+        text = f"{shown(value)} is not a valid date"
         raise WrongValue(text, correction=_UNTIL) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def weight(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongValue(f"{shown(value)} is no number", correction=_WEIGHTS)
+        raise WrongValue(f"{shown(value)} is not a number", correction=_WEIGHTS)
     if not 0 < value <= MOST_WEIGHT:
         text = f"{shown(value)} is out of bounds: {WEIGHT_RULE}"
         raise WrongValue(text, correction=_WEIGHTS)
@@ -142,7 +144,7 @@ def idle_rule(value: Any) -> IdleRule:
         or not value
         or value.keys() - {"warn", "reclaim"}
     ):
-        text = f"{shown(value)} does not say after how long"
+        text = f"{shown(value)} is not a valid idle rule: set warn, reclaim or both"
         raise WrongValue(text, correction=_IDLE)
     spans = {
         rule_name: _idle_seconds(span, rule_name) for rule_name, span in value.items()
@@ -152,7 +154,9 @@ def idle_rule(value: Any) -> IdleRule:
             warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim")
         )
     except ValueError:
-        text = "it would be suspended before it is warned"
+        text = (
+            "reclaim is shorter than warn: jobs would be suspended before the warning"
+        )
         raise WrongValue(text, correction=_IDLE) from None
 
 

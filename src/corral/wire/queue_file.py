@@ -188,15 +188,13 @@ def queue_file_of(documents: Sequence[Document]) -> Document | None:
         if "queues" in document.value and not is_queue_file(document):
             problem = Problem(
                 where=("queues",),
-                text="is for a file of queues",
-                hint=f"begin it with: kind: {KIND}",
+                text=f"the field queues requires kind: {KIND}",
+                hint=f"begin the file with: kind: {KIND}",
             )
             raise refusal(document, [problem])
     queue_document = next(filter(is_queue_file, documents), None)
     if queue_document is not None and len(documents) > 1:
-        text = (
-            f"queues are alone in their file; this one has {len(documents)} documents"
-        )
+        text = f"a file of queues must contain only one document, not {len(documents)}"
         hint = "write jobs into another file, and all queues into one document"
         raise refusal(queue_document, [Problem(where=("kind",), text=text, hint=hint)])
     return queue_document
@@ -247,7 +245,7 @@ def read_queues(
     if problems:
         raise refusal(document, problems)
     if queue_file.relocation is not None and queue_file.relocation.pause > DAY_SECONDS:
-        text = "a pause is at most a day, as long as what it cost is counted"
+        text = "the pause is longer than one day, the maximum"
         where_it_is = ("relocation", "pause")
         raise refusal(
             document, [Problem(where=where_it_is, text=text, hint="write: pause: 6h")]
@@ -324,7 +322,9 @@ def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
         )
         known_here = ", ".join(known_part.model_fields)
         return Problem(
-            where=field_path, text="there is no such field", hint=f"known: {known_here}"
+            where=field_path,
+            text="there is no such field",
+            hint=f"use one of: {known_here}",
         )
     if error["type"] == "missing":
         example = _EXAMPLES.get(field)
@@ -332,13 +332,13 @@ def _problem_from_error(error: dict[str, Any], rendering: Rendering) -> Problem:
         return Problem(where=field_path, text="is missing", hint=f"add: {text}")
     if field in _WORDS:
         allowed_values = _WORDS[field]
-        text = f"{shown(error.get('input'))} is no {field}"
+        text = f"{shown(error.get('input'))} is not a valid {field}"
         return Problem(
             where=field_path,
             text=text,
             hint=f"write one of: {', '.join(allowed_values)}",
         )
-    text = f"{shown(error.get('input'))} is not what belongs here"
+    text = f"{shown(error.get('input'))} is not a valid value"
     example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
     return Problem(where=field_path, text=text, hint=_render_hint(example, rendering))
 

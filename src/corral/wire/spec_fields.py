@@ -91,8 +91,8 @@ def _parse_kind(value: Any) -> str:
         return known_kinds[value]
     if value == QUEUES:
         raise field_readers.WrongValue(
-            "queues are no job, and alone in their file",
-            "write them there: corral apply -f FILE",
+            "queues cannot be in the same file as jobs",
+            "write the queues into another file, then run: corral apply -f FILE",
         )
     return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
 

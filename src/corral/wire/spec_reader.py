@@ -86,7 +86,7 @@ def read_documents(path: Path) -> list[Document]:
         if len(data) > TEXT_BYTES:
             raise SpecInvalid(
                 f"{path}: the file has more than {TEXT_BYTES:,} bytes",
-                hint="a spec is small: keep data in files of the workdir",
+                hint="move large data from the spec into files in the workdir",
             )
         text = data.decode("utf-8-sig")
     except OSError as error:
@@ -185,7 +185,7 @@ def _check_size(document: Document) -> None:
                 f"{document.source}: apart from env, this spec has more than "
                 f"{MOST_ENTRIES:,} entries "
                 f"or {MOST_CHARACTERS:,} characters",
-                hint="a spec is small: keep data in files of the workdir",
+                hint="move large data from the spec into files in the workdir",
             )
 
 
@@ -243,8 +243,8 @@ def _normalize_fields(
                 problems.append(
                     Problem(
                         where=(*written, key),
-                        text=f"says again what {field_name} says",
-                        hint="keep one",
+                        text=f"is another name of {field_name}, which is already set",
+                        hint="remove one of the two fields",
                     )
                 )
             if inner_value is not None or field_name not in _section_fields(
@@ -288,7 +288,7 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
             return Problem(
                 where=written,
                 text=f"has more than {max_length} entries",
-                hint="name fewer",
+                hint=f"shorten the list to {max_length} entries",
             )
         case _:
             field = str(
@@ -297,7 +297,7 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
             example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
             return Problem(
                 where=written,
-                text=f"{shown(asked_input)} is not what belongs here",
+                text=f"{shown(asked_input)} is not a valid value",
                 hint=f"write: {example}",
             )
 
@@ -320,9 +320,12 @@ def _unknown_field_problem(own: Where, written: Where) -> Problem:
     )
     own_word = SPELLINGS[("resources",)].get(field_name, field_name)
     if kind == () and field_name in ("job", "jobs"):
-        hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
+        hint = (
+            "write one job in each TOML file, or several jobs in a YAML file with "
+            "a line --- between them"
+        )
     elif kind == () and own_word in ResourcesSpec.model_fields:
-        hint = f"it belongs under resources: {{{own_word}: ...}}"
+        hint = f"write: resources: {{{own_word}: ...}}"
     elif kind in _WITH_WORDS and meant_by(field_name):
         hint = meant_by(field_name)
     elif near:
@@ -334,9 +337,9 @@ def _unknown_field_problem(own: Where, written: Where) -> Problem:
             if path and field_name in model.model_fields
         ]
         hint = (
-            f"it belongs under {elsewhere[0]}"
+            f"write: {elsewhere[0]}: {{{field_name}: ...}}"
             if elsewhere
-            else f"known here: {', '.join(known_fields)}"
+            else f"use one of: {', '.join(known_fields)}"
         )
     return Problem(where=written, text="there is no such field", hint=hint)
 
@@ -353,8 +356,8 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
             Problem(
                 where=("elastic",),
                 text=(
-                    f"{min_nodes} to {max_nodes} nodes do not hold the {spec.nodes} that "
-                    "nodes asks for"
+                    f"nodes is {spec.nodes}, but must be from min_nodes ({min_nodes}) "
+                    f"to max_nodes ({max_nodes})"
                 ),
                 hint=f"write: elastic: {{min_nodes: {min(min_nodes, spec.nodes)}, "
                 f"max_nodes: {max(max_nodes, spec.nodes)}}}",
@@ -365,7 +368,7 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
         problems.append(
             Problem(
                 where=("warn", "before"),
-                text=f"{warn_seconds:g} s before the end is before the start: it runs {limit:g} s",
+                text=f"{warn_seconds:g} s is not less than max_duration ({limit:g} s)",
                 hint=f"write: warn: {{before: {limit / 10:g}s}}",
             )
         )
@@ -373,7 +376,7 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
         problems.append(
             Problem(
                 where=("start_by",),
-                text="it must have started before it may begin",
+                text="start_by is earlier than begin",
                 hint="write a start_by that is later than begin",
             )
         )
@@ -381,7 +384,7 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
         problems.append(
             Problem(
                 where=("topology", "within"),
-                text="spread goes over racks, and within nothing",
+                text="within is not allowed with mode: spread",
                 hint="write: topology: {mode: spread}, or topology: {within: rack}",
             )
         )
@@ -394,9 +397,9 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
         problems.append(
             Problem(
                 where=(have,),
-                text=f"is given without {lack}",
-                hint="no engine serves requests yet: leave kind: service and service out, and it "
-                "runs as a job",
+                text=f"the field {lack} is missing, which a service requires",
+                hint="remove kind: service and the service section, to run a job; no "
+                "engine serves requests yet",
             )
         )
     return problems + _of_ranks(spec) + _of_checkpoint(spec)
@@ -417,12 +420,14 @@ def _of_ranks(spec: Spec) -> list[Problem]:
     if spec.per != "gpu":
         return []
     if spec.kind == RAY:
-        text = "a Ray program runs once, and starts what runs on GPUs by itself"
+        text = (
+            "per: gpu is not allowed with kind: ray, which starts a program only once"
+        )
         return [
-            Problem(where=("per",), text=text, hint="take per out, or write: kind: job")
+            Problem(where=("per",), text=text, hint="remove per, or write: kind: job")
         ]
     if spec.resources.gpu[1]:
         return []
-    text = "one rank a GPU, and no GPU is asked for"
+    text = "per: gpu starts one rank per GPU, but the job requests no GPU"
     hint = "add: resources: {gpu: 1}, or write: per: node"
     return [Problem(where=("per",), text=text, hint=hint)]

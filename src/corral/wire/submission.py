@@ -100,7 +100,7 @@ def check_size(jobs: Sequence[JobSpec], source: str) -> None:
         raise SpecInvalid(
             f"{source}: {len(jobs):,} jobs with specs of {average_size:,} characters on "
             "average are "
-            f"{total:,} characters; {MOST_CHARACTERS:,} are taken at once",
+            f"{total:,} characters; at most {MOST_CHARACTERS:,} are allowed",
             hint=f"submit at most {MOST_CHARACTERS // average_size:,} of these jobs at "
             "once, or put large values of env into a file of the workdir",
         )
@@ -113,9 +113,10 @@ def check_waits(afters: int, source: str) -> None:
     """
     if afters > MOST_AFTERS:
         raise SpecInvalid(
-            f"{source}: the jobs wait for one another in {afters:,} ways; "
-            f"{MOST_AFTERS:,} are taken",
-            hint="let one job between the two arrays wait for the first, and the second for it",
+            f"{source}: the jobs have {afters:,} dependencies (after); "
+            f"at most {MOST_AFTERS:,} are allowed",
+            hint="add a job between the two arrays: set its after to the first array, "
+            "and the after of the second array to this job",
         )
 
 
@@ -129,7 +130,7 @@ def _array_elements(one: Parsed) -> Iterator[Element]:
     if not is_name(longest):
         problem = Problem(
             where=("name",),
-            text=f"with its index it is {longest}, which is too long",
+            text=f"the name with the index, {longest}, has more than 63 characters",
             hint=f"write: name: {spec.name[:40]}",
         )
         raise refusal(one.document, [problem])
@@ -161,8 +162,11 @@ def _resolve_dependencies(
         if len(meant_places) > 1:
             problem = Problem(
                 where=("after", number, "job"),
-                text=f"{len(meant_places)} jobs of this submission are called {dependency.job}",
-                hint="give each a name of its own",
+                text=(
+                    f"{len(meant_places)} jobs of this submission have the name "
+                    f"{dependency.job}"
+                ),
+                hint="give each of these jobs a different name",
             )
             raise refusal(one.document, [problem])
         on = On(dependency.on)
@@ -213,9 +217,9 @@ def _cycle_error(one: Parsed, names: Sequence[str]) -> SpecInvalid:
     text = (
         f"{names[0]} waits for itself"
         if len(names) == 2
-        else f"these wait for one another: {' -> '.join(shown_names)}"
+        else f"these jobs wait for one another: {' -> '.join(shown_names)}"
     )
-    hint = f"take one `after` out of this circle, for example that of {names[0]}"
+    hint = f"remove one `after` of this cycle, for example that of {names[0]}"
     return refusal(one.document, [Problem(where=("after",), text=text, hint=hint)])
 
 

@@ -20,7 +20,6 @@ LABEL: Final = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?", re.ASCII
 )
 _DELAY: Final = re.compile(r"(?:now\+)?((?:\d+(?:\.\d+)?[smhdw])+)", re.ASCII)
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def moment(value: Any, *, field: str) -> Moment:
@@ -29,21 +28,21 @@ def moment(value: Any, *, field: str) -> Moment:
     The text is a moment with its zone, "2026-11-22T08:00Z", or a delay after
     submission, "30m".
     """
-    example = f"write: {field}: 30m, or a moment with its zone: 2026-11-22T08:00Z"
+    example = f"write: {field}: 30m, or a time with its zone: 2026-11-22T08:00Z"
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
-        raise WrongValue(f"{value} of what?", f"write the unit: {field}: {value}m")
+        raise WrongValue(f"{value} has no unit", f"write the unit: {field}: {value}m")
     if not isinstance(value, str):
-        raise WrongValue(f"{shown(value)} is no moment", example)
+        raise WrongValue(f"{shown(value)} is not a valid time", example)
     if match := _DELAY.fullmatch(value.strip().lower()):
         return Moment(after_seconds=field_readers.seconds(match.group(1), field=field))
     try:
         when = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise WrongValue(f"{shown(value)} is no moment", example) from None
+        raise WrongValue(f"{shown(value)} is not a valid time", example) from None
     if when.tzinfo is None:
-        plain = when.isoformat(timespec="seconds") if _DAY.match(value.strip()) else ""
+        plain = when.isoformat(timespec="seconds")
         raise WrongValue(
-            f"{shown(value)} does not say in which time zone",
+            f"{shown(value)} has no time zone",
             f"write: {field}: {plain}Z, or with +02:00 instead of Z",
         )
     timestamp = when.timestamp()
@@ -89,10 +88,14 @@ def constraints(value: Any) -> tuple[Constraint, ...]:
     silver], node: {not: n3}}`."""
     example = "write: constraints: {zone: a, node: {not: [n3]}}"
     if not isinstance(value, Mapping):
-        raise WrongValue(f"{shown(value)} is not labels and values", example)
+        raise WrongValue(
+            f"{shown(value)} is not a mapping of labels to values", example
+        )
     if len(value) > MAX_CONSTRAINTS:
         raise WrongValue(
-            f"has {len(value)} labels; {MAX_CONSTRAINTS} are taken", "name fewer"
+            f"constraints has {len(value)} labels, but at most {MAX_CONSTRAINTS}"
+            " are allowed",
+            "remove some of the labels",
         )
     constraint_list = [
         _constraint(label, label_value, example) for label, label_value in value.items()
@@ -103,19 +106,23 @@ def constraints(value: Any) -> tuple[Constraint, ...]:
 def _constraint(label: Any, value: Any, example: str) -> Constraint:
     if not isinstance(label, str) or LABEL.fullmatch(label) is None:
         raise WrongValue(
-            f"{shown(label)} is no label: letters, digits, . _ - and / between", example
+            f"{shown(label)} is not a valid label: use letters and digits, with "
+            ". _ - / between them",
+            example,
         )
     negated = isinstance(value, Mapping)
     if isinstance(value, Mapping):
         if list(value) != ["not"]:
             raise WrongValue(
-                f"{label}: {shown(value)} is neither values nor not", example
+                f"{label}: {shown(value)} is not a value, a list of values, "
+                "or {not: ...}",
+                example,
             )
         value = value["not"]
     values = value if isinstance(value, list) else [value]
     if not values or len(values) > MAX_VALUES:
         raise WrongValue(
-            f"{label} names {len(values)} values: 1 to {MAX_VALUES} are taken", example
+            f"{label} has {len(values)} values; 1 to {MAX_VALUES} are allowed", example
         )
     return Constraint(
         label=label,
@@ -133,7 +140,7 @@ def _label_value(label: str, value: Any) -> str:
         return "true"
     if value is False:
         raise WrongValue(
-            f"{label}: false is no value of a label",
+            f"{label}: false is not allowed as the value of a label",
             f"write: constraints: {{{label}: {{not: true}}}}",
         )
     text = value if isinstance(value, str) else shown(value)
@@ -145,7 +152,8 @@ def _label_value(label: str, value: Any) -> str:
         or LABEL.fullmatch(text) is None
     ):
         raise WrongValue(
-            f"{label}: {shown(value)} is no value of a label", f"write: {{{label}: a}}"
+            f"{label}: {shown(value)} is not a valid value of a label",
+            f"write: constraints: {{{label}: a}}",
         )
     return text
 
@@ -154,11 +162,13 @@ def names(value: Any, *, field: str) -> tuple[str, ...]:
     """Return job names, sorted. The value is one name or a list of names."""
     entries = value if isinstance(value, list) else [value]
     if len(entries) > MAX_VALUES:
-        raise WrongValue(f"has more than {MAX_VALUES} names", "name fewer")
+        raise WrongValue(
+            f"{field} has more than {MAX_VALUES} names", "remove some of the names"
+        )
     for entry in entries:
         if not isinstance(entry, str) or not is_name(entry):
             raise WrongValue(
-                f"{shown(entry)} is no name of a job", f"write: {field}: [train]"
+                f"{shown(entry)} is not a valid job name", f"write: {field}: [train]"
             )
     return tuple(sorted(set(entries)))
 

@@ -24,6 +24,7 @@ def trusting(file: str | Path | None, *, system: bool = True) -> ssl.SSLContext:
 
 
 def fingerprint_of(certificate: bytes) -> str:
-    """Return the fingerprint of a certificate in DER: sha256: and 64 hexadecimal
-    digits, the digest that openssl x509 -fingerprint prints."""
+    """Return the SHA-256 fingerprint of a certificate in DER format: `sha256:` and 64
+    hexadecimal digits in lower case. `openssl x509 -fingerprint -sha256` prints the
+    same digits in upper case, separated by colons."""
     return f"sha256:{sha256(certificate).hexdigest()}"

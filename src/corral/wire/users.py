@@ -78,7 +78,7 @@ class IdentityLink(BaseModel):
         if has_identity == (self.pending is not None) or (self.issuer is None) != (
             self.subject is None
         ):
-            raise ValueError("give issuer and subject, or pending")
+            raise ValueError("set either issuer and subject, or pending")
         return self
 
 
@@ -101,7 +101,7 @@ class TokenCreate(BaseModel):
     @model_validator(mode="after")
     def _check_one_end(self) -> Self:
         if self.never_expires and self.expires_seconds is not None:
-            raise ValueError("give expires_seconds or never_expires")
+            raise ValueError("set only one of expires_seconds and never_expires")
         return self
 
 

@@ -72,14 +72,15 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
     """
     if len(text) > TEXT_BYTES:
         raise SpecInvalid(
-            f"{source}: the spec has {len(text):,} characters; {TEXT_BYTES:,} are taken",
-            hint="keep data in files of the workdir",
+            f"{source}: the spec has {len(text):,} characters; at most "
+            f"{TEXT_BYTES:,} are allowed",
+            hint="move large data from the spec into files in the workdir",
         )
     documents = [_parse_toml(text, source)] if toml else list(_parse_yaml(text, source))
     if not documents:
         raise SpecInvalid(
-            f"{source}: there is no spec in it",
-            hint="see an example: corral apply --help",
+            f"{source}: contains no spec",
+            hint="for an example, run: corral apply --help",
         )
     return documents
 
@@ -87,8 +88,8 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
 def _not_a_mapping(source: str, line: int, value: object) -> SpecInvalid:
     kind = "a list" if isinstance(value, list) else f"{str(value)[:40]!r}"
     return SpecInvalid(
-        f"{source}:{line}: a spec is fields and their values; this is {kind}",
-        hint="begin with: name: train",
+        f"{source}:{line}: a spec must be a mapping of fields to values, not {kind}",
+        hint="begin the spec with a field, for example: name: train",
     )
 
 
@@ -108,13 +109,14 @@ def _parse_yaml(text: str, source: str) -> Iterator[Document]:
         line = mark.line + 1 if mark else 1
         problem_text = " ".join(filter(None, (error.context, error.problem)))
         raise SpecInvalid(
-            f"{source}:{line}: this is not YAML: {problem_text}",
-            hint="look at the indentation, brackets and quotes of this line and the one above",
+            f"{source}:{line}: this is not valid YAML: {problem_text}",
+            hint="check the indentation, brackets and quotes in this line and the "
+            "line above",
         ) from None
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SpecInvalid(
-            f"{source}: this is not text that YAML allows: {first_line}",
+            f"{source}: this text is not allowed in YAML: {first_line}",
             hint="save the spec as UTF-8 text",
         ) from None
 
@@ -175,7 +177,7 @@ class _Builder:
     def _add_scalar(self, event: Any) -> None:
         if event.tag is not None and not event.tag.startswith("tag:yaml.org,2002:str"):
             raise self._error_at_event(
-                event, f"the tag {event.tag[:60]} is not taken", "leave it out"
+                event, f"the YAML tag {event.tag[:60]} is not allowed", "remove the tag"
             )
         if self._awaits_key():
             self._set_current_key(event)
@@ -204,11 +206,15 @@ class _Builder:
     def _add_alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
             raise self._error_at_event(
-                event, f"*{event.anchor} names nothing above it", "name an &anchor"
+                event,
+                f"the alias *{event.anchor} has no anchor &{event.anchor} above it",
+                f"write &{event.anchor} before the value to repeat",
             )
         if self._awaits_key():
             raise self._error_at_event(
-                event, "a field's name is plain text", "write the name out"
+                event,
+                f"the alias *{event.anchor} is not allowed as the name of a field",
+                "write the name of the field",
             )
         value, size = self._anchors[event.anchor]
         self._add_value(event, value, size, None)
@@ -216,15 +222,21 @@ class _Builder:
     def _open(self, event: Any) -> None:
         if not event.implicit:
             raise self._error_at_event(
-                event, f"the tag {str(event.tag)[:60]} is not taken", "leave it out"
+                event,
+                f"the YAML tag {str(event.tag)[:60]} is not allowed",
+                "remove the tag",
             )
         if self._awaits_key():
             raise self._error_at_event(
-                event, "a field's name is plain text", "write: name: value"
+                event,
+                "a list or a mapping is not allowed as the name of a field",
+                "write a name, for example: nodes: 2",
             )
         if len(self._stack) >= DEPTH:
             raise self._error_at_event(
-                event, f"more than {DEPTH} levels deep", "a spec needs four"
+                event,
+                f"the values are nested more than {DEPTH} levels deep",
+                "reduce the nesting; a spec needs at most four levels",
             )
         field_path = self._where()
         self._record_line(field_path, event)
@@ -258,8 +270,8 @@ class _Builder:
         top.size += size
         if top.size > SIZE:
             raise SpecInvalid(
-                f"{self.source}: its aliases unfold to more than {SIZE:,} values",
-                hint="write what is meant without *aliases of *aliases",
+                f"{self.source}: the YAML aliases expand to more than {SIZE:,} values",
+                hint="write the values without aliases (*NAME) of other aliases",
             )
         if isinstance(top.value, list):
             top.value.append(value)
@@ -274,7 +286,7 @@ class _Builder:
             if not isinstance(merged_value, dict):
                 raise SpecInvalid(
                     f"{self.source}:{self.lines.get((*top.where, '<<'), 1)}: "
-                    f"<< takes fields from a mapping, not from {str(merged_value)[:40]!r}",
+                    f"<< can only merge a mapping, not {str(merged_value)[:40]!r}",
                     hint="write: <<: *anchor",
                 )
             for key, inner in merged_value.items():
@@ -307,13 +319,13 @@ def _parse_toml(text: str, source: str) -> Document:
         location = f"{source}:{line_match.group(1)}" if line_match else source
         problem_text = _TOML_AT.sub("", str(error)).strip()
         raise SpecInvalid(
-            f"{location}: this is not TOML: {problem_text}",
-            hint="look at the quotes and brackets of this line",
+            f"{location}: this is not valid TOML: {problem_text}",
+            hint="check the quotes and brackets in this line",
         ) from None
     except (RecursionError, ValueError) as error:
         raise SpecInvalid(
-            f"{source}: this is not TOML that a spec needs: {type(error).__name__}",
-            hint="a spec needs four levels",
+            f"{source}: this TOML cannot be read: {type(error).__name__}",
+            hint="reduce the nesting; a spec needs at most four levels",
         ) from None
     return Document(value=_convert_dates(value), source=source, lines=_toml_lines(text))
 

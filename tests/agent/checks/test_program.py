@@ -73,7 +73,7 @@ def test_a_cpu_that_multiplies_wrongly_is_found(
     monkeypatch.setattr(gpus, "hash_by_numpy", lambda side: "0" * 64)
     (product,) = check_gpus(ask(CheckKind.MATMUL))
     assert product.failed is True
-    assert "silent corruption" in product.text
+    assert "silent data corruption" in product.text
 
 
 # -- GPUs, as PyTorch's process tells of them ----------------------------------------------------
@@ -204,7 +204,7 @@ def test_a_disk_that_gives_back_something_else_has_failed(
     monkeypatch.setattr(os, "pread", bad)
     found = check_disk(str(tmp_path), 5.0, own=True)
     assert found.failed is True
-    assert "something else" in found.text
+    assert "differs from the data that was written" in found.text
 
 
 def test_a_disk_that_cannot_be_written_has_failed(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_folder_below_that_is_closed_is_told_and_hides_nothing_else(
     monkeypatch.setattr(os, "scandir", guarded)
     whole, _ = check_data(str(tmp_path), 1.0)
     assert (whole.value, whole.failed) == (1.0, False)
-    assert "1 folder may not be read" in whole.text
+    assert "1 folder not readable" in whole.text
     with pytest.raises(PermissionError):
         listed(str(tmp_path / "closed"))
 
@@ -338,7 +338,7 @@ def test_nodes_with_gpus_whose_pytorch_has_no_cuda_add_up_by_gloo_and_say_why(
     monkeypatch.setattr(link, "has_gpu_build", lambda: False)
     first, second = linked(on=GPUS)
     assert first.unit == second.unit == "B/s by gloo"
-    assert "not by its GPUs: PyTorch was built without CUDA" in first.text
+    assert "GPUs are not used: PyTorch was built without CUDA" in first.text
 
 
 def test_a_check_ends_with_its_agent(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from corral.agent.image.enter_root import LIBRARIES
 from corral.agent.image.root import ImageRoot
+from corral.agent.shim import filesystem_view
 from corral.agent.shim.filesystem_view import Inside, inside_of
 
 
@@ -119,6 +120,14 @@ def test_the_drivers_libraries_lie_where_images_look(
 def test_one_that_cannot_be_entered_says_why(tmp_path: Path) -> None:
     image = ImageRoot(root=str(tmp_path / "none"), upper=str(tmp_path / "upper"))
     with pytest.raises(OSError, match="the image cannot be entered: .*No such file"):
+        inside_of(image.as_json())
+
+
+def test_one_whose_process_ends_without_a_word_has_a_reason(
+    image: ImageRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystem_view, "enter_image", lambda _: os._exit(1))
+    with pytest.raises(OSError, match="entered: the process .* without an error"):
         inside_of(image.as_json())
 
 

@@ -147,11 +147,11 @@ def test_a_node_without_the_tool_says_which_it_needs(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ImageTrouble, match="ubuntu needs podman or docker, and this"
+        ImageTrouble, match="ubuntu requires podman or docker, but this"
     ) as one:
         ready(Images(tmp_path), "ubuntu", "j1.1", tmp_path)
     assert one.value.infra is False
-    with pytest.raises(ImageTrouble, match="needs apptainer or singularity"):
+    with pytest.raises(ImageTrouble, match="requires apptainer or singularity"):
         ready(Images(tmp_path), "/x.sif", "j1.1", tmp_path)
 
 
@@ -170,7 +170,9 @@ def test_a_call_that_takes_too_long_is_given_up(
     program = tmp_path / "bin" / "podman"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(tools, "ANSWER_SECONDS", 0.2)
-    with pytest.raises(ImageTrouble, match="podman image takes over 0.2 s") as caught:
+    with pytest.raises(
+        ImageTrouble, match="podman image did not end within 0.2 s"
+    ) as caught:
         ready(Images(tmp_path / "n1"), "one", "j1.1", tmp_path / "n1")
     assert caught.value.infra
 
@@ -192,7 +194,9 @@ def test_the_policy_of_the_node_says_which_registries(
     policy = NodePolicy(registries=("nvcr.io/nvidia",), host_paths=("/data",))
     images = Images(tmp_path / "n1", policy=lambda: policy)
     for name in ("ubuntu:24.04", "oci-archive:/root/x.tar", "nvcr.io/nvidiax/torch"):
-        with pytest.raises(ImageTrouble, match="its policy does not allow") as caught:
+        with pytest.raises(
+            ImageTrouble, match="the node's policy does not allow"
+        ) as caught:
             ready(images, name, "j1.1", tmp_path / "n1")
         assert caught.value.infra is False
     assert not log.exists()

@@ -1,7 +1,9 @@
 """What the files of an image can and cannot do while they are unpacked."""
 
 import io
+import json
 import os
+import re
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -215,7 +217,7 @@ def test_a_whiteout_hides_nothing_outside(
     name: str, tmp_path: Path, root: Path
 ) -> None:
     docker_archive(tmp_path / "x.tar", {"a/b": b""}, {name: b""})
-    with pytest.raises(BadArchive, match="hides no file"):
+    with pytest.raises(BadArchive, match="names no file"):
         layered(tmp_path / "x.tar", root)
 
 
@@ -243,6 +245,27 @@ def test_an_image_of_a_layout_has_its_digest_and_must_match_it(tmp_path: Path) -
         image_in(layout, "")
 
 
+@pytest.mark.parametrize(
+    ("tags", "tag", "why"),
+    [
+        (["x:1", "x:2"], "", "contains 2 images; add the tag of one of them"),
+        (["x:1", "x:1"], "1", "has 2 images with the tag '1'; exactly one is required"),
+        ([], "", "the archive contains no image"),
+    ],
+)
+def test_an_archive_without_exactly_one_such_image_says_what_it_has(
+    tags: list[str], tag: str, why: str, tmp_path: Path
+) -> None:
+    listed = [{"Config": "c", "RepoTags": [name], "Layers": []} for name in tags]
+    content = json.dumps(listed).encode()
+    (tmp_path / "x.tar").write_bytes(tar_of([(member("manifest.json"), content)]))
+    with (
+        opened(tmp_path / "x.tar") as layout,
+        pytest.raises(BadArchive, match=re.escape(why)),
+    ):
+        image_in(layout, tag)
+
+
 def test_names_of_an_archive_lead_nowhere_else(tmp_path: Path) -> None:
     layout_of = tmp_path / "layout"
     oci_layout(layout_of, {"a": b"1"})
@@ -252,7 +275,7 @@ def test_names_of_an_archive_lead_nowhere_else(tmp_path: Path) -> None:
         image_in(layout, "")
     with (
         opened(layout_of) as layout,
-        pytest.raises(BadArchive, match="leads outside"),
+        pytest.raises(BadArchive, match="leads out of the archive"),
         layout.open("../evil"),
     ):
         pass

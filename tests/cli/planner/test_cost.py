@@ -14,7 +14,7 @@ def test_any_assumption_is_replaced_by_its_name(
     words = ["plan", "cost", "--gpus", "16", "--json", "--assume", "pue=1.2", "kwh=0.2"]
     assert run(words) == 0
     assumed = json.loads(capsys.readouterr().out)["assumed"]
-    assert any(line.startswith("pue = 1.2 times, as you say") for line in assumed)
+    assert any(line.startswith("pue = 1.2 times, as you set it") for line in assumed)
     assert any(line.startswith("kwh = 0.2 ") for line in assumed)
 
 
@@ -27,17 +27,17 @@ def test_a_demand_has_a_best_mix(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "code", "said"),
     [
         (["--assume", "pue"], 2, "write --assume NAME=NUMBER"),
-        (["--assume", "pue=low"], 2, "--assume: 'low' is no number"),
+        (["--assume", "pue=low"], 2, "--assume: 'low' is not a number"),
         (["--assume", "puee=1"], 3, "did you mean pue?"),
         (["--demand", "64"], 2, "write --demand GPUS:HOURS"),
-        (["--demand", "all:8760"], 2, "--demand: 'all' is no number"),
-        (["--demand", "64:1T"], 3, "give GPUs and hours from 0 on"),
-        (["--demand", "64:nan"], 3, "give GPUs and hours from 0 on"),
-        (["--demand", "64:9000"], 3, "a year has 8,784"),
+        (["--demand", "all:8760"], 2, "--demand: 'all' is not a number"),
+        (["--demand", "64:1T"], 3, "give GPUS:HOURS from 0"),
+        (["--demand", "64:nan"], 3, "give GPUS:HOURS from 0"),
+        (["--demand", "64:9000"], 3, "at most 8,784"),
         (["--gpus", "0"], 3, "give a number from 1 to 10,000,000"),
         (["--years", "0"], 3, "give 0.08, a month, to 20"),
-        (["--node-gpus", "0"], 3, "--node-gpus is 0"),
-        (["--egress-tb-month", "-1"], 3, "--egress-tb-month is -1"),
+        (["--node-gpus", "0"], 3, "--node-gpus cannot be 0"),
+        (["--egress-tb-month", "-1"], 3, "--egress-tb-month cannot be -1"),
         (["--gpu", "h1000"], 3, "did you mean H100?"),
     ],
 )
@@ -61,4 +61,6 @@ def test_one_cloud_or_a_list_of_ones_own_says_the_price(
     assumed = json.loads(capsys.readouterr().out)["assumed"]
     assert any(line.startswith("on_demand = 1.75 ") for line in assumed)
     assert run(words) == 3
-    assert "there is no price of h100-sxm at 'ours'" in capsys.readouterr().err
+    assert (
+        "there is no price of h100-sxm at the cloud 'ours'" in capsys.readouterr().err
+    )

@@ -14,6 +14,7 @@ from corral.catalog.links import link
 from corral.catalog.model_names import model
 from corral.catalog.prices import prices
 from corral.cli.command_tree import COMMANDS
+from corral.cli.examples import EXAMPLES as SHOWN
 from corral.cli.main import run
 from corral.domain.errors import NotFound
 from corral.perf.software import software
@@ -56,19 +57,20 @@ def test_every_kind_of_the_catalog_that_is_named_somewhere_can_be_listed(
 
 
 EXAMPLES = [
-    words
-    for command in COMMANDS
-    if command.name.startswith("plan ")
-    for words in re.findall(r"For example: corral (plan .+)", command.help)
+    line.split(" > ")[0].removeprefix("corral ")
+    for command, lines in SHOWN.items()
+    if command.startswith("plan ")
+    for line in lines
 ]
+HISTORY = "submit_s,duration_s,gpus\n" + "".join(
+    f"{hour * 3600},1800,{1 + hour % 8}\n" for hour in range(24 * 14)
+)
 TABLE = "model,gpu,n_gpus,seq_len,step_time_s\nllama-3.1-8b,h100,64,8192,5\n"
 
 
 def test_every_plan_of_something_has_an_example_in_its_help() -> None:
     named = {" ".join(words.split()[:2]) for words in EXAMPLES}
-    assert named | {"plan prices"} == {
-        one.name for one in COMMANDS if one.name.startswith("plan ")
-    }
+    assert named == {one.name for one in COMMANDS if one.name.startswith("plan ")}
 
 
 @pytest.mark.parametrize("words", EXAMPLES)
@@ -76,7 +78,8 @@ def test_every_example_of_the_help_runs(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs.csv").write_text(TABLE)
+    (tmp_path / "rows.csv").write_text(TABLE)
+    (tmp_path / "jobs.csv").write_text(HISTORY)
     assert run(words.split()) == 0
 
 

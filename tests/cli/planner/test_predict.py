@@ -181,12 +181,12 @@ def test_the_columns_that_a_kind_needs_are_enough_and_none_of_them_can_be_left_o
     cells = dict(zip(NEEDED[kind], SMALLEST[kind], strict=True))
     table.write_text(",".join(cells) + "\n" + ",".join(cells.values()) + "\n")
     assert run(words) == 0
-    assert "1 of 1 rows predicted" in capsys.readouterr().out
+    assert "1 of 1 row predicted" in capsys.readouterr().out
     for name in cells:
         fewer = {column: cell for column, cell in cells.items() if column != name}
         table.write_text(",".join(fewer) + "\n" + ",".join(fewer.values()) + "\n")
         assert run(words) == 3
-        assert f"this one has no {name}\n" in capsys.readouterr().err
+        assert f"this table lacks {name}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", NEEDED)
@@ -198,7 +198,7 @@ def test_a_table_of_another_kind_is_told_whose_it_is(
     if kind != other:
         assert run(words) == 3
         assert (
-            f"its columns are those of {kind}: name that kind"
+            f"its columns are those of the kind {kind}: use this kind"
             in capsys.readouterr().err
         )
 
@@ -210,7 +210,7 @@ def test_a_table_in_which_nothing_was_measured_is_not_held_against(
     table = tmp_path / "table.csv"
     table.write_text(",".join(NEEDED[kind]) + "\n")
     assert run(["plan", "validate", kind, str(table)]) == 3
-    assert "nothing in the table was measured" in capsys.readouterr().err
+    assert "the table contains no measured values" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", NEEDED)

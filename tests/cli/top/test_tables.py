@@ -243,3 +243,12 @@ def test_the_header_tells_use_work_money_and_the_worst_of_the_news() -> None:
         "13.4 kW",
         "2.50 MW",
     )
+
+
+def test_the_header_has_the_words_of_the_status_for_gpus_that_no_job_can_use() -> None:
+    town = known(Town(nodes=[node("n1")]))
+    assert town.status is not None
+    gpus = town.status.gpus.model_copy(update={"taken": 2, "away": 1})
+    town = replace(town, status=town.status.model_copy(update={"gpus": gpus}))
+    first = plain(header(town, 160, NOW)[0])
+    assert ", 1 unavailable now, 2 used by programs outside Corral" in first

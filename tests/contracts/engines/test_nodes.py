@@ -38,7 +38,7 @@ def test_what_others_hold_is_waited_for_and_not_refused(tenant: Tenant) -> None:
         until(lambda: tenant.house.node(node).gpus.taken == 2, "others hold its GPUs")
         assert tenant.house.node(node).gpus.total == 2
         id = tenant.submit("true", **tenant.gpu_job(nodes=2, gpus=2))
-        said = f"others hold 2 of 2 GPUs on {node}"
+        said = f"programs outside Corral use 2 of 2 GPUs on {node}"
         until(lambda: said in tenant.house.ok("why", id), "what it waits for is told")
         assert tenant.house.job(id).state == "QUEUED"
     assert tenant.house.until_over(id).state == "DONE"

@@ -107,9 +107,9 @@ def test_an_identity_at_the_provider_belongs_to_one_user(place: Place) -> None:
         )
         await store.add_user(user(identity=one), entry=entry())
         await store.add_user(user(BOB, Role.USER), entry=entry())
-        with pytest.raises(Conflict, match="logs in as ann"):
+        with pytest.raises(Conflict, match="already linked to the user ann"):
             await store.link_user(BOB, identity=one, entry=entry("user.link"))
-        with pytest.raises(Conflict, match="logs in as ann"):
+        with pytest.raises(Conflict, match="already linked to the user ann"):
             await store.add_user(user(UserName("eve"), identity=one), entry=entry())
         linked = await store.link_user(BOB, identity=other, entry=entry("user.link"))
         assert linked == user(BOB, Role.USER, identity=other)
@@ -382,7 +382,7 @@ def test_a_node_token_is_replaced_in_one_step_and_older_ones_are_forgotten(
         assert before == replace(first, expires_at=5.0 + NODE_TOKEN_SECONDS)
         assert await store.token(first.id) == before
         await store.use_token(second.id, at=6.0)
-        with pytest.raises(TokenRevoked, match="replaced by a later one"):
+        with pytest.raises(TokenRevoked, match="replaced by a newer one"):
             await store.renew_token(first.id, third, at=7.0, entry=entry("no"))
         left = await store.renew_token(
             second.id, third, at=7.0, entry=entry("token.renew")

@@ -215,9 +215,9 @@ def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(
     job = ours.house.until_over(id)
     assert (job.state, job.receipts[0].cause) == ("DONE", "infra")
     why = (
-        "its node evicted it"
+        "the node evicted the pod"
         if how == "evicted"
-        else "its pod was deleted in Kubernetes"
+        else "the pod was deleted in Kubernetes"
     )
     assert why in evidence(ours, id)
 
@@ -395,7 +395,7 @@ def test_while_the_api_server_is_away_jobs_run_on_and_it_is_found_again(
     ours.kube.server.down = True
     ours.kube.do(ours.kube.watching.cut)
     log = ours.house.place.head_log
-    until(lambda: "kubernetes does not answer" in log.read_text())
+    until(lambda: "Kubernetes cannot be queried" in log.read_text())
     ours.kube.server.down = False
     other = ours.house.submit("after", "true")
     assert ours.house.until_over(other).state == "DONE"
@@ -457,7 +457,7 @@ def test_a_job_of_kueues_queue_begins_when_kueue_lets_it(ours: Team) -> None:
         id = queued.submit("queued", "true")
         until(
             lambda: (
-                "Kueue has not let it in yet, by its queue research"
+                "Kueue has not admitted it yet from its queue research"
                 in queued.ok("why", id)
             )
         )

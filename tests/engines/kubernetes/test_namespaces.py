@@ -204,7 +204,7 @@ def test_an_attempt_that_may_run_where_nothing_can_be_read_is_not_made_again() -
     """The setting has changed while the namespace of before could not be read."""
     used = {"team-old": frozenset([VISION])}
     made = spaces("vision=team-vision", {"team-vision": True, "team-old": False}, used)
-    with pytest.raises(Trouble, match="it may run in namespace team-old already"):
+    with pytest.raises(Trouble, match="the job may already run in namespace team-old"):
         chosen(made)
     made.queues = lambda job: (NLP,)
     assert chosen(made, (JobId("j18"), KEY[1])) == "own"
@@ -215,7 +215,7 @@ def test_an_attempt_that_may_run_where_nothing_can_be_read_is_not_made_again() -
 
 
 def test_an_attempt_without_a_known_queue_is_put_nowhere() -> None:
-    with pytest.raises(Trouble, match="the queue of j17_3 is not known"):
+    with pytest.raises(Trouble, match="the queue of job j17_3 is not known"):
         chosen(spaces("vision=team-vision", {"team-vision": True}, path=()))
     assert chosen(spaces("", {}, path=())) == "own"
 
@@ -274,6 +274,5 @@ def test_a_namespace_that_cannot_be_read_is_not_forgotten() -> None:
     assert made.head_map.used.keys() == {"team-old"}
     (sentence,) = made.troubles()
     assert (
-        sentence
-        == "namespace team-old cannot be used: forbidden; jobs of vision wait for it"
+        sentence == "namespace team-old cannot be used: forbidden; jobs of vision wait"
     )

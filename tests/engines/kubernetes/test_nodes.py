@@ -46,7 +46,7 @@ def test_quantities_read_as_kubernetes_writes_them(
 
 @pytest.mark.parametrize("text", ["", "many", "1Kx", "--1"])
 def test_what_is_no_quantity_is_not_read(text: str) -> None:
-    with pytest.raises(ValueError, match="no quantity"):
+    with pytest.raises(ValueError, match="not a valid Kubernetes quantity"):
         quantity(text)
 
 

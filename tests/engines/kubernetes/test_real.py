@@ -75,9 +75,9 @@ def test_a_job_runs_in_an_image_that_holds_no_python(real: Real) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("evict", "it was evicted through Kubernetes' API"),
-        ("delete", "its pod was deleted in Kubernetes"),
-        ("preempt", "Kubernetes has preempted it for a pod of higher priority"),
+        ("evict", "the pod was evicted through the Kubernetes API"),
+        ("delete", "the pod was deleted in Kubernetes"),
+        ("preempt", "Kubernetes preempted the pod for a pod of higher priority"),
     ],
 )
 def test_what_saves_and_exits_0_when_kubernetes_ends_it_continues(

@@ -102,7 +102,9 @@ def test_a_login_program_that_fails_is_run_again(
 
     async def run() -> None:
         access = access_by(config)
-        with pytest.raises(Trouble, match="gives no way in: .* no token service"):
+        with pytest.raises(
+            Trouble, match="cannot be used to log in: .* no token service"
+        ):
             await lists_nodes(access)
         mirror: Mirror[Node] = Mirror(client=access.client, kind=Node)
         task = asyncio.create_task(mirror.run())
@@ -137,7 +139,7 @@ def test_a_login_program_that_says_nothing_of_use_is_a_trouble(
 
     async def run() -> None:
         access = access_by(config)
-        with pytest.raises(Trouble, match="gives no way in"):
+        with pytest.raises(Trouble, match="cannot be used to log in"):
             await lists_nodes(access)
         await access.client.close()
 
@@ -172,6 +174,7 @@ def test_rights_that_are_missing_are_named(cluster: Cluster) -> None:
 
     assert said(jobs="get list watch create delete") == ""
     assert said(events="get", nodes="list") == (
-        f"its account may not delete jobs, list events in namespace {NAMESPACE} nor watch nodes in "
-        "the whole cluster; deploy/kubernetes/roles.yaml grants that"
+        "the account of the head may not delete jobs, list events in namespace "
+        f"{NAMESPACE} nor watch nodes in the whole cluster; apply "
+        "deploy/kubernetes/roles.yaml to grant this"
     )

@@ -45,7 +45,9 @@ def test_what_cannot_be_is_refused_with_a_way_out(given: dict[str, str]) -> None
 
 
 def test_a_job_without_an_image_is_refused_where_the_cluster_has_none() -> None:
-    with pytest.raises(render.NoImage, match="names no image"):
+    with pytest.raises(
+        render.NoImage, match="has no image, and this cluster has no default"
+    ):
         render.job_of(CLUSTER, gang(), GPUS, KubernetesSettings())
     own = render.job_of(CLUSTER, gang(image="mine:1"), GPUS, KubernetesSettings())
     assert "mine:1" in str(own.to_dict())
@@ -75,9 +77,9 @@ def test_only_an_explicit_setting_lets_a_pod_be_root(
 
 def test_a_gang_whose_gpus_have_several_names_cannot_be_one_job() -> None:
     mixed = {**GPUS, NodeId("gpu-a"): ["amd.com/gpu"] * 8}
-    with pytest.raises(Trouble, match="several names"):
+    with pytest.raises(Trouble, match="have different resource names"):
         render.job_of(CLUSTER, gang(), mixed, SETTINGS)
-    with pytest.raises(Trouble, match="fewer than were placed"):
+    with pytest.raises(Trouble, match="fewer than the job was placed on"):
         render.job_of(
             CLUSTER, gang(), {NodeId("gpu-a"): [], NodeId("gpu-b"): []}, SETTINGS
         )

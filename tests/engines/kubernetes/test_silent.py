@@ -5,11 +5,13 @@ from typing import cast
 
 import httpx2
 import pytest
-from lightkube import AsyncClient
+from lightkube import ApiError, AsyncClient
+from lightkube.models.meta_v1 import ObjectMeta, Status
+from lightkube.resources.batch_v1 import Job
 
 from corral.domain.errors import Trouble
 from corral.domain.ids import ClusterId
-from corral.engines.kubernetes.api_server import Access
+from corral.engines.kubernetes.api_server import Access, NotTaken
 from corral.engines.kubernetes.driver import KubernetesDriver
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.patience import NEVER_SECONDS
@@ -19,9 +21,10 @@ class Nobody:
     """A client whose every call is refused."""
 
     namespace = "default"
+    wrong: Exception = httpx2.ConnectError("connection refused")
 
-    async def create(self, *_: object) -> None:
-        raise httpx2.ConnectError("connection refused")
+    async def create(self, *_: object, **which: object) -> None:
+        raise self.wrong
 
     def list(self, *_: object, **which: object) -> None:
         raise httpx2.ConnectError("connection refused")
@@ -43,6 +46,17 @@ def test_why_nobody_answers_is_told_without_waiting_for_an_answer() -> None:
                 task.cancel()
 
     with pytest.raises(
-        Trouble, match="the API server of Kubernetes: ConnectError: connection"
-    ):
+        Trouble, match="API server cannot be reached: ConnectError: connection"
+    ) as trouble:
         asyncio.run(look())
+    assert trouble.value.is_silence
+
+
+def test_an_object_that_is_rejected_is_named() -> None:
+    client = Nobody()
+    status = Status(code=422, message="spec.template: field is immutable")
+    client.wrong = ApiError(status=status)
+    access = Access(client=cast(AsyncClient, client), call_seconds=NEVER_SECONDS)
+    job = Job(metadata=ObjectMeta(name="corral-j1-1"))
+    with pytest.raises(NotTaken, match=r"rejected the Job corral-j1-1: spec\.template"):
+        asyncio.run(access.create(job, namespace="default"))

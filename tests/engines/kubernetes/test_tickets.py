@@ -101,7 +101,7 @@ def test_addresses_are_those_of_the_pods_that_have_one() -> None:
 )  # fmt: skip
 def test_why_a_pod_waits_is_told_in_kubernetes_words(status: Json, said: str) -> None:
     found = ticket({}, pod("gpu-a", "Pending", **status))
-    assert found.reason.startswith("it waits in Kubernetes: ")
+    assert found.reason.startswith("the job waits in Kubernetes: ")
     assert said in found.reason
 
 
@@ -115,30 +115,32 @@ def test_why_there_is_no_pod_is_told_by_the_jobs_events() -> None:
 def test_a_job_that_kueue_holds_waits_for_kueue() -> None:
     queued = job({}, KubernetesSettings(image="x", queue="research"))
     found = ticket_of(KEY, queued, (), ())
-    assert found.reason.endswith("Kueue has not let it in yet, by its queue research")
+    assert found.reason.endswith(
+        "Kueue has not admitted it yet from its queue research"
+    )
 
 
 @pytest.mark.parametrize(
     ("ends", "said", "infra"),
     [
-        (ended("OOMKilled", 137), "more memory than it asked for (OOMKilled)", False),
-        (ended("Error", 3), "its container ended with code 3", True),
+        (ended("OOMKilled", 137), "more memory than the job requested (OOMKilled)", False),
+        (ended("Error", 3), "the container ended with exit code 3", True),
         (ended("StartError", 128, message="no such file"), "could not be started", False),
         (
             pod("gpu-a", "Failed", reason="Evicted", message="The node was low on memory."),
-            "its node evicted it (Evicted): The node was low on memory.",
+            "the node evicted the pod (Evicted): The node was low on memory.",
             True,
         ),
         (
             pod("gpu-a", "Failed", reason="Evicted", message="Pod ephemeral local storage usage "
                 "exceeds the total limit of containers 1Gi. "),
-            "it was evicted for what it used of its own (Evicted): Pod ephemeral local",
+            "evicted because it exceeded its own limits (Evicted): Pod ephemeral local",
             False,
         ),
         (
             pod("gpu-a", "Failed", conditions=[{"type": "DisruptionTarget", "status": "True",
                                                "reason": "PreemptionByScheduler"}]),
-            "Kubernetes has preempted it for a pod of higher priority",
+            "Kubernetes preempted the pod for a pod of higher priority",
             True,
         ),
     ],
@@ -152,7 +154,7 @@ def test_whose_doing_an_end_was_is_told(ends: Pod, said: str, infra: bool) -> No
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("PreemptionByScheduler", "preempted it for a pod of higher priority"),
+        ("PreemptionByScheduler", "preempted the pod for a pod of higher priority"),
         ("EvictionByEvictionAPI", "as by kubectl drain"),
     ],
 )
@@ -171,7 +173,7 @@ def test_a_pod_that_somebody_deletes_says_so_and_a_cause_goes_before_that() -> N
     assert deleted.metadata is not None
     deleted.metadata.deletionTimestamp = datetime.now(UTC)
     assert ticket({}, deleted, pod("gpu-b", "Running")).blame == (
-        "its pod was deleted in Kubernetes"
+        "the pod was deleted in Kubernetes"
     )
     told = [
         {

@@ -71,9 +71,9 @@ def test_who_waits_is_asked_for_once() -> None:
     (group,) = line.due(0.0).ask
     line.submitted(group)
     assert not line.due(0.0).ask
-    line.look(said(WAITING, reason="it waits in Slurm: (Priority)"), ())
+    line.look(said(WAITING, reason="the job waits in Slurm: (Priority)"), ())
     assert not line.due(0.0).ask
-    assert line.says() == {KEY: "it waits in Slurm: (Priority)"}
+    assert line.says() == {KEY: "the job waits in Slurm: (Priority)"}
 
 
 def test_what_a_head_finds_of_the_last_one_is_not_asked_again() -> None:
@@ -104,7 +104,9 @@ def test_what_is_offered_no_more_is_taken_back_and_forgotten_and_may_come_again(
     line.offer([one()])  # resumed meanwhile: what is being taken back stays so
     assert line.due(0.0).cancel == (KEY,)
     assert line.chosen() == {}
-    line.look(said(ENDED, blame="it was cancelled in Slurm, by scancel"), ())
+    line.look(
+        said(ENDED, blame="the batch job was cancelled in Slurm with scancel"), ()
+    )
     assert line.due(0.0).forget == (KEY,)
     line.forgotten(KEY, 0.0)
     assert jobs(line.due(0.0).ask) == [["j7"]]
@@ -114,13 +116,14 @@ def test_what_somebody_ends_there_before_it_has_begun_is_asked_again_a_minute_la
     None
 ):
     line = asking(
-        one(), look=said(ENDED, blame="it was cancelled in Slurm, by scancel")
+        one(),
+        look=said(ENDED, blame="the batch job was cancelled in Slurm with scancel"),
     )
     assert line.due(0.0).forget == (KEY,)
     line.forgotten(KEY, 0.0)
     assert not line.due(AGAIN_SECONDS - 1).ask
     assert line.says()[KEY].startswith(
-        "it was cancelled in Slurm, by scancel; it is asked"
+        "the batch job was cancelled in Slurm with scancel; it is submitted again"
     )
     assert line.due(AGAIN_SECONDS).ask
 

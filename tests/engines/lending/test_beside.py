@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from corral.domain.desired_state import Launch
-from corral.domain.errors import StoreTrouble
+from corral.domain.errors import StoreTrouble, Trouble
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.observed_state import AttemptKey
 from corral.engines.batch.engine import HeadLinks, LendingEngine, Pause
@@ -23,12 +23,13 @@ class Slow:
         self.looks = 0
         self.did: list[str] = []
         self.refuses = False
+        self.is_silent = True
         self.troubles: tuple[str, ...] = ()
 
     async def look(self) -> BatchSnapshot:
         self.looks += 1
         if self.refuses:
-            raise StoreTrouble("no route to host")
+            raise Trouble("no route to host", is_silence=self.is_silent)
         await self.may_look.wait()
         return replace(look(), troubles=self.troubles)
 
@@ -91,7 +92,10 @@ def test_a_batch_system_that_does_not_answer_is_told_for_as_long() -> None:
         driver.refuses = True
         engine = engine_over(driver)
         await engine.start()
-        await until(lambda: engine.trouble == "slow does not answer: no route to host")
+        await until(lambda: engine.trouble == "Slow does not answer: no route to host")
+        driver.is_silent = False
+        said = "Slow cannot be queried: no route to host"
+        await until(lambda: engine.trouble == said)
         driver.refuses = False
         await until(lambda: not engine.trouble)
         await engine.down(kill=False)
@@ -106,7 +110,7 @@ def test_what_of_a_batch_system_cannot_be_used_is_told_while_the_rest_goes_on() 
         driver.troubles = ("namespace a: gone", "namespace b: forbidden")
         engine = engine_over(driver)
         await engine.start()
-        said = "slow: namespace a: gone; slow: namespace b: forbidden"
+        said = "Slow: namespace a: gone; Slow: namespace b: forbidden"
         await until(lambda: engine.trouble == said)
         engine.apply(word(A, 1, run=(launch_of(A, 0, (A,)),)))
         await until(lambda: driver.did == ["submit"])
@@ -124,7 +128,7 @@ def test_a_batch_system_that_says_nothing_at_all_is_told_of_before_it_has_been_g
         driver = Slow()
         engine = replace(engine_over(driver), late_seconds=0.01)
         await engine.start()
-        await until(lambda: engine.trouble == "slow has not answered for 0.01 s")
+        await until(lambda: engine.trouble == "Slow has not answered for 0.01 s")
         driver.may_look.set()
         await until(lambda: not engine.trouble)
         await engine.down(kill=False)

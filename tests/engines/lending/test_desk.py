@@ -223,7 +223,7 @@ def test_a_part_that_was_made_to_end_waits_for_the_batch_system_to_say_why() -> 
     (seen,) = desk.words(0.0)[0].seen
     assert (seen.phase, seen.trouble, seen.trouble_of) == (
         Phase.ENDED,
-        "Slurm asked it to end",
+        "Slurm asked the job to end",
         "Slurm",
     )
 
@@ -361,7 +361,7 @@ def test_what_lacks_room_on_its_node_for_long_is_given_back_and_the_node_is_blam
     assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.STARTING)
     for at in (21.0, 22.0):
         desk.look(look(), at)
-    why = f"others have taken the room on {A}: 1 Insufficient nvidia.com/gpu"
+    why = f"other jobs use the resources on {A}: 1 Insufficient nvidia.com/gpu"
     assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.ENDED, trouble=why)
     assert seen_on(desk, B) == Seen(key=KEY, phase=Phase.ENDED)
 
@@ -549,7 +549,7 @@ def test_an_agent_that_does_not_reach_the_head_is_named() -> None:
     desk.look(look(TicketState.RUNNING), 1.0 + UNHEARD_SECONDS - 0.1)
     assert (desk.says(KEY), desk.unheard(), desk.is_unheard(KEY)) == ("", [], False)
     desk.look(look(TicketState.RUNNING), 1.0 + UNHEARD_SECONDS)
-    why = f"it runs on {B}, but its agent has not reached the head for 20 s"
+    why = f"the job runs on {B}, but its agent has not reached the head for 20 s"
     assert (desk.says(KEY), desk.unheard()) == (why, [f"j7: {why}"])
     assert desk.is_unheard(KEY)
     desk.hear(part_of(B, KEY), [Seen(key=KEY, phase=Phase.STARTING)])

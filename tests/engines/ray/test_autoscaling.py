@@ -98,10 +98,12 @@ def test_a_gang_larger_than_the_cluster_brings_nodes_and_idle_ones_go_back(
         {"nodes": 4, "resources": {"gpu": 2}},
         {"resources": {"gpu": "a100:1"}},
     ):
-        with pytest.raises(CorralError, match="of this cluster could|has only"):
+        with pytest.raises(
+            CorralError, match="of this cluster is large enough|has only"
+        ):
             house.submit("never", "true", **never)
     wide = house.submit("wide", "true", nodes=3, resources={"gpu": 2})
-    assert "it waits for nodes that the engine could bring" in house.job(wide).reason
+    assert "it waits for nodes that the engine can add" in house.job(wide).reason
     over = house.until_over(wide)
     assert over.state == "DONE"
     brought = set(over.nodes) - {first}

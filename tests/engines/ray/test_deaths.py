@@ -52,7 +52,7 @@ def judged(
 def test_what_the_autoscaler_took_is_gone_and_let_in_no_more() -> None:
     for row, sleeps in ((DRAINED, False), (FAILED, True)):
         deaths, revoked = judged(row, sleeps=sleeps)
-        assert "autoscaler took" in deaths.proofs[ONE]
+        assert "autoscaler removed node" in deaths.proofs[ONE]
         assert (deaths.taken, revoked) == ({ONE}, [ONE])
 
 
@@ -62,7 +62,10 @@ def test_a_node_that_ray_gives_up_is_proven_dead_by_its_machine_alone_and_may_co
     deaths, _ = judged(FAILED)
     assert deaths.proofs == {}
     deaths, revoked = judged(FAILED, WITNESS)
-    assert "as node r2 there sees it" in deaths.proofs[ONE]
+    assert (
+        "node r2 on the same machine reports that no process of node r1 is left"
+        in deaths.proofs[ONE]
+    )
     assert (deaths.taken, revoked) == (set(), [])
 
 

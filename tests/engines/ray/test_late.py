@@ -32,4 +32,6 @@ def test_a_ray_that_does_not_answer_is_named_before_it_is_given_up(
         looking.cancel()
 
     asyncio.run(run())
-    assert engine.trouble == "the Ray at 127.0.0.1:6399 has not answered for 0.01 s"
+    assert engine.trouble == (
+        "the Ray cluster at 127.0.0.1:6399 has not answered for 0.01 s"
+    )

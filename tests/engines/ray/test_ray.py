@@ -75,7 +75,7 @@ def test_a_node_of_which_nothing_lives_is_proven_dead_and_its_job_goes_elsewhere
     ray.house.until_state(job, "RUNNING")
     ray.kill_node("r2")
     until(lambda: ray.state_of("r2") == "dead", "r2 is dead")
-    assert "nothing of node r2 lives" in ray.house.node("r2").why
+    assert "reports that no process of node r2 is left" in ray.house.node("r2").why
     until(lambda: ray.house.job(job).state != "RUNNING", "its job does not run")
     ray.join("r2")
     gate.touch()

@@ -16,12 +16,12 @@ def row(*, alive: bool = True, death: str = "") -> RayNode:
 @pytest.mark.parametrize(
     ("seen", "trouble", "says"),
     [
-        (None, "", "Ray knows no node r2 yet"),
+        (None, "", "node r2 is not in the Ray cluster yet"),
         (row(), "", "the agent of node r2 is not connected yet"),
         (
             row(),
             "GetTimeoutError: 20 s",
-            "has no agent yet: its actor does not answer in time",
+            "has no agent yet: its Ray actor does not answer in time",
         ),
         (
             row(alive=False, death="missed health checks"),
@@ -39,6 +39,6 @@ def test_what_an_attempt_on_a_node_of_ray_waits_for_is_told(
 
 
 def test_what_ray_raises_that_nobody_here_knows_is_told_as_it_is() -> None:
-    assert in_our_words("Odd: so it is") == "Ray says so it is"
-    assert in_our_words("Odd") == "Ray says Odd"
+    assert in_our_words("Odd: so it is") == "Ray reports: so it is"
+    assert in_our_words("Odd") == "Ray reports: Odd"
     assert in_our_words("ActorDiedError: x").endswith("(ActorDiedError)")

@@ -78,7 +78,9 @@ def test_one_that_slurm_preempts_goes_on_as_another_attempt_and_its_receipt_says
     assert (job.state, job.attempt) == ("DONE", 2)
     (receipt,) = job.receipts
     assert receipt.culprit == "Slurm"
-    assert receipt.text.startswith("Slurm: Slurm has preempted it for another job; ")
+    assert receipt.text.startswith(
+        "Slurm: Slurm preempted the batch job for another job; "
+    )
 
 
 def test_what_others_hold_of_a_node_is_not_offered_while_they_do(

@@ -218,7 +218,7 @@ def test_what_others_hold_is_seen_and_what_waits_for_it_says_why(bench: Bench) -
                 and "(Resources)" in it.reason
             ),
         )
-        assert "taken by other jobs of Slurm's" in look.tickets[0].reason
+        assert "still used by other Slurm jobs" in look.tickets[0].reason
 
     bench.run(story())
 
@@ -290,7 +290,7 @@ def test_a_preempted_batch_job_is_over_and_does_not_begin_again(bench: Bench) ->
         await look_until(driver, lambda look: bench.notes)
         bench.slurm.submit("-p", "urgent", "-w", node, "--gres=gpu:2")
         look = await look_until(driver, lambda look: ticket_in(look, TicketState.ENDED))
-        assert look.tickets[0].blame == "Slurm has preempted it for another job"
+        assert look.tickets[0].blame == "Slurm preempted the batch job for another job"
         assert len(bench.notes) == 1
 
     bench.run(story())
@@ -310,7 +310,9 @@ def test_a_dead_node_is_proven_dead_and_its_jobs_ended_by_it(bench: Bench) -> No
                 node_in(look, node).down and ticket_in(look, TicketState.ENDED)
             ),
         )
-        assert node_in(look, node).down == "Slurm says that it is DOWN: power lost"
+        assert node_in(look, node).down == (
+            f"Slurm reports node {node} as DOWN: power lost"
+        )
         assert "failed" in look.tickets[0].blame
         assert not node_in(look, bench.slurm.nodes[0]).down
 
@@ -327,7 +329,7 @@ def test_a_token_that_is_not_taken_is_told_with_its_end_and_the_next_step(
         token = bench.dir / "jwt"
         old = bench.slurm.run("scontrol", "token", "lifespan=1")
         token.write_text(old)
-        with pytest.raises(Trouble, match="good until 20") as told:
+        with pytest.raises(Trouble, match="valid until 20") as told:
             await asyncio.wait_for(look_for_ever(driver), PATIENCE_SECONDS)
         assert f"scontrol token lifespan=86400 > {token}" in told.value.hint
         token.write_text(bench.slurm.run("scontrol", "token", "lifespan=3600"))

@@ -47,8 +47,8 @@ def test_what_waits_in_slurm_holds_nothing_says_why_and_begins_when_there_is_roo
 ) -> None:
     house, slurm = on_slurm.house, on_slurm.slurm
     id = house.submit("patient", "echo here", resources={"gpu": 1})
-    until(lambda: "it waits in Slurm" in house.ok("why", id), "Slurm's reason")
-    assert "was given" not in house.ok("why", id)
+    until(lambda: "the job waits in Slurm" in house.ok("why", id), "Slurm's reason")
+    assert "one of its nodes" not in house.ok("why", id)
     assert house.job(id).state == "QUEUED"
     assert not house.job(id).nodes
     slurm.run("scancel", full[0])

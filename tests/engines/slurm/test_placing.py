@@ -125,7 +125,7 @@ def test_indices_go_as_one_array_with_its_limit_and_each_is_cancelled_by_itself(
             lambda look: sorted(states(look).values()) == [RUNNING, RUNNING, WAITING],
         )
         (waiting,) = [ticket for ticket in look.tickets if ticket.state == WAITING]
-        assert "as many of its array run as may" in waiting.reason
+        assert "its array runs as many tasks as its limit allows" in waiting.reason
         assert len({ticket.handle.partition("_")[0] for ticket in look.tickets}) == 1
         assert sorted(int(t.handle.partition("_")[2]) for t in look.tickets) == [
             1,

@@ -89,7 +89,9 @@ def test_a_node_is_what_slurm_says_that_it_has_and_what_of_it_is_taken() -> None
         (),
         (),
     )
-    assert second.proof == "Slurm says that it is DOWN+NOT_RESPONDING: Not responding"
+    assert second.proof == (
+        f"Slurm reports node {second.name} as DOWN+NOT_RESPONDING: Not responding"
+    )
     assert (bool(third.closed), third.is_down, third.gpus) == (True, False, ("", ""))
     assert third.reason == "new power supply, at noon"
 
@@ -139,9 +141,9 @@ def a_job(id: int = 7, state: str = "RUNNING", **more: object) -> SlurmJob:
         ("COMPLETED", TicketState.ENDED, "", True),
         ("FAILED", TicketState.ENDED, "", True),
         ("CANCELLED", TicketState.ENDED, "cancelled in Slurm", True),
-        ("PREEMPTED", TicketState.ENDED, "preempted it", True),
+        ("PREEMPTED", TicketState.ENDED, "preempted the batch job", True),
         ("TIMEOUT", TicketState.ENDED, "time limit", True),
-        ("NODE_FAIL", TicketState.ENDED, "has failed", True),
+        ("NODE_FAIL", TicketState.ENDED, "a node of the batch job failed", True),
         ("OUT_OF_MEMORY", TicketState.ENDED, "more memory", False),
     ],
 )
@@ -163,16 +165,16 @@ def test_a_requeued_batch_job_is_over_for_an_attempt_is_begun_once() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("Resources", "taken by other jobs of Slurm's (Resources)"),
-        ("Priority", "go first (Priority)"),
+        ("Resources", "still used by other Slurm jobs (Resources)"),
+        ("Priority", "higher priority (Priority)"),
         (
             "ReqNodeNotAvail, UnavailableNodes:fa4",
-            "takes no work (ReqNodeNotAvail, Unavail",
+            "accepts no work (ReqNodeNotAvail, Unavail",
         ),
         ("QOSMaxJobsPerUserLimit", "a limit of its quality of service is reached"),
         ("AssocGrpGRES", "a limit of its account is reached"),
         ("MaxGRESPerAccount", "a limit of its partition is reached"),
-        ("SomethingNew", "no reason that Corral knows (SomethingNew)"),
+        ("SomethingNew", "Corral does not know the reason (SomethingNew)"),
     ],
 )
 def test_a_waiting_job_says_slurms_reason_in_words_and_in_slurms_own(
@@ -188,19 +190,19 @@ def test_a_waiting_job_says_slurms_reason_in_words_and_in_slurms_own(
     [
         (
             "Resources",
-            "too few nodes that would do are free of other jobs of Slurm's (Resources)",
+            "too few suitable nodes are free of other Slurm jobs (Resources)",
         ),
         (
             "ReqNodeNotAvail, UnavailableNodes:fa4",
-            "nodes that would do take no work (ReqNode",
+            "suitable nodes accept no work (ReqNode",
         ),
-        ("NodeDown", "a node that would do is down (NodeDown)"),
+        ("NodeDown", "a suitable node is down (NodeDown)"),
         (
             "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
             "partitions",
-            "nodes that would do are down, drained or kept for others",
+            "suitable nodes are down, drained or reserved",
         ),
-        ("Priority", "other jobs of Slurm's go first (Priority)"),
+        ("Priority", "other Slurm jobs have a higher priority (Priority)"),
     ],
 )
 def test_where_slurm_places_a_waiting_job_was_given_no_nodes(
@@ -208,8 +210,8 @@ def test_where_slurm_places_a_waiting_job_was_given_no_nodes(
 ) -> None:
     waiting = [a_job(state="PENDING", nodes=(), reason=reason)]
     (one,) = tickets_of(waiting, CLUSTER, slurm_places=True)
-    assert one.reason.startswith(f"it waits in Slurm: {said}")
-    assert "given" not in one.reason
+    assert one.reason.startswith(f"the job waits in Slurm: {said}")
+    assert "its nodes" not in one.reason
 
 
 def test_a_waiting_job_says_when_slurm_expects_it_to_start() -> None:
@@ -247,7 +249,7 @@ def test_what_others_hold_is_all_that_is_taken_less_our_own() -> None:
 
 def test_a_node_that_takes_no_work_is_closed_and_held_by_nobody() -> None:
     drained = nodes_of(NODES)[2]
-    assert drained.closed.startswith("Slurm says that it is ")
+    assert drained.closed.startswith(f"Slurm reports node {drained.name} as ")
     assert foreign_of(drained, [], CLUSTER) == Foreign()
 
 

@@ -69,6 +69,6 @@ def test_what_a_newer_slurmrestd_may_say_otherwise_is_no_node_and_no_job() -> No
 def test_a_token_tells_its_own_end_and_what_is_none_says_so() -> None:
     assert (
         until_of("e30.eyJleHAiOjE3OTUzMzk5OTl9.x")
-        == " (good until 2026-11-22 09:33:19 UTC)"
+        == " (valid until 2026-11-22 09:33:19 UTC)"
     )
-    assert until_of("rubbish") == " (which is not a valid token)"
+    assert until_of("rubbish") == " (not a valid token)"

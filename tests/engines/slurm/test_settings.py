@@ -26,10 +26,10 @@ def test_settings_are_read_as_they_are_typed() -> None:
         ("pretend", "perhaps", "yes or no"),
         ("ports", "20000-20010", "at least 32 ports"),
         ("ports", "many", "at least 32 ports"),
-        ("folder", "relative", "not the same on every node"),
-        ("command_seconds", "soon", "no number of seconds"),
-        ("command_seconds", "0", "cannot be given 0 s"),
-        ("account", "a\nb", "one line"),
+        ("folder", "relative", "must be an absolute path"),
+        ("command_seconds", "soon", "not a number of seconds"),
+        ("command_seconds", "0", "must be from 1 to 600 seconds"),
+        ("account", "a\nb", "must be a single line"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_write(

@@ -67,8 +67,8 @@ def test_what_sacct_prints_is_read_and_what_is_not_over_left_out(
     )  # fmt: skip
     assert past.left_out == 3
     assert past.faults == (
-        "line 9: Submit is 'soon', not a moment",
-        "line 10: 5 cells, the first line has 13",
+        "line 9: Submit is 'soon', not a time",
+        "line 10: the line has 5 cells, but the first line has 13",
     )
     assert train.ran.stem == "train"
 
@@ -79,7 +79,7 @@ def test_a_strict_reader_is_told_the_first_faults_and_gets_nothing() -> None:
         SpecInvalid, match="nothing was imported: line 1; .*; and 3 more"
     ) as no:
         refuse_faults(Path("f"), faults)
-    assert "leave --strict out" in no.value.hint
+    assert "leave out --strict" in no.value.hint
     refuse_faults(Path("f"), [])
 
 
@@ -98,7 +98,7 @@ def test_a_row_that_ends_before_it_started_is_a_fault(tmp_path: Path) -> None:
     )
     past = read(tmp_path, "sacct", text)
     assert [one.id for one in past.jobs] == ["sacct:8"]
-    assert past.faults == ("line 2: End is 2026-01-01T00:09:59, before it started",)
+    assert past.faults == ("line 2: End is 2026-01-01T00:09:59, before Start",)
 
 
 def test_an_end_in_the_hour_that_clocks_tell_twice_is_after_its_start(
@@ -243,14 +243,18 @@ def test_pods_without_gpus_are_not_counted_as_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "text", "why"),
     [
-        ("sacct", "", "no column JobID"),
-        ("sacct", "JobID|Submit\n1|2\n", "no column Elapsed, State in its first line"),
-        ("sacct", f"{HEAD}\n1|2\n", "no job that ran and is over: line 2: 2 cells"),
-        ("kueue", "", "it has no list of items"),
-        ("kueue", "{", "is no log of kueue"),
+        ("sacct", "", "lacks the columns JobID"),
+        ("sacct", "JobID|Submit\n1|2\n", "first line lacks the columns Elapsed, State"),
+        (
+            "sacct",
+            f"{HEAD}\n1|2\n",
+            "no job that ran and has ended: line 2: the line has 2 cells",
+        ),
+        ("kueue", "", "the file has no list of items"),
+        ("kueue", "{", "is not a log of kueue"),
         ("kueue", "a: [", "neither JSON nor YAML"),
-        ("kueue", '{"items": [{"kind": "Pod"}]}', "none of its items is a Workload"),
-        ("kueue", "[1]", "it has no list of items"),
+        ("kueue", '{"items": [{"kind": "Pod"}]}', "no item of the file is a Workload"),
+        ("kueue", "[1]", "the file has no list of items"),
     ],
 )
 def test_what_is_no_such_log_is_refused(
@@ -258,7 +262,7 @@ def test_what_is_no_such_log_is_refused(
 ) -> None:
     with pytest.raises(SpecInvalid, match=why) as refused:
         read(tmp_path, source, text)
-    assert "it wants the output of" in refused.value.hint
+    assert "give the output of" in refused.value.hint
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

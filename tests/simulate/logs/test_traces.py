@@ -70,7 +70,7 @@ HEAD = "submit_s,duration_s,gpus\n1,2,1\n"
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("submit_s,gpus\n1,2\n", "no column duration_s"),
+        ("submit_s,gpus\n1,2\n", "does not contain duration_s"),
         (HEAD + "1,2\n", "line 3: too few cells"),
         ("JobID|Submit|Elapsed\n1|Unknown|00:01:00\n", "line 2: Submit is 'Unknown'"),
         (HEAD + "1,soon,1\n", "line 3: duration_s is 'soon', not a number"),
@@ -80,9 +80,11 @@ HEAD = "submit_s,duration_s,gpus\n1,2,1\n"
         (HEAD + "1,nan,1\n", "line 3: duration_s is nan"),
         (HEAD + "1,2,inf\n", "line 3: gpus is inf"),
         (HEAD + ",2,1\n", "line 3: submit_s is '', not a number"),
-        (SWF + "3 1 2\n", "line 4: 3 fields"),
-        (SACCT + "4|gpu\n", "line 6: 2 cells"),
-        ('{"jobs": 5}\n', "is not a log of jobs"),
+        (SWF + "3 1 2\n", "line 4: it has 3 fields"),
+        (SACCT + "4|gpu\n", "line 6: it has 2 cells"),
+        ('{"jobs": 5}\n', "a field has a value of the wrong type"),
+        ('{"job": []}\n', r"log.* is not a log of jobs: the field 'jobs' is missing"),
+        ('{"jobs": [{}]}\n', "the field 'started_at' is missing"),
         ("{\n", "is not a log of jobs"),
         ("submit_s,duration_s,gpus\n", "has no job"),
     ],

@@ -37,7 +37,7 @@ def test_a_block_comes_back_as_it_was(rows: list[tuple[float, float | None]]) ->
 def test_what_is_no_block_is_refused() -> None:
     good = packed(block_of(Curve(times=[NOON], fields={"a": [1.0]})))
     for bad in (b"", b"x" * 30, good[:-3], good[:16]):
-        with pytest.raises(ValueError, match="no block of a curve"):
+        with pytest.raises(ValueError, match="not a valid block of a time series"):
             unpacked(bad)
 
 

@@ -259,7 +259,7 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(
     with pytest.raises(CorralError) as found:
         SqliteStore(path)
     assert schema.REVISION in found.value.message
-    assert "as it was" in found.value.message
+    assert "is unchanged" in found.value.message
     assert shape(path) == before
     monkeypatch.setattr(opening, "REVISION", schema.REVISION)
     assert list(asyncio.run(read(SqliteStore(path))).jobs) == ["j1"]

@@ -44,7 +44,7 @@ async function send(
     const text = body === undefined ? null : JSON.stringify(body);
     return await fetch(path, { method, headers, body: text, credentials: "same-origin" });
   } catch {
-    throw new Refused(0, "unreachable", "the head does not answer", "see: corral status");
+    throw new Refused(0, "unreachable", "the head does not answer", "run: corral status");
   }
 }
 

@@ -19,7 +19,7 @@ function of(who: Who): string {
 /** Why they may not submit. */
 export function noSubmit(who: Who | undefined): string | undefined {
   if (who?.role !== "viewer") return undefined;
-  return `You are ${of(who)}: viewers submit nothing.`;
+  return `You are ${of(who)}: viewers may not submit jobs.`;
 }
 
 /** Why they may not change nodes. */
@@ -31,9 +31,9 @@ export function noOperating(who: Who | undefined): string | undefined {
 /** Why they may not change the job. */
 export function noChange(who: Who | undefined, job: Owned): string | undefined {
   if (!who || OPERATORS.has(who.role)) return undefined;
-  if (who.role === "viewer") return `You are ${of(who)}: viewers change nothing.`;
+  if (who.role === "viewer") return `You are ${of(who)}: viewers may not change jobs.`;
   if (job.owner === who.user || who.operates.includes(job.queue)) return undefined;
-  return `It is ${job.owner}'s: only ${job.owner} or an operator may change it.`;
+  return `This job belongs to ${job.owner}: only ${job.owner} or an operator may change it.`;
 }
 
 export const useWho = (): SessionView | undefined => useQuery(session).data;

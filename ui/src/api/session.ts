@@ -24,7 +24,7 @@ export const mayBeIn = (): boolean => pageSecret() !== null;
 /** Who is logged in. The head is asked only where somebody has logged in with this browser: it
  * would answer a first visit with a 401, which every browser writes down as an error. */
 export async function whoIsIn(): Promise<SessionView> {
-  if (!mayBeIn()) throw new Refused(401, "unauthorised", "nobody is logged in", "log in");
+  if (!mayBeIn()) throw new Refused(401, "unauthorised", "you are not logged in", "log in");
   try {
     return await get<SessionView>("/v1/session");
   } catch (wrong) {

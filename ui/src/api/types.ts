@@ -1533,7 +1533,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": [],
-      "says": "(GPUs, hours a year) of a duration curve, for the best mix of owned and rented GPUs.",
+      "says": "Pairs of GPUs and the hours of a year in which they are used, for the best mix of owned and rented GPUs.",
       "names": []
     },
     {
@@ -1628,7 +1628,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...",
+      "says": "Name of the model, the file (or text) of its config.json, or layers=32,hidden=4096,...",
       "names": [
         "llama-1-7b",
         "llama-1-13b",
@@ -1768,7 +1768,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "h100-sxm",
-      "says": "The type of GPU.",
+      "says": "Type of GPU.",
       "names": [
         "v100-sxm-16",
         "v100-sxm-32",
@@ -1880,7 +1880,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 8192,
-      "says": "Tokens of a sequence.",
+      "says": "Length of a sequence, in tokens.",
       "names": []
     },
     {
@@ -1889,7 +1889,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 16,
-      "says": "Sequences that are served at once.",
+      "says": "Number of sequences that are served at the same time.",
       "names": []
     },
     {
@@ -1943,7 +1943,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 16,
-      "says": "Rank of LoRA's matrices.",
+      "says": "Rank of the LoRA matrices.",
       "names": []
     }
   ],
@@ -1954,7 +1954,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Number of GPUs; whole servers are built.",
+      "says": "Number of GPUs; it is rounded up to whole servers.",
       "names": []
     },
     {
@@ -2100,7 +2100,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Switch of the fabric, if not the usual one.",
+      "says": "Type of switch of the fabric; the default is the usual one.",
       "names": []
     },
     {
@@ -2109,7 +2109,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 1.0,
-      "says": "Ports of a leaf to nodes, relative to those upwards: 1 blocks nothing.",
+      "says": "Ports of a leaf switch to nodes, divided by its ports to spines: 1 is non-blocking, 2 halves the bisection bandwidth.",
       "names": []
     },
     {
@@ -2118,7 +2118,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Connect only equal positions of the nodes, without spines.",
+      "says": "Build no spine switches: each leaf switch connects only the GPUs at the same position of all nodes (a rail).",
       "names": []
     },
     {
@@ -2127,7 +2127,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Maximum power of a rack.",
+      "says": "Maximum power of a rack, in kW.",
       "names": []
     },
     {
@@ -2136,7 +2136,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Average power as a share of the maximum.",
+      "says": "Average power of the machines, as a share of their maximum power.",
       "names": []
     },
     {
@@ -2145,7 +2145,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Power of the site relative to that of the machines.",
+      "says": "PUE: power of the whole site, divided by the power of the machines.",
       "names": []
     },
     {
@@ -2154,7 +2154,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Origin of its electricity: de, us, world, ...",
+      "says": "Region that the electricity comes from: de, us, world, ...",
       "names": [
         "world",
         "au",
@@ -2207,7 +2207,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Carbon of the electricity, in kg of CO2 a kWh; overrides the region.",
+      "says": "Emissions of the electricity, in kg of CO2 per kWh; overrides the region.",
       "names": []
     },
     {
@@ -2216,7 +2216,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Price of the electricity, in USD; overrides the region.",
+      "says": "Price of the electricity, in USD per kWh; overrides the region.",
       "names": []
     },
     {
@@ -2225,7 +2225,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Parameters of the largest model that is trained, for its checkpoints.",
+      "says": "Number of parameters of the largest model to train; it determines the size of a checkpoint.",
       "names": []
     },
     {
@@ -2243,7 +2243,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Checkpoints are written while the GPUs continue.",
+      "says": "Write checkpoints while the GPUs continue.",
       "names": []
     },
     {
@@ -2252,7 +2252,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Training data that a GPU reads.",
+      "says": "Training data that each GPU reads, in MB/s.",
       "names": []
     },
     {
@@ -2261,7 +2261,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Read rate of existing storage; by default as much as is needed.",
+      "says": "Read rate of the existing storage, in GB/s; the default is what is needed.",
       "names": []
     },
     {
@@ -2270,7 +2270,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Write rate of existing storage; by default as much as is needed.",
+      "says": "Write rate of the existing storage, in GB/s; the default is what is needed.",
       "names": []
     },
     {
@@ -2279,7 +2279,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.01,
-      "says": "Share of the time that GPUs may wait for storage.",
+      "says": "Maximum share of the time that GPUs may wait for storage.",
       "names": []
     }
   ],
@@ -2290,7 +2290,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "GPUs that the run needs at once.",
+      "says": "Number of GPUs of the run.",
       "names": []
     },
     {
@@ -2299,7 +2299,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Days of training without any failure.",
+      "says": "Days that the training would take without any failure.",
       "names": []
     },
     {
@@ -2308,7 +2308,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Model whose training state is saved, as in plan model; for the size of a save.",
+      "says": "Model that is trained, as in plan model; it determines the size of a checkpoint.",
       "names": [
         "llama-1-7b",
         "llama-1-13b",
@@ -2560,7 +2560,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Number of parameters, instead of a model: 70B.",
+      "says": "Number of parameters, instead of a model, for example 70B.",
       "names": []
     },
     {
@@ -2569,7 +2569,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "GPUs of a node, which fails as a unit.",
+      "says": "GPUs of a node; a node fails as a whole.",
       "names": []
     },
     {
@@ -2578,7 +2578,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Failures that end the run, per 1,000 node-days of these nodes.",
+      "says": "Measured failures that end a run, per 1,000 node-days of your nodes.",
       "names": []
     },
     {
@@ -2587,7 +2587,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Number of failures from which `rate` was measured, for its error band.",
+      "says": "Number of failures from which the rate was measured; it determines the error band.",
       "names": []
     },
     {
@@ -2596,7 +2596,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Seconds that the run stops for one save.",
+      "says": "Seconds that training stops for one checkpoint.",
       "names": []
     },
     {
@@ -2605,7 +2605,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Saves are written in the background.",
+      "says": "Write checkpoints in the background.",
       "names": []
     },
     {
@@ -2614,7 +2614,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "GB/s that storage accepts from all nodes together.",
+      "says": "Write rate of the storage for all nodes together, in GB/s.",
       "names": []
     },
     {
@@ -2632,7 +2632,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Minutes between saves, to be compared with the best interval.",
+      "says": "Minutes between checkpoints, to compare with the best interval.",
       "names": []
     },
     {
@@ -2641,7 +2641,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Hours until a broken node is back.",
+      "says": "Hours until a failed node is repaired.",
       "names": []
     },
     {
@@ -2650,7 +2650,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Nodes that are repaired at once.",
+      "says": "Number of nodes that can be repaired at the same time.",
       "names": []
     },
     {
@@ -2659,7 +2659,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0.99,
-      "says": "Share of the time in which enough nodes work, spares included.",
+      "says": "Target: the share of the time in which enough nodes work for the run. It determines the number of spare nodes.",
       "names": []
     },
     {
@@ -2668,7 +2668,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Price of a GPU-hour, for the cost of failures.",
+      "says": "Price of a GPU-hour in USD, for the cost of failures.",
       "names": []
     }
   ],
@@ -2819,7 +2819,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Requests per second, in all.",
+      "says": "Requests per second, of all users together.",
       "names": []
     },
     {
@@ -2828,7 +2828,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Tokens of a prompt.",
+      "says": "Number of tokens of a prompt.",
       "names": []
     },
     {
@@ -2837,7 +2837,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Tokens of an answer.",
+      "says": "Number of tokens of an answer.",
       "names": []
     },
     {
@@ -2846,7 +2846,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Milliseconds within which 90 % of the requests have their first token.",
+      "says": "Target for the time to the first token: 90 % of the requests have it within this time, in milliseconds.",
       "names": []
     },
     {
@@ -2855,7 +2855,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Milliseconds between two tokens, in 90 % of cases.",
+      "says": "Target for the time between two tokens: it is at most this in 90 % of cases, in milliseconds.",
       "names": []
     },
     {
@@ -3031,7 +3031,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Tokens that all prompts share, and that stay cached.",
+      "says": "Number of first tokens that all prompts share, and that stay cached.",
       "names": []
     },
     {
@@ -3054,7 +3054,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Price of a GPU-hour of the named type, instead of the catalog's price.",
+      "says": "Price of a GPU-hour of the given type, in USD, instead of the catalog's price.",
       "names": []
     }
   ],
@@ -3065,7 +3065,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": true,
       "optional": false,
       "preset": null,
-      "says": "Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...",
+      "says": "Name of the model, the file (or text) of its config.json, or layers=32,hidden=4096,...",
       "names": [
         "llama-1-7b",
         "llama-1-13b",
@@ -3326,7 +3326,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 1000000000000.0,
-      "says": "Tokens of the whole training: 1e12, 15T.",
+      "says": "Number of tokens of the whole training, for example 1e12 or 15T.",
       "names": []
     },
     {
@@ -3335,7 +3335,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 4096,
-      "says": "Tokens of a sequence.",
+      "says": "Length of a sequence, in tokens.",
       "names": []
     },
     {
@@ -3344,7 +3344,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Sequences of a step; 0 takes the usual number, which the report lists.",
+      "says": "Sequences per step; with 0 the usual number, which the report shows.",
       "names": []
     },
     {
@@ -3353,7 +3353,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Precision of the products, or of the frozen weights with adapters: fp8, ...; the default is bf16, or fp16 on GPUs without it.",
+      "says": "Precision of matrix products or, with LoRA, of the frozen weights: fp8, ...; the default is bf16, or fp16 on GPUs without bf16.",
       "names": [
         "fp32",
         "tf32",
@@ -3371,7 +3371,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Train adapters on a frozen model.",
+      "says": "Train LoRA adapters on a frozen model.",
       "names": []
     },
     {
@@ -3380,7 +3380,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 16,
-      "says": "Rank of LoRA's matrices.",
+      "says": "Rank of the LoRA matrices.",
       "names": []
     },
     {
@@ -3389,7 +3389,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "megatron-core",
-      "says": "megatron-core, pytorch, torchtitan, ...",
+      "says": "Training library: megatron-core, pytorch, torchtitan, ...",
       "names": [
         "llm-foundry",
         "maxtext",
@@ -3409,7 +3409,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s; the default depends on the GPU.",
+      "says": "Network between nodes: ib-ndr, efa, spectrum-x, ..., or its rate for one GPU: 280 Gb/s; the default depends on the GPU.",
       "names": [
         "ib-edr",
         "ib-hdr",
@@ -3434,7 +3434,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Tensor parallelism of exactly this size; 0 leaves it to the search.",
+      "says": "Size of tensor parallelism; with 0 the search chooses it.",
       "names": []
     },
     {
@@ -3443,7 +3443,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Pipeline stages, likewise.",
+      "says": "Number of pipeline stages; with 0 the search chooses it.",
       "names": []
     },
     {
@@ -3452,7 +3452,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": 0,
-      "says": "Context parallelism, likewise.",
+      "says": "Size of context parallelism; with 0 the search chooses it.",
       "names": []
     },
     {
@@ -3461,7 +3461,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": false,
-      "says": "Leave ZeRO-3 and FSDP out.",
+      "says": "Use neither ZeRO-3 nor FSDP.",
       "names": []
     },
     {
@@ -3470,7 +3470,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": true,
       "preset": null,
-      "says": "Price of a GPU-hour; the default is the median of the catalog's prices.",
+      "says": "Price of a GPU-hour, in USD; the default is the median of the catalog's prices.",
       "names": []
     }
   ]

@@ -65,7 +65,7 @@ export function ArrayOf({ id, unknown }: { id: string; unknown: unknown }) {
             }}
             className="button"
           >
-            Compare its first {Math.min(MOST_COMPARED, data?.length ?? 0)}
+            Compare the first {Math.min(MOST_COMPARED, data?.length ?? 0)}
           </Link>
         </div>
       </Head>
@@ -85,7 +85,7 @@ function Whole({ jobs, first }: { jobs: JobView[]; first: JobView }) {
   const over = jobs.filter((job) => FINAL.has(job.state)).length;
   return (
     <div className="grid">
-      <Card title="All of it" aside={`${count(over)} of ${count(jobs.length)} are over`}>
+      <Card title="All jobs" aside={`${count(over)} of ${count(jobs.length)} have ended`}>
         <div className="grid">
           <div className="line" aria-hidden="true">
             {states.toReversed().map(([one, number]) => (
@@ -183,6 +183,6 @@ const TASKS: Column<JobView>[] = [
 ];
 
 function Tasks({ jobs }: { jobs: JobView[] }) {
-  if (!jobs.length) return <Empty>No job of it is like that.</Empty>;
+  if (!jobs.length) return <Empty>No job of the array is in this state.</Empty>;
   return <Table of="Jobs of the array" rows={jobs} keyOf={(job) => job.id} columns={TASKS} />;
 }

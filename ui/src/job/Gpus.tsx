@@ -34,7 +34,7 @@ export function Gpus({ job }: { job: JobDetail }) {
   const shown = all ? newest : newest.slice(0, SHOWN_ATTEMPTS);
   return (
     <Card
-      title="How busy its GPUs were"
+      title="Utilisation of its GPUs"
       aside={
         newest.length > SHOWN_ATTEMPTS && (
           <button type="button" onClick={() => setAll(!all)}>
@@ -98,8 +98,8 @@ function Strips({ attempt, named }: { attempt: AttemptView; named: boolean }) {
       ) : (
         <p className="soft">
           {isTooShort(span, now) && span.until !== null
-            ? `It was over before a reading was taken: one is kept each ${SAMPLE_SECONDS} s.`
-            : `Nothing is known of that time: a reading is kept each ${SAMPLE_SECONDS} s, for 30 days.`}
+            ? `The attempt ended before the first reading: readings are taken every ${SAMPLE_SECONDS} s.`
+            : `No readings of this time: one is taken every ${SAMPLE_SECONDS} s and kept for 30 days.`}
         </p>
       )}
       {rows.length > MOST_ROWS && (
@@ -167,7 +167,7 @@ function Strip({ row, since, until }: { row: Row; since: number; until: number }
         title={`${name}: ${says}`}
       />
       <span className="right">{busy === undefined ? "–" : percent(busy)}</span>
-      <span className="right" title="the most of its memory that was in use">
+      <span className="right" title="maximum of its memory in use">
         {memory ? percent(memory) : "–"}
       </span>
     </>

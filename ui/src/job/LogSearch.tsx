@@ -65,7 +65,7 @@ export function LogSearch({ job, rank, attempt, ranked, onPick }: Props) {
         <span className="soft" role="status">
           {result &&
             `${plural(result.matches.length, "line")} with “${result.text}” in ${bytes(result.bytes)}${
-              result.next ? ", and there is more" : ""
+              result.next ? " so far" : ""
             }`}
         </span>
         {result && (
@@ -88,7 +88,7 @@ export function LogSearch({ job, rank, attempt, ranked, onPick }: Props) {
           {result.next && (
             <li>
               <button type="button" onClick={() => search.mutate(result)}>
-                Search on
+                Continue the search
               </button>
             </li>
           )}

@@ -11,7 +11,7 @@ import { type LogView, useLog } from "./useLog";
 
 const AT_END_PIXELS = 40;
 const NEWEST = "";
-const LINKS = { live: "live", away: "not to be had now", complete: "complete" };
+const LINKS = { live: "live", away: "unavailable now", complete: "complete" };
 const LINK_CLASS = { live: "link", away: "link away", complete: "link connecting" };
 
 const isAtEnd = (here: HTMLElement): boolean =>
@@ -72,7 +72,9 @@ export function Logs({ job }: { job: JobDetail }) {
       bare
       aside={
         <>
-          <span className={LINK_CLASS[log.link]}>{isLive ? LINKS[log.link] : "a part of it"}</span>
+          <span className={LINK_CLASS[log.link]}>
+            {isLive ? LINKS[log.link] : "part of the log"}
+          </span>
           <Pickers job={job} ranks={ranks} view={view} onShow={show} />
           <button type="button" onClick={() => setTimes(!times)} aria-pressed={times}>
             Times
@@ -124,7 +126,7 @@ export function Logs({ job }: { job: JobDetail }) {
         )}
         {ranked && log.lines.length > 0 && (
           <span className="note">
-            {"The newest lines of every rank. Choose a rank for earlier ones.\n"}
+            {"These are the newest lines of every rank. For earlier lines, choose a rank.\n"}
           </span>
         )}
         <Lines lines={log.lines} ranked={ranked} timed={times} marked={log.marked} />
@@ -132,7 +134,7 @@ export function Logs({ job }: { job: JobDetail }) {
           <Edge name="Load later lines" onLoad={() => act(async () => log.later?.())} />
         )}
         {!log.lines.length &&
-          (log.link === "complete" ? "It has printed nothing." : "Nothing yet.")}
+          (log.link === "complete" ? "The job has printed nothing." : "No output yet.")}
       </pre>
     </Card>
   );

@@ -36,7 +36,7 @@ const PLOTS: [string, Measure[]][] = [
       { field: "memory", name: "GPU memory", times: 100 },
     ],
   ],
-  ["W a GPU", [{ field: "power_watts", name: "power", times: 1 }]],
+  ["W per GPU", [{ field: "power_watts", name: "power", times: 1 }]],
   [
     "% of the nodes",
     [
@@ -88,7 +88,7 @@ export function Machines({ job, range }: { job: JobDetail; range: Range }) {
   })).filter(({ lines }) => lines.length);
   if (!plots.length || cells < 2) return null;
   return (
-    <Card title="What its machines did" aside={<RangePicker range={range} />}>
+    <Card title="Load of its nodes" aside={<RangePicker range={range} />}>
       <div className="grid">
         <div className="plots">
           {plots.map(({ unit, lines }) => (
@@ -105,7 +105,7 @@ export function Machines({ job, range }: { job: JobDetail; range: Range }) {
           ))}
         </div>
         <p className="soft">
-          GPU values are means of its own GPUs. CPU and memory are of the whole node
+          GPU values are means over the GPUs of the job. CPU and memory are of the whole node
           {seats > 1 ? `s, means of ${plural(Math.min(seats, MOST_SERIES), "node")}` : ""}: other
           jobs may share {seats > 1 ? "them" : "it"}.
         </p>

@@ -44,7 +44,7 @@ export function Outputs({ job }: { job: JobDetail }) {
             disabled={isFetching}
             onClick={() => (open ? void refetch() : ask(true))}
           >
-            {open ? "Look again" : "Show"}
+            {open ? "Refresh" : "Show"}
           </button>
         </>
       }
@@ -118,8 +118,8 @@ function Nothing({ node }: { node: NodeOutputs }) {
   return (
     <Empty>
       {node.is_kept
-        ? `It has written nothing on ${node.node} yet.`
-        : `Nothing is kept on ${node.node}: nothing was written, or it was removed since.`}
+        ? `The job has written no files on ${node.node} yet.`
+        : `No files are kept on ${node.node}: the job wrote none, or they were removed.`}
     </Empty>
   );
 }
@@ -133,7 +133,7 @@ async function download(job: string, attempt: number, row: Row): Promise<void> {
     throw new Refused(
       0,
       "cut_short",
-      `${path} did not come whole`,
+      `the download of ${path} is incomplete`,
       `try again, or run: corral cp ${job}:${path} .`,
     );
   save(file, path.split("/").at(-1) ?? path);

@@ -73,7 +73,7 @@ export function RangePicker({ range }: { range: Range }) {
       >
         {range.presets.map((name) => (
           <option key={name} value={name}>
-            {name === ALL ? "All of it" : `Last ${name}`}
+            {name === ALL ? "Whole time" : `Last ${name}`}
           </option>
         ))}
         {zoomed && (

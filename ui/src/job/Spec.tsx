@@ -9,7 +9,7 @@ import { Card, Wrong } from "../parts/basic";
 
 const SUBMITTED_KEY = "corral-spec"; // what the page that submits begins with
 const NO_WORKDIR =
-  "# It ran in a folder of its own (workdir), which is not in this text: corral apply sends one.\n";
+  "# The job had a workdir, which is not in this text. To upload a workdir, run: corral apply\n";
 
 /** The spec as text. The library that writes YAML is loaded with the first one. */
 async function textOf(job: string): Promise<string> {

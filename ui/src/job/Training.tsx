@@ -51,9 +51,7 @@ export function Training({ job, range }: { job: JobDetail; range: Range }) {
               <Scalar key={name} name={name} series={data} by={by} range={range} />
             ))}
         </div>
-        {!fields.length && (
-          <p className="soft">No curve is known yet: a point is kept each 10 s.</p>
-        )}
+        {!fields.length && <p className="soft">No curves yet: a point is stored every 10 s.</p>}
       </div>
     </Card>
   );
@@ -67,7 +65,7 @@ function Diverged({ job, series }: { job: JobDetail; series: SeriesView }) {
   return (
     <p className="notice bad" role="status" style={{ margin: 0 }}>
       The loss is not a number since step {count(step)} (NaN or infinite).{" "}
-      {job.state === "RUNNING" && "What is computed from here on is lost: stop it, and go on from "}
+      {job.state === "RUNNING" && "All later steps are lost: stop the job, and start again from "}
       {job.state === "RUNNING" && "a save before that step with a lower learning rate."}
     </p>
   );
@@ -90,7 +88,7 @@ function Now({ beat }: { beat: Beat }) {
       {left !== undefined && beat.step < (beat.until ?? 0) && (
         <>
           <dt>Ends</dt>
-          <dd>in about {duration(left)}, by the time of its steps</dd>
+          <dd>in about {duration(left)}, estimated from its step time</dd>
         </>
       )}
       {beat.loss !== null && (

@@ -13,9 +13,9 @@ import { count, plural } from "../parts/say";
 import { jobsOf, type Row } from "./rows";
 
 const CHANGES: [string, string, string][] = [
-  ["suspend", "Suspend", "They save, stop, and are kept for later."],
-  ["resume", "Resume", "They go on as soon as they have a place."],
-  ["cancel", "Cancel", "They are stopped, and do not start again."],
+  ["suspend", "Suspend", "The jobs save and stop. You can resume them later."],
+  ["resume", "Resume", "The jobs start as soon as enough resources are free."],
+  ["cancel", "Cancel", "The jobs are stopped and do not start again."],
 ];
 
 interface Props {
@@ -32,7 +32,7 @@ export function noneMayChange(
 ): string | undefined {
   let reason: string | undefined;
   for (const job of rows.flatMap(jobsOf)) {
-    const denied = FINAL.has(job.state) ? "All of them are over." : noChange(who, job);
+    const denied = FINAL.has(job.state) ? "All selected jobs have ended." : noChange(who, job);
     if (!denied) return undefined;
     reason = denied;
   }
@@ -66,7 +66,7 @@ export function Selected({ names, rows, onClear }: Props) {
               key={to}
               name={name}
               danger={to === "cancel"}
-              title={`${name} what is selected?`}
+              title={`${name} the selected jobs?`}
               says={says}
               onYes={() => change.mutate(to)}
               disabled={change.isPending}

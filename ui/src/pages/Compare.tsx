@@ -139,7 +139,7 @@ function Beside({ jobs, onDrop }: { jobs: JobDetail[]; onDrop: (job: JobDetail) 
             ))}
           </div>
         ) : (
-          <p className="soft">None of them has logged anything yet.</p>
+          <p className="soft">None of these jobs has logged a value yet.</p>
         )}
       </Card>
       <Differences jobs={jobs} all={all} onDrop={onDrop} />
@@ -203,7 +203,7 @@ function Differences({ jobs, all, onDrop }: DifferencesProps) {
     ["Runs", (job) => job.run ?? "hidden"],
   ];
   return (
-    <Card title="What they are" bare>
+    <Card title="Properties" bare>
       <Scroll of="Jobs">
         <table>
           <thead>

@@ -80,20 +80,30 @@ function NoLogs({ owner }: { owner: string }) {
 }
 
 const CHANGES: [string, string, string, (state: string) => boolean][] = [
-  ["suspend", "Suspend", "It saves, stops, and is kept for later.", (state) => state === "RUNNING"],
+  [
+    "suspend",
+    "Suspend",
+    "The job saves and stops. You can resume it later.",
+    (state) => state === "RUNNING",
+  ],
   [
     "requeue",
     "Requeue",
-    "It saves, stops, and starts again in its place in line.",
+    "The job saves and stops, keeps its place in line, and starts again.",
     (state) => state === "RUNNING",
   ],
   [
     "resume",
     "Resume",
-    "It goes on as soon as it has a place.",
+    "The job starts as soon as enough resources are free.",
     (state) => state === "SUSPENDED" || state === "HELD",
   ],
-  ["cancel", "Cancel", "It is stopped, and does not start again.", (state) => !FINAL.has(state)],
+  [
+    "cancel",
+    "Cancel",
+    "The job is stopped and does not start again.",
+    (state) => !FINAL.has(state),
+  ],
 ];
 
 function Actions({ job }: { job: JobDetail }) {
@@ -139,9 +149,9 @@ function About({ job }: { job: JobDetail }) {
   if (job.attempt > 1)
     rows.push([
       "Attempt",
-      `${job.attempt} (${job.infra_retries} by faults, ${job.user_retries} by its own)`,
+      `${job.attempt} (retries: ${job.infra_retries} after faults, ${job.user_retries} after own failures)`,
     ]);
-  if (job.place.constraints.length) rows.push(["Only on", job.place.constraints.join(", ")]);
+  if (job.place.constraints.length) rows.push(["Constraints", job.place.constraints.join(", ")]);
   return (
     <Card title="About">
       <dl className="pairs">
@@ -191,14 +201,14 @@ function Why({ job }: { job: JobDetail }) {
   const said = data?.reason || job.reason;
   const again = failed && said.includes(failed.evidence); // it is said once, below
   return (
-    <Card title={FINAL.has(job.state) ? "What came of it" : "Why it is where it is"}>
+    <Card title={FINAL.has(job.state) ? "Result" : "Reason of the state"}>
       <div className="grid" style={{ gap: 8 }}>
-        {!again && <p>{said || `It is ${job.state.toLowerCase()}.`}</p>}
+        {!again && <p>{said || `The job is ${job.state.toLowerCase()}.`}</p>}
         {failed && <Failed is={failed} />}
         {data?.place && (
           <p>
             Number {count(data.place)} of {count(data.waiting)} in line{" "}
-            <span className="soft">(Slurm's word: {data.slurm})</span>
+            <span className="soft">(Slurm's reason code: {data.slurm})</span>
           </p>
         )}
         {data?.holders && (
@@ -225,7 +235,7 @@ function Why({ job }: { job: JobDetail }) {
 
 /** When it starts and ends. The first forecast of a job takes the head a moment. */
 function Start({ is: one }: { is: WhyAnswer["forecast"] }) {
-  if (!one) return <p className="soft">When it starts is being worked out.</p>;
+  if (!one) return <p className="soft">The start time is being predicted.</p>;
   if (one.is_too_late) return <p>{one.text}</p>;
   return (
     <p>
@@ -253,7 +263,7 @@ function Timeline({ job }: { job: JobDetail }) {
           ))}
         </ol>
       ) : (
-        <Empty>Its events are not kept any more.</Empty>
+        <Empty>The events of this job are no longer kept.</Empty>
       )}
     </Card>
   );

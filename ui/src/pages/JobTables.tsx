@@ -96,7 +96,7 @@ const CHECKPOINTS: Column<CheckpointView>[] = [
   { name: "Saved", look: "tight", of: (one) => <At at={one.at} /> },
   { name: "Size", look: "number", of: (one) => bytes(one.size_bytes) },
   { name: "Took", look: "number", of: (one) => `${count(one.seconds)} s` },
-  { name: "Stalled for", look: "number", of: (one) => `${count(one.stall_seconds)} s` },
+  { name: "Training stalled", look: "number", of: (one) => `${count(one.stall_seconds)} s` },
   {
     name: "Verified",
     look: (one) => (one.quarantined ? "bad" : "good"),
@@ -121,10 +121,10 @@ export function Checkpoints({ job }: { job: JobDetail }) {
 
 const RECEIPTS: Column<ReceiptView>[] = [
   { name: "At", look: "tight", of: (one) => <At at={one.seen_at} /> },
-  { name: "What", look: "tight", of: (one) => one.kind },
+  { name: "Kind", look: "tight", of: (one) => one.kind },
   { name: "GPU time lost", look: "number", of: (one) => duration(one.gpu_seconds_lost) },
   { name: "Steps lost", look: "number", of: (one) => one.steps_lost },
-  { name: "In words", look: "wide soft", of: (one) => one.text },
+  { name: "Description", look: "wide soft", of: (one) => one.text },
 ];
 
 export function Receipts({ job }: { job: JobDetail }) {

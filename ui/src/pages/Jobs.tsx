@@ -110,7 +110,7 @@ export function Jobs() {
       <Wrong error={found.error} />
       <section className="card" aria-label="Jobs">
         <Heads sort={search.sort} onSort={(sort) => change({ sort })} />
-        {!found.isPending && !jobs.length && <Empty>No job is like that.</Empty>}
+        {!found.isPending && !jobs.length && <Empty>No job matches these filters.</Empty>}
         <Rows
           rows={rows}
           ticked={ticked}
@@ -130,11 +130,11 @@ const HEADS: [string, string, string?][] = [
   ["queue", "Queue"],
   ["gpus", "Asks for"],
   ["submitted", "Submitted", "right"],
-  ["ran", "Ran or waits", "right"],
+  ["ran", "Run or wait", "right"],
   ["ended", "Ended", "right"],
   ["", "GPU busy", "right"],
   ["", "Cost", "right"],
-  ["", "Where or why"],
+  ["", "Nodes or reason"],
 ];
 
 function Heads({
@@ -345,7 +345,7 @@ function QueueChoice({ queue, onQueue }: { queue: string; onQueue: (queue: strin
   const { data } = useQueues();
   return (
     <select aria-label="Queue" value={queue} onChange={(event) => onQueue(event.target.value)}>
-      <option value="">Every queue</option>
+      <option value="">All queues</option>
       {data?.queues.map((one) => (
         <option key={one.name}>{one.name}</option>
       ))}
@@ -367,7 +367,7 @@ function States({ state, first, onState }: StatesProps) {
       onChange={(event) => onState(event.target.value || undefined)}
     >
       <option value="">{first}</option>
-      <option value="all">All, also those that are over</option>
+      <option value="all">All, including ended jobs</option>
       {STATES.map((one) => (
         <option key={one} value={one}>
           {one.charAt(0) + one.slice(1).toLowerCase()}

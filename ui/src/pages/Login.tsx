@@ -8,7 +8,7 @@ import { Wrong } from "../parts/basic";
 import { Icon } from "../parts/Icon";
 
 const HOW =
-  "corral token create prints a token, and corral ui a link that logs this browser in; an admin makes one for you";
+  "for a token, run corral token create; for a log-in link, run corral ui; or ask an admin for a token";
 
 /** The error in words of a browser: the head's hint is for programs. */
 function inBrowser(error: unknown): unknown {
@@ -68,7 +68,8 @@ export function Login({ ended }: { ended: boolean }) {
         <Wrong error={error} />
       </form>
       <p className="soft">
-        Without a token at hand: <code>corral ui</code> prints a link that logs this browser in.
+        If you have no token, run <code>corral ui</code>: it prints a link that logs this browser
+        in.
       </p>
     </main>
   );
@@ -84,7 +85,7 @@ function Provider() {
       <a className="button main" href={withQuery("/v1/oidc/start", { to })}>
         Log in with {data.provider}
       </a>
-      <p className="soft">or by a token of this cluster:</p>
+      <p className="soft">or with a token of this cluster:</p>
     </>
   );
 }

@@ -10,9 +10,9 @@ import { Budgets } from "./Queues";
 
 const KINDS: Record<ReportKind, string> = {
   cost: "by the cluster's own prices, and at list prices of clouds (USD) where it has none; the two are not added",
-  usage: "what was held, and what its GPUs did meanwhile",
-  waste: "what was held in vain, and why",
-  goodput: "what came of what was held",
+  usage: "GPU hours that were held, and how busy these GPUs were",
+  waste: "held GPU hours without useful work, by reason",
+  goodput: "held GPU hours, by outcome",
 };
 const BYS = ["queue", "user", "gpu-type", "job"];
 const PERIODS: [number, string][] = [
@@ -119,7 +119,7 @@ function Days({ report }: { report: ReportView }) {
   if (!column || report.days.length < 2 || !most) return null;
   const title = `${words(column.name)} by day${column.unit ? `, in ${column.unit}` : ""}`;
   return (
-    <Card title={title} aside={`the most: ${said(most, column)}`}>
+    <Card title={title} aside={`maximum: ${said(most, column)}`}>
       <div
         className="days"
         role="img"
@@ -160,11 +160,11 @@ function columnsOf(report: ReportView): Column<ReportView["rows"][number]>[] {
 }
 
 function Rows({ report }: { report: ReportView }) {
-  if (!report.rows.length) return <Empty>Nothing was held in this time.</Empty>;
+  if (!report.rows.length) return <Empty>No GPU was held in this period.</Empty>;
   return (
     <Card
       title={`By ${report.by.replace("gpu-type", "GPU type")}`}
-      aside={`${report.first} to ${report.last}, days of UTC`}
+      aside={`${report.first} to ${report.last}, days in UTC`}
       bare
     >
       <Table
@@ -174,7 +174,7 @@ function Rows({ report }: { report: ReportView }) {
         columns={columnsOf(report)}
       />
       {report.rest > 0 && (
-        <p className="empty">{count(report.rest)} more are in `corral report`.</p>
+        <p className="empty">For {count(report.rest)} more rows, run: corral report</p>
       )}
     </Card>
   );

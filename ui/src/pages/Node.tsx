@@ -74,17 +74,19 @@ function Actions({ node }: { node: NodeDetail }) {
   );
   return (
     <div className="actions">
-      {!node.cordoned && does("cordon", "Cordon", "It gets no new work; what runs there runs on.")}
+      {!node.cordoned &&
+        does("cordon", "Cordon", "The node gets no new jobs. Running jobs continue.")}
       {!node.draining &&
-        does("drain", "Drain", "It gets no new work, and what runs there is moved.")}
-      {(node.cordoned || node.draining) && does("uncordon", "Uncordon", "It takes work again.")}
+        does("drain", "Drain", "The node gets no new jobs. Running jobs move to other nodes.")}
+      {(node.cordoned || node.draining) &&
+        does("uncordon", "Uncordon", "The node accepts jobs again.")}
       <Wrong error={change.error} />
     </div>
   );
 }
 
 const SHOWN_LOST = 20;
-const LOST: Column<JobView>[] = [JOB, OWNER, STATE, { ...WHY, name: "Where or why" }];
+const LOST: Column<JobView>[] = [JOB, OWNER, STATE, { ...WHY, name: "Nodes or reason" }];
 
 /** Jobs that ran here when it died, and what has become of them since. */
 function LostJobs({ ids }: { ids: readonly string[] }) {
@@ -98,20 +100,20 @@ function LostJobs({ ids }: { ids: readonly string[] }) {
   if (!ids.length) return null;
   return (
     <Card
-      title="Jobs that it took down"
+      title="Jobs lost with this node"
       aside={ids.length > SHOWN_LOST ? `${SHOWN_LOST} of ${count(ids.length)}` : undefined}
       bare
     >
-      <Table of="Jobs that it took down" rows={jobs} keyOf={(job) => job.id} columns={LOST} />
+      <Table of="Jobs lost with this node" rows={jobs} keyOf={(job) => job.id} columns={LOST} />
     </Card>
   );
 }
 
 /** How many can be had; of a node that is not there, none. */
 function freeText(node: NodeDetail): string {
-  if (node.liveness !== "alive") return `none can be had: the node is ${node.liveness}`;
+  if (node.liveness !== "alive") return `none available: the node is ${node.liveness}`;
   if (node.cordoned || node.draining || node.closed)
-    return `${count(node.gpus.free)} of ${node.gpus.total} free, but it takes no work`;
+    return `${count(node.gpus.free)} of ${node.gpus.total} free, but the node accepts no jobs`;
   return `${count(node.gpus.free)} of ${node.gpus.total} free`;
 }
 
@@ -119,7 +121,7 @@ function Devices({ node }: { node: NodeDetail }) {
   if (!node.devices.length)
     return (
       <Card title="GPUs">
-        <Empty>This node has none.</Empty>
+        <Empty>This node has no GPUs.</Empty>
       </Card>
     );
   return (
@@ -184,7 +186,7 @@ const DEVICES: Column<Device>[] = [
     ),
   },
   { name: "Power", look: "number", of: ({ now }) => told(now?.power_watts, "W") },
-  { name: "Heat", look: "number", of: ({ now }) => told(now?.temperature_celsius, "°C") },
+  { name: "Temperature", look: "number", of: ({ now }) => told(now?.temperature_celsius, "°C") },
   { name: "Clock", look: "number", of: ({ now }) => told(now?.sm_clock_mhz, "MHz") },
   {
     name: "Throttled by",
@@ -203,7 +205,7 @@ const DEVICES: Column<Device>[] = [
 function HeldBy({ gpu }: { gpu: NodeGpu }) {
   return (
     <>
-      {gpu.taken && <span className="warn">others than Corral </span>}
+      {gpu.taken && <span className="warn">programs outside Corral </span>}
       {gpu.jobs.map((job) => (
         <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
           {job}{" "}
@@ -216,7 +218,7 @@ function HeldBy({ gpu }: { gpu: NodeGpu }) {
 
 const CONDITIONS: Column<NodeDetail["conditions"][number]>[] = [
   {
-    name: "What",
+    name: "Fault",
     look: "wide",
     of: (one) => <span className={one.mended_at ? "soft" : "bad"}>{one.text}</span>,
   },
@@ -225,9 +227,9 @@ const CONDITIONS: Column<NodeDetail["conditions"][number]>[] = [
     look: "tight",
     of: (one) => one.uuid || (one.gpu === null ? one.device || "node" : `GPU ${one.gpu}`),
   },
-  { name: "Times", look: "number", of: (one) => one.count },
+  { name: "Count", look: "number", of: (one) => one.count },
   { name: "Since", look: "tight", of: (one) => <Ago at={one.since} /> },
-  { name: "What mends it", look: "wide", of: (one) => (one.mended_at ? "mended" : one.remedy) },
+  { name: "Repair", look: "wide", of: (one) => (one.mended_at ? "repaired" : one.remedy) },
 ];
 
 function Health({ node }: { node: NodeDetail }) {
@@ -243,9 +245,9 @@ function Health({ node }: { node: NodeDetail }) {
       aside={
         node.conditions.length > 0 && (
           <Confirm
-            name="It is mended"
-            title={`Is ${node.id} mended?`}
-            says="Its conditions are removed from its record, and it takes work again."
+            name="Mark as repaired"
+            title={`Is ${node.id} repaired?`}
+            says="The faults of the node are removed from its record, and it accepts jobs again."
             onYes={() => clear.mutate()}
             disabled={clear.isPending}
             denied={denied}
@@ -257,7 +259,8 @@ function Health({ node }: { node: NodeDetail }) {
       <Wrong error={clear.error} />
       {node.suspect && (
         <p className="notice" style={{ margin: 12 }}>
-          It would be cordoned by itself, but so many are at once that this is left to a person.
+          Corral suspects a fault of this node and leaves the cordon to a person: too many nodes are
+          suspect at once, or automatic cordons are off.
         </p>
       )}
       {node.conditions.length ? (
@@ -268,7 +271,7 @@ function Health({ node }: { node: NodeDetail }) {
           columns={CONDITIONS}
         />
       ) : (
-        <Empty>Nothing is known to be wrong.</Empty>
+        <Empty>No fault is known.</Empty>
       )}
     </Card>
   );
@@ -296,7 +299,7 @@ const CHECKS: Column<NodeDetail["checks"][number]>[] = [
     ),
   },
   {
-    name: "Verdict",
+    name: "Result",
     look: "tight",
     of: (one) => <span className={`state ${VERDICTS[one.result] ?? "soft"}`}>{one.result}</span>,
   },
@@ -329,7 +332,7 @@ function Checks({ node }: { node: NodeDetail }) {
         />
       ) : (
         <Empty>
-          It was never put to the proof. On the command line: corral doctor gpu --node {node.id}
+          This node was never checked. To check it, run: corral doctor gpu --node {node.id}
         </Empty>
       )}
     </Card>
@@ -376,10 +379,10 @@ function GpuCurves({ node }: { node: NodeDetail }) {
 }
 
 const CURVES: Record<string, { says: string; unit: string; times: number }> = {
-  utilisation: { says: "How busy", unit: "%", times: 100 },
+  utilisation: { says: "Utilisation", unit: "%", times: 100 },
   memory: { says: "Memory", unit: "%", times: 100 },
   power_watts: { says: "Power", unit: "W", times: 1 },
-  temperature_celsius: { says: "Heat", unit: "°C", times: 1 },
+  temperature_celsius: { says: "Temperature", unit: "°C", times: 1 },
   sm_clock_mhz: { says: "Clock", unit: "MHz", times: 1 },
 };
 
@@ -404,12 +407,12 @@ function About({ node }: { node: NodeDetail }) {
         <dt>CPUs</dt>
         <dd>
           {count(node.cpus)}
-          {node.taken_cpus ? `, ${count(node.taken_cpus)} held by others` : ""}
+          {node.taken_cpus ? `, ${count(node.taken_cpus)} used outside Corral` : ""}
         </dd>
         <dt>Memory</dt>
         <dd>
           {bytes(node.memory_bytes)}
-          {node.taken_memory_bytes ? `, ${bytes(node.taken_memory_bytes)} held by others` : ""}
+          {node.taken_memory_bytes ? `, ${bytes(node.taken_memory_bytes)} used outside Corral` : ""}
         </dd>
         <dt>Containment</dt>
         <dd>{node.containment}</dd>

@@ -44,17 +44,17 @@ export function Nodes() {
           onChange={(event) => setOnly(event.target.value)}
         >
           <option value="all">All</option>
-          <option value="ill">With something wrong</option>
+          <option value="ill">With problems</option>
           <option value="free">With free GPUs</option>
           <option value="closed">Cordoned or draining</option>
         </select>
         <span className="soft" role="status">
-          {found.length === nodes.length ? "" : `${count(found.length)} of them`}
+          {found.length === nodes.length ? "" : `${plural(found.length, "node")} shown`}
         </span>
       </div>
       <div className="grid">
         <Card title="GPUs by node">
-          {found.length ? <HeatMap nodes={found} /> : <Empty>No node is like that.</Empty>}
+          {found.length ? <HeatMap nodes={found} /> : <Empty>No node matches these filters.</Empty>}
         </Card>
         <Card title="Nodes" bare>
           <NodeTable nodes={found} />
@@ -98,13 +98,14 @@ function Suspects({ nodes }: { nodes: readonly NodeView[] }) {
   return (
     <div className="notice">
       <p>
-        {plural(suspects.length, "node")} would be cordoned, and left to you: {names.join(", ")}
+        Corral suspects a fault of {plural(suspects.length, "node")} and leaves the cordon to you:{" "}
+        {names.join(", ")}
         {more}.
       </p>
       <Confirm
         name="Cordon them"
         title={`Cordon ${plural(suspects.length, "node")}?`}
-        says="They get no new work; what runs there runs on."
+        says="The nodes get no new jobs. Running jobs continue."
         onYes={() => cordon.mutate()}
         denied={denied}
       />
@@ -147,7 +148,7 @@ function columnsOf(heat: ReadonlyMap<string, number>): NodeColumn[] {
       of: (node) => isThere(node) && busyOf(node),
     },
     {
-      name: "Heat",
+      name: "Temperature",
       look: "number",
       by: heatOf,
       of: (node) => (isThere(node) && heatOf(node) >= 0 ? `${count(heatOf(node))} °C` : null),
@@ -174,7 +175,7 @@ function columnsOf(heat: ReadonlyMap<string, number>): NodeColumn[] {
         node.health ? (
           <span className="bad">{node.health}</span>
         ) : (
-          <span className="soft">{node.closed || "nothing is wrong"}</span>
+          <span className="soft">{node.closed || "no known fault"}</span>
         ),
     },
     { name: "Alive since", look: "tight soft", of: sinceOf },
@@ -186,13 +187,13 @@ function stateOf(node: NodeView) {
     <>
       <State is={node.liveness} /> {node.cordoned && <span className="tag">cordoned</span>}{" "}
       {node.draining && <span className="tag">draining</span>}{" "}
-      {node.suspect && <span className="tag">suspected</span>}
+      {node.suspect && <span className="tag">suspect</span>}
     </>
   );
 }
 
 function gpusOf(node: NodeView) {
-  if (!isThere(node)) return <span className="soft">none can be had</span>;
+  if (!isThere(node)) return <span className="soft">unavailable</span>;
   return (
     <span className="metered">
       <Meter of={node.gpus.total} parts={[usedGpus(node) - node.gpus.taken, node.gpus.taken]} />
@@ -266,7 +267,7 @@ function NodeTable({ nodes }: { nodes: readonly NodeView[] }) {
       {pages > 1 && (
         <nav className="pager" aria-label="Pages of nodes">
           <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
-            Before
+            Previous
           </button>
           <span className="soft">
             {count(page * PAGE + 1)} to {count(Math.min(rows.length, (page + 1) * PAGE))} of{" "}

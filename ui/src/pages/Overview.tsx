@@ -50,13 +50,17 @@ export function Overview() {
         <div className="grid two">
           <div className="grid">
             <Card title="GPUs by node" aside={data && plural(data.nodes.length, "node")}>
-              {data?.nodes.length ? <HeatMap nodes={data.nodes} /> : <Empty>No node yet.</Empty>}
+              {data?.nodes.length ? (
+                <HeatMap nodes={data.nodes} />
+              ) : (
+                <Empty>The cluster has no node yet.</Empty>
+              )}
             </Card>
             <Card
               title="Waiting"
               aside={
                 <Link to="/jobs" search={{ state: "QUEUED" }}>
-                  All that wait
+                  All waiting jobs
                 </Link>
               }
               bare
@@ -69,7 +73,7 @@ export function Overview() {
           <div className="grid">
             <QueueLengths />
             <Waste />
-            <Card title="Just now" bare>
+            <Card title="Recent events" bare>
               <Feed events={events.slice(0, 60)} short />
             </Card>
           </div>
@@ -112,8 +116,8 @@ function Said({ warning, nodes }: { warning: Warning; nodes: Status["nodes"] }) 
         <>
           {" "}
           (since <At at={node.since} />
-          <Several before="; it holds" jobs={node.jobs} />
-          <Several before="; it took down" jobs={node.lost_jobs} />)
+          <Several before="; its jobs:" jobs={node.jobs} />
+          <Several before="; jobs lost with it:" jobs={node.lost_jobs} />)
         </>
       )}
     </>
@@ -154,11 +158,11 @@ function Numbers({ status, line }: { status: Status; line: readonly JobView[] })
         note={gpus.total ? `${percent(gpus.free / gpus.total)} of the cluster` : "no GPU yet"}
       >
         {count(gpus.free)}
-        {gpus.away ? <small>, {count(gpus.away)} more not to be had</small> : null}
+        {gpus.away ? <small>, {count(gpus.away)} more unavailable</small> : null}
       </Tile>
       <Tile
         name="Busy"
-        note={busy.idle ? `${plural(busy.idle, "GPU")} held but idle` : "of those that are held"}
+        note={busy.idle ? `${plural(busy.idle, "GPU")} held but idle` : "on average, of held GPUs"}
       >
         {busy.share === undefined ? "–" : percent(busy.share)}
       </Tile>
@@ -168,7 +172,7 @@ function Numbers({ status, line }: { status: Status; line: readonly JobView[] })
       <Tile
         name="Waiting"
         note={
-          median === undefined ? "nobody waits" : `half have waited ${duration(median)} or more`
+          median === undefined ? "no job waits" : `half have waited ${duration(median)} or more`
         }
       >
         {count(queued)}
@@ -188,7 +192,7 @@ function nodesNote(away: number, closed: number): string {
     away ? `${count(away)} silent or dead` : "",
     closed ? `${count(closed)} cordoned or draining` : "",
   ].filter(Boolean);
-  return parts.join(", ") || "all take work";
+  return parts.join(", ") || "all accept jobs";
 }
 
 function FailedTile() {
@@ -215,11 +219,11 @@ function RateTile() {
   const listed = `${count(data?.list_cost_per_hour ?? 0)} USD at list prices`;
   const byList = data !== undefined && !data.cost_per_hour && data.list_cost_per_hour > 0;
   const notes = [
-    both ? `and ${listed}` : byList ? "at list prices of clouds" : "for what is held now",
-    unpriced ? `${plural(unpriced, "GPU")} at no known price` : "",
+    both ? `and ${listed}` : byList ? "at list prices of clouds" : "for the GPUs held now",
+    unpriced ? `${plural(unpriced, "GPU")} without a known price` : "",
   ];
   return (
-    <Tile name="Costs an hour" note={notes.filter(Boolean).join("; ")}>
+    <Tile name="Cost per hour" note={notes.filter(Boolean).join("; ")}>
       {data ? count(byList ? data.list_cost_per_hour : data.cost_per_hour) : "–"}{" "}
       <small>{byList ? "USD" : data?.currency}</small>
     </Tile>
@@ -242,12 +246,12 @@ function FailedJobs() {
       title="Failed in the last 24 hours"
       aside={
         <Link to="/jobs" search={{ state: "FAILED" }}>
-          All that failed
+          All failed jobs
         </Link>
       }
       bare
     >
-      {data && !data.jobs.length && <Empty>No job has failed.</Empty>}
+      {data && !data.jobs.length && <Empty>No job has failed in the last 24 hours.</Empty>}
       {data && data.jobs.length > 0 && (
         <Table
           of="Failed in the last 24 hours"
@@ -275,23 +279,26 @@ function busyOf(nodes: Status["nodes"]): { share: number | undefined; idle: numb
 /** Unfinished jobs that neither run nor wait. */
 function others(jobs: Status["jobs"]): string {
   const rest = Object.entries(jobs).filter(([state]) => state !== "RUNNING" && state !== "QUEUED");
-  return rest.map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || "no other";
+  return (
+    rest.map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") ||
+    "none in other states"
+  );
 }
 
-const LINE: Column<JobView>[] = [JOB, QUEUE, ASKS, { ...SINCE, name: "Waits" }, WHY];
+const LINE: Column<JobView>[] = [JOB, QUEUE, ASKS, { ...SINCE, name: "Waiting for" }, WHY];
 
 function Line({ jobs }: { jobs: readonly JobView[] }) {
   const oldest = useMemo(
     () => [...jobs].sort((one, two) => one.submitted_at - two.submitted_at).slice(0, SHOWN),
     [jobs],
   );
-  if (!oldest.length) return <Empty>Nobody waits.</Empty>;
+  if (!oldest.length) return <Empty>No job is waiting.</Empty>;
   return <Table of="Waiting" rows={oldest} keyOf={(job) => job.id} columns={LINE} />;
 }
 
 const HOURS = 3;
-const BUSY = { utilisation: "busy, of those held" };
-const HELD = { gpus: "GPUs there", held_gpus: "held" };
+const BUSY = { utilisation: "utilisation of held GPUs" };
+const HELD = { gpus: "all GPUs", held_gpus: "held GPUs" };
 const LENGTHS = { queued: "waiting", running: "running" };
 
 function LastHours() {
@@ -315,7 +322,7 @@ function Waste() {
     hours: data?.total[index] ?? 0,
   }));
   return (
-    <Card title="GPU hours lost, 7 days" aside={<Link to="/money">Where it went</Link>}>
+    <Card title="GPU hours lost in 7 days" aside={<Link to="/money">Reports</Link>}>
       {held ? (
         <dl className="pairs">
           {rows.slice(1).map((row) => (
@@ -330,11 +337,11 @@ function Waste() {
               </dd>
             </Fragment>
           ))}
-          <dt>Held in all</dt>
+          <dt>Held in total</dt>
           <dd>{count(held)} GPU hours</dd>
         </dl>
       ) : (
-        data && <p className="soft">No GPU was held.</p>
+        data && <p className="soft">No GPU was held in this time.</p>
       )}
       <Wrong error={error} />
     </Card>
@@ -354,13 +361,13 @@ const QUEUES: Column<QueueRow>[] = [
   { name: "Waiting", look: "number", of: (queue) => count(queue.waiting) },
   { name: "Running", look: "number", of: (queue) => count(queue.running) },
   { name: "GPUs", look: "number", of: (queue) => count(queue.used) },
-  { name: "of its own", look: "number soft", of: (queue) => count(queue.own) },
+  { name: "Own GPUs", look: "number soft", of: (queue) => count(queue.own) },
 ];
 
 function QueueLengths() {
   const { data } = useQueues();
   return (
-    <Card title="Queues" aside={<Link to="/queues">All of them</Link>} bare>
+    <Card title="Queues" aside={<Link to="/queues">All queues</Link>} bare>
       {data?.queues.length ? (
         <Table
           of="Queues"
@@ -369,7 +376,7 @@ function QueueLengths() {
           columns={QUEUES}
         />
       ) : (
-        <Empty>No queue is set: all share the cluster.</Empty>
+        <Empty>No queues are defined: all users share the cluster.</Empty>
       )}
     </Card>
   );

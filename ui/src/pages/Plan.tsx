@@ -9,12 +9,12 @@ import { Card, Head, Scroll, Segments, Wrong } from "../parts/basic";
 import { AMOUNT, amount, count, percent, words } from "../parts/say";
 
 const SAYS: Record<string, string> = {
-  model: "Does a model fit, and on what?",
+  model: "On which GPUs does a model fit?",
   train: "How fast does a training run go, and what does it cost?",
-  serve: "How many GPUs serve so many requests?",
+  serve: "How many GPUs does a rate of requests require?",
   cluster: "What does a cluster need: network, storage, power?",
-  cost: "Buy or rent?",
-  reliability: "How often does it break, and what is lost?",
+  cost: "Is it cheaper to buy or to rent GPUs?",
+  reliability: "How often does a run fail, and how much time is lost?",
 };
 
 /** What was typed, as the API takes it; a field that was left empty keeps its preset. */
@@ -169,7 +169,7 @@ function Field({ field, given }: { field: PlanField; given: unknown }) {
     <div className="field">
       <label htmlFor={own}>
         {words(name)}
-        {required ? " (needed)" : ""}
+        {required ? " (required)" : ""}
       </label>
       <input
         id={own}
@@ -223,7 +223,7 @@ function Report({ report }: { report: PlanReport }) {
       {report.tables.map((table) => (
         <Rows key={table.title} table={table} />
       ))}
-      <Card title="Assumed, and by which sources">
+      <Card title="Assumptions and sources">
         <div className="grid two">
           <ul>
             {report.assumed.map((one) => (

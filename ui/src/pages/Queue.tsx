@@ -34,7 +34,7 @@ export function Queue() {
         <span className="soft">queue{queue?.parent ? ` below ${queue.parent}` : ""}</span>
         <div className="actions">
           <Link to="/jobs" search={{ queue: name, whose: "all" }} className="button">
-            Its jobs
+            Jobs of this queue
           </Link>
         </div>
       </Head>
@@ -61,26 +61,28 @@ function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly JobView[]
         name="GPUs used"
         note={queue.borrowed ? `${count(queue.borrowed)} of them borrowed` : "none borrowed"}
       >
-        {count(queue.used)} <small>of {count(queue.own)} of its own</small>
+        {count(queue.used)} <small>of {count(queue.own)} own</small>
       </Tile>
-      <Tile name="Running" note={`${percent(queue.share)} of the cluster`}>
+      <Tile name="Running" note={`weighted share, now and recent: ${percent(queue.share)}`}>
         {count(queue.running)}
       </Tile>
       <Tile
         name="Waiting"
-        note={queue.owes ? `owes ${count(queue.owes)} GPUs` : `${percent(queue.due)} is due to it`}
+        note={queue.owes ? `owes ${count(queue.owes)} GPUs` : `share due: ${percent(queue.due)}`}
       >
         {count(queue.waiting)}
       </Tile>
       <Tile
-        name="Half waited at most"
-        note={waits ? `of the last ${plural(waits.jobs, "job")} that started` : "none has started"}
+        name="Median wait"
+        note={
+          waits ? `of the last ${plural(waits.jobs, "job")} that started` : "no job has started"
+        }
       >
         {waits ? duration(waits.half) : "–"}
       </Tile>
       <Tile
-        name="Nine of ten waited at most"
-        note={waits ? `the longest wait: ${duration(waits.longest)}` : undefined}
+        name="90th percentile of waits"
+        note={waits ? `longest wait: ${duration(waits.longest)}` : undefined}
       >
         {waits ? duration(waits.most) : "–"}
       </Tile>
@@ -88,7 +90,14 @@ function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly JobView[]
   );
 }
 
-const HERE: Column<JobView>[] = [JOB, STATE, OWNER, ASKS, SINCE, { ...WHY, name: "Where or why" }];
+const HERE: Column<JobView>[] = [
+  JOB,
+  STATE,
+  OWNER,
+  ASKS,
+  SINCE,
+  { ...WHY, name: "Nodes or reason" },
+];
 
 function JobsHere({ jobs }: { jobs: readonly JobView[] }) {
   const unfinished = jobs.filter((job) => job.ended_at === null);
@@ -106,7 +115,7 @@ function JobsHere({ jobs }: { jobs: readonly JobView[] }) {
           columns={HERE}
         />
       ) : (
-        <Empty>No job runs or waits here.</Empty>
+        <Empty>No job of this queue runs or waits.</Empty>
       )}
     </Card>
   );
@@ -146,7 +155,7 @@ function Users({ queue }: { queue: QueueDetail }) {
           columns={usersOf(queue.name, most)}
         />
       ) : (
-        <Empty>Nobody has used it.</Empty>
+        <Empty>No user has used this queue.</Empty>
       )}
     </Card>
   );

@@ -18,7 +18,7 @@ export function Queues() {
       <div className="grid">
         <Card
           title="Share and use"
-          aside={data && `past use counts half after ${duration(data.half_life_seconds)}`}
+          aside={data && `past usage counts half after ${duration(data.half_life_seconds)}`}
           bare
         >
           {queues.length ? (
@@ -31,7 +31,8 @@ export function Queues() {
           ) : (
             !isPending && (
               <Empty>
-                No queue is set: all share the cluster. Make one with <code>corral queue set</code>.
+                No queues are defined: all users share the cluster. To define one, run{" "}
+                <code>corral queue set</code>.
               </Empty>
             )
           )}
@@ -66,7 +67,7 @@ const sharesOf = (most: number): Column<QueueRow>[] => [
       </span>
     ),
   },
-  { name: "of its own", look: "number", of: (queue) => count(queue.own) },
+  { name: "Own GPUs", look: "number", of: (queue) => count(queue.own) },
   {
     name: "Borrowed",
     look: "number",
@@ -78,7 +79,7 @@ const sharesOf = (most: number): Column<QueueRow>[] => [
   {
     name: "Share due",
     look: "number",
-    title: "The part of the cluster that its weight gives it",
+    title: "The share of the cluster to which the weight of the queue entitles it",
     of: (queue) => percent(queue.due),
   },
   { name: "GPU hours", look: "number", of: (queue) => count(queue.used_gpu_hours) },
@@ -117,15 +118,15 @@ const BUDGETS: Column<WithBudget>[] = [
     look: "tight",
     of: ({ budget }) => (budget.renewed_at ? day(budget.renewed_at) : "never"),
   },
-  { name: "When it is spent", look: "wide soft", of: ({ budget }) => budget.effect },
+  { name: "Effect when spent", look: "wide soft", of: ({ budget }) => budget.effect },
 ];
 
 function RunsOut({ is: budget }: { is: BudgetRow }) {
-  if (budget.is_spent) return <span className="bad">it is spent</span>;
-  if (!budget.runs_out_at) return <span className="soft">not in its time</span>;
+  if (budget.is_spent) return <span className="bad">already spent</span>;
+  if (!budget.runs_out_at) return <span className="soft">not before its end or renewal</span>;
   return (
     <span className="warn" title={full(budget.runs_out_at)}>
-      {day(budget.runs_out_at)}, if what is held is held on
+      {day(budget.runs_out_at)}, if the GPUs held now stay held
     </span>
   );
 }

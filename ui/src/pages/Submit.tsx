@@ -59,11 +59,11 @@ export function Submit() {
           title={<label htmlFor="spec">Spec, in YAML</label>}
           aside={
             <select
-              aria-label="Begin with"
+              aria-label="Example"
               value=""
               onChange={(event) => write(STARTS[Number(event.target.value)]?.[1] ?? text)}
             >
-              <option value="">Begin with …</option>
+              <option value="">Load an example …</option>
               {STARTS.map(([name], index) => (
                 <option key={name} value={index}>
                   {name}
@@ -100,13 +100,13 @@ export function Submit() {
               </button>
               {denied && <span className="warn">{denied}</span>}
               <span className="soft">
-                A folder travels only with <code>corral apply</code>: a spec here has no workdir.
+                This page uploads no files. To submit a workdir, run <code>corral apply</code>.
               </span>
             </div>
             <Wrong error={submit.error ?? plan.error} />
           </div>
         </Card>
-        <Card title="What would come of it">
+        <Card title="Result of a dry run">
           {plan.data ? (
             <div className="grid">
               {plan.data.plan.map((one, index) => (
@@ -116,11 +116,11 @@ export function Submit() {
             </div>
           ) : plan.isPending ? (
             <p className="working" role="status">
-              The head works out where it would start.
+              The head computes where the job would start.
             </p>
           ) : (
             <p className="soft">
-              A dry run says where the job would start, or what it would wait for.
+              A dry run shows where the job would start, or what it would wait for.
             </p>
           )}
         </Card>
@@ -160,7 +160,7 @@ function Planned({ job }: { job: PlannedJob }) {
         )}
         {job.stops.length > 0 && (
           <>
-            <dt>Would stop</dt>
+            <dt>Would preempt</dt>
             <dd className="warn">{job.stops.join(", ")}</dd>
           </>
         )}

@@ -41,7 +41,7 @@ export function Confirm({ name, title, says, onYes, danger, disabled, denied }: 
           <h2>{title}</h2>
           <p className="soft">{says}</p>
           <div className="actions">
-            <button type="submit">Leave it</button>
+            <button type="submit">Go back</button>
             <button type="submit" className="main" onClick={onYes}>
               {name}
             </button>

@@ -33,6 +33,6 @@ export function Curves({ of, since, fields, unit, times = 1, tall }: Props) {
   );
   if (!data) return null;
   if (data.times.length < 2 || !lines.length)
-    return <p className="soft">Nothing is known yet: a point is kept each 10 s.</p>;
+    return <p className="soft">No data yet: a point is stored every 10 s.</p>;
   return <Plot at={data.times} lines={lines} unit={unit} tall={tall} />;
 }

@@ -16,7 +16,7 @@ export function restOfEvidence(evidence: string, text: string): string {
 export function Failed({ is: one }: { is: Found }) {
   const evidence = restOfEvidence(one.evidence, one.text);
   return (
-    <dl className="pairs failed" aria-label={`What attempt ${one.attempt} failed of`}>
+    <dl className="pairs failed" aria-label={`Why attempt ${one.attempt} failed`}>
       <dt>Cause</dt>
       <dd>
         <b className="bad">{one.text}</b> <span className="tag">{failureName(one.failure)}</span>

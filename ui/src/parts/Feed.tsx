@@ -5,7 +5,7 @@ import { ownTime } from "./say";
 
 /** What happened, newest first. */
 export function Feed({ events, short }: { events: readonly EventView[]; short?: boolean }) {
-  if (!events.length) return <Empty>Nothing has happened yet.</Empty>;
+  if (!events.length) return <Empty>No events yet.</Empty>;
   return (
     <ol className={short ? "feed short" : "feed"} tabIndex={short ? 0 : undefined}>
       {events.map((event) => (

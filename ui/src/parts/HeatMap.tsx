@@ -72,7 +72,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly NodeVi
     <div className="heat">
       <div
         role="group"
-        aria-label="Nodes; the arrow keys go from one to the next"
+        aria-label="Nodes; use the arrow keys to move between them"
         className={few ? "racks few" : "racks"}
         onKeyDown={step}
         onClick={(event) => {
@@ -102,7 +102,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly NodeVi
       </div>
       <p className="legend">
         <span>
-          <i className="used" /> held and busy, the busier the stronger the blue
+          <i className="used" /> held and busy (stronger blue: busier)
         </span>
         <span>
           <i className="idling" /> held but idle
@@ -114,7 +114,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly NodeVi
           <i className="closed" /> cordoned or draining
         </span>
         <span>
-          <i className="ill" /> something is wrong
+          <i className="ill" /> known fault
         </span>
         <span>
           <i className="away" /> silent or dead

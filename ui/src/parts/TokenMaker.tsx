@@ -8,7 +8,7 @@ import { Wrong } from "./basic";
 import { Icon } from "./Icon";
 import { full } from "./say";
 
-const SAYS = "It may do what you may, and ends with this session at the latest.";
+const SAYS = "The token has your rights. It expires with this session at the latest.";
 
 export function TokenMaker() {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -36,7 +36,9 @@ export function TokenMaker() {
             <pre className="typed">
               {`export CORRAL_URL=${location.origin}\nexport CORRAL_TOKEN=${made.data.token}`}
             </pre>
-            {made.data.expires_at !== null && <p>It holds until {full(made.data.expires_at)}.</p>}
+            {made.data.expires_at !== null && (
+              <p>It is valid until {full(made.data.expires_at)}.</p>
+            )}
           </>
         )}
         <Wrong error={made.error} />
@@ -46,7 +48,7 @@ export function TokenMaker() {
           </button>
           {!made.data && (
             <button type="button" className="main" onClick={() => made.mutate()}>
-              Make one
+              Create token
             </button>
           )}
         </div>

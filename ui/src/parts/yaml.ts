@@ -2,19 +2,19 @@
 
 import { parseAllDocuments, type YAMLError } from "yaml";
 
-const NO_COLON = "a field has no colon behind its name";
+const NO_COLON = "a colon is missing after the name of a field";
 const MISTAKES: Record<string, string> = {
   BAD_DQ_ESCAPE: "a backslash in double quotes begins no known escape; use single quotes",
-  BAD_INDENT: "its indentation does not fit the lines above, or a bracket there is not closed",
+  BAD_INDENT: "the indentation does not match the lines above, or a bracket there is not closed",
   BAD_SCALAR_START: "a value cannot begin with this character; put the value in quotes",
   BLOCK_AS_IMPLICIT_KEY:
-    "two fields are on one line; write each on a line of its own, or put a value with a colon in quotes",
+    "two fields are on one line; write each on its own line, or put a value with a colon in quotes",
   BLOCK_IN_FLOW: "a block cannot be inside of braces or brackets",
   DUPLICATE_KEY: "this field is given twice",
   MISSING_CHAR: "a quote, bracket, brace or comma is missing",
   MULTILINE_IMPLICIT_KEY: NO_COLON,
-  TAB_AS_INDENT: "a tab indents it; use spaces",
-  UNEXPECTED_TOKEN: "something here does not belong to the field before it",
+  TAB_AS_INDENT: "the line is indented with a tab; use spaces",
+  UNEXPECTED_TOKEN: "this line contains text that does not belong to the field before it",
 };
 const MOST_SHOWN = 60;
 

@@ -165,7 +165,7 @@ class BatchAllocation:
             )
         if not has_all_helpers:
             raise CannotStep(
-                "Unable to create step for job: a node of it does not answer"
+                "Unable to create step for job: a node of the job does not answer"
             )
 
     # -- steps

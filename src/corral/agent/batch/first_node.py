@@ -129,7 +129,10 @@ def _open_output_file(
     try:
         return open(path, "ab" if plan.append else "wb", buffering=0)
     except OSError as trouble:
-        say = f"{path} cannot be written on {known['N']}: {trouble.strerror}; see: corral logs"
+        say = (
+            f"the output file {path} cannot be written on {known['N']}: "
+            f"{trouble.strerror}; run: corral logs"
+        )
         print(f"sbatch: note: {say} j{known['j']}", file=sys.stderr, flush=True)
         return None
 

@@ -114,7 +114,9 @@ class Frames:
             sizes = self._receive_exactly(_SIZES.size)
             head, data = _SIZES.unpack(sizes)
             if head + data > MOST_BYTES:
-                raise ValueError(f"a message of {head + data:,} bytes")
+                raise ValueError(
+                    f"a message of {head + data:,} bytes is over the limit"
+                )
             sealed = self._receive_exactly(head + data + self._seal.extra_bytes)
             body = self._seal.open(sizes, sealed)
             message: Message = json.loads(body[:head])
@@ -163,7 +165,7 @@ class Frames:
         if not hmac.compare_digest(
             self._receive_exactly(_PROOF_BYTES), _handshake_proof(key, other, drawn)
         ):
-            raise Stranger("it has not the key of this attempt")
+            raise Stranger("the other end does not have the key of this attempt")
         self._connection.settimeout(None)
         self._seal = seal(
             _direction_key(key, own, drawn, peer_proof),

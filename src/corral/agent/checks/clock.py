@@ -9,8 +9,11 @@ def check_clock(offset_seconds: float | None) -> CheckFinding:
     the shortest round trip."""
     if offset_seconds is None:
         return CheckFinding(
-            kind=CheckKind.CLOCK, text="the head's clock is not known yet", ran=False
+            kind=CheckKind.CLOCK,
+            text="the clock offset to the head is not measured yet",
+            ran=False,
         )
     side = "ahead of" if offset_seconds > 0 else "behind"
-    text = f"its clock is {abs(offset_seconds) * 1e3:.1f} ms {side} the head's"
+    offset_text = f"{abs(offset_seconds) * 1e3:.1f} ms {side}"
+    text = f"the node's clock is {offset_text} the head's clock"
     return CheckFinding(kind=CheckKind.CLOCK, text=text, value=offset_seconds, unit="s")

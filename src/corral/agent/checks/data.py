@@ -44,8 +44,9 @@ class DataListing:
         count_prefix = "" if self.whole else "more than "
         size = size_text(sum(size for _, size in self.files))
         folders = f"{self.closed:,} folder{'s' * (self.closed > 1)}"
-        closed = f", {folders} may not be read" if self.closed else ""
-        return f"{count_prefix}{len(self.files):,} files, {size}, listing {self.digest}{closed}"
+        closed = f", {folders} not readable" if self.closed else ""
+        files = f"{count_prefix}{len(self.files):,} files, {size}"
+        return f"{files}, hash of names and sizes {self.digest}{closed}"
 
 
 def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
@@ -56,11 +57,11 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
     try:
         listing = listed(path)
     except OSError as trouble:
-        text = f"{path} cannot be read here: {trouble.strerror or trouble}"
+        text = f"{path} cannot be read on this node: {trouble.strerror or trouble}"
         yield CheckFinding(kind=CheckKind.DATA, device=path, text=text, failed=True)
         return
     took = time.monotonic() - began
-    text = f"{listing.says}, found in {took:.2f} s"
+    text = f"{listing.says}, listed in {took:.2f} s"
     if not listing.files:
         yield CheckFinding(
             kind=CheckKind.DATA, device=path, text=f"{path} has no files", failed=True

@@ -30,7 +30,7 @@ def check_disk(path: str, seconds: float, *, own: bool) -> CheckFinding:
     try:
         return _measure_disk(path, seconds, own)
     except OSError as trouble:
-        text = f"{path} cannot be written and read: {trouble.strerror or trouble}"
+        text = f"a test file in {path} cannot be written or read: {trouble.strerror or trouble}"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, failed=True)
 
 
@@ -41,7 +41,8 @@ def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
         min(max_bytes, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
     )
     if size == 0:
-        text = f"{path} has no room for {CHUNK_BYTES // 1024**2} MiB"
+        test_size = f"{CHUNK_BYTES // 1024**2} MiB"
+        text = f"{path} has no space for a test file of {test_size}"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, ran=False)
     descriptor = _open_unlinked_file(path)
     try:
@@ -51,7 +52,7 @@ def _measure_disk(path: str, seconds: float, own: bool) -> CheckFinding:
     finally:
         os.close(descriptor)
     if checksum != read_checksum:
-        text = f"{path} reads back something else than was written"
+        text = f"data read from {path} differs from the data that was written"
         return CheckFinding(kind=CheckKind.DISK, device=path, text=text, failed=True)
     text = (
         f"{path} writes {rate_text(wrote / write_seconds)}, reads {rate_text(wrote / read_seconds)}"

@@ -88,7 +88,7 @@ def _gpu_finding(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
         )
     if one["kind"] == CheckKind.MEMORY:
         rate = float(one["bytes_per_second"])
-        text = f"GPU {gpu.index}: its memory copies at {rate_text(rate)}"
+        text = f"GPU {gpu.index}: memory copies run at {rate_text(rate)}"
         return CheckFinding(
             kind=CheckKind.MEMORY,
             gpu=gpu.index,
@@ -98,10 +98,10 @@ def _gpu_finding(one: Mapping[str, Any], gpu: Gpu) -> CheckFinding:
         )
     product_count, wrong_count = int(one["made"]), int(one["wrong"])
     text = (
-        f"GPU {gpu.index}: {wrong_count:,} of {product_count:,} products are wrong: "
-        "silent corruption"
+        f"GPU {gpu.index}: {wrong_count:,} of {product_count:,} matrix products are "
+        "wrong (silent data corruption)"
         if wrong_count
-        else f"GPU {gpu.index}: {product_count:,} products have the known hash"
+        else f"GPU {gpu.index}: all {product_count:,} matrix products are correct"
     )
     return CheckFinding(
         kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong_count > 0
@@ -124,16 +124,16 @@ def _check_all_reduce(ask: CheckRequest) -> CheckFinding:
     except NoProof as trouble:
         for rank in ranks:
             ended(rank)
-        text = f"its GPUs do not add up together: {trouble}"
+        text = f"the all-reduce over the node's {count} GPUs failed: {trouble}"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
     rate = min(
         float(rank_outcomes[0]["bytes_per_second"])
         for rank_outcomes in outcomes_by_rank
     )
     if not all(rank_outcomes[0]["right"] for rank_outcomes in outcomes_by_rank):
-        text = f"{count} GPUs add up to something wrong"
+        text = f"the all-reduce over {count} GPUs gave a wrong result"
         return CheckFinding(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
-    text = f"{count} GPUs add up at {rate_text(rate)} (NCCL, bus bandwidth)"
+    text = f"all-reduce over {count} GPUs: {rate_text(rate)} (NCCL, bus bandwidth)"
     return CheckFinding(
         kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND
     )
@@ -147,7 +147,7 @@ def on_cpu(kinds: list[CheckKind], seconds: float) -> Iterator[CheckFinding]:
         yield _cpu_products(seconds)
     if CheckKind.MEMORY in kinds:
         rate = copies()
-        text = f"no GPU: the machine's memory copies at {rate_text(rate)}"
+        text = f"no GPU: memory copies on the CPU run at {rate_text(rate)}"
         unit = BYTES_PER_SECOND + ON_CPU
         yield CheckFinding(kind=CheckKind.MEMORY, text=text, value=rate, unit=unit)
 
@@ -165,9 +165,11 @@ def _cpu_products(seconds: float) -> CheckFinding:
         wrong_count += digest != KNOWN[WIDE, side, side]
         product_count += 1
     text = (
-        f"no GPU: {wrong_count} of {product_count} products on its CPU are wrong: silent corruption"
+        f"no GPU: {wrong_count} of {product_count} matrix products on the CPU are wrong "
+        "(silent data corruption)"
         if wrong_count
-        else f"no GPU: {product_count} products on its CPU have the known hash ({math_library})"
+        else f"no GPU: all {product_count} matrix products on the CPU are correct "
+        f"({math_library})"
     )
     return CheckFinding(kind=CheckKind.MATMUL, text=text, failed=wrong_count > 0)
 

@@ -43,18 +43,19 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[CheckFinding]:
         if rate is None:
             rate = _measure_all_reduce(checkup, backend, gpus)
     except (OSError, ValueError, NoProof) as trouble:
-        text = f"no link with {peer} at {link_endpoint[0]} port {link_endpoint[1]}: {trouble}"
+        where = f"{link_endpoint[0]} port {link_endpoint[1]}"
+        text = f"the link test with node {peer} at {where} failed: {trouble}"
         yield CheckFinding(kind=CheckKind.LINK, device=peer, text=text, failed=True)
         return
     how = {
-        "nccl": "NCCL, a GPU each",
-        "gloo": "gloo, on CPUs",
+        "nccl": "NCCL, one GPU on each node",
+        "gloo": "gloo on CPUs",
         "stream": "a TCP stream",
     }[backend]
     if backend != "nccl" and gpus:
-        how += f"; not by its GPUs: {_why_not() or f'{peer} cannot'}"
+        how += f"; GPUs are not used: {_why_not() or f'{peer} cannot use NCCL'}"
     unit = BYTES_PER_SECOND if backend == "nccl" else f"{BYTES_PER_SECOND} by {backend}"
-    text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
+    text = f"link with node {peer}: {rate_text(rate)} ({how})"
     yield CheckFinding(
         kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit
     )
@@ -97,7 +98,7 @@ def _negotiate_backend(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
         piece = talk.recv(1)
         if not piece:
-            raise ConnectionError("the other end has left")
+            raise ConnectionError("the other node closed the connection")
         line += piece
     peer_methods = json.loads(line)
     return next(backend for backend in own_methods if backend in peer_methods)
@@ -150,5 +151,5 @@ def _measure_all_reduce(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float
         ["all-reduce", *rendezvous_args], checkup.seconds, visible(gpus[:1])
     )
     if not outcome["right"]:
-        raise NoProof("it adds up to something wrong")
+        raise NoProof("the all-reduce gave a wrong result")
     return float(outcome["bytes_per_second"])

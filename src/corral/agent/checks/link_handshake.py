@@ -38,9 +38,7 @@ def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
         _receive_exactly(talk, PROOF_BYTES),
         _handshake_proof(secret, peer_name, nonce, peer_nonce),
     ):
-        raise NotProven(
-            "the other end is no node of this check: it has not proven itself"
-        )
+        raise NotProven("the other end did not prove that it is the node of this check")
 
 
 def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
@@ -58,7 +56,7 @@ def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socke
             greet(talk, secret, leads=True)
             return talk
         talk.close()
-    raise TimeoutError("no connection has proven to be the other node")
+    raise TimeoutError(f"the other node did not connect within {seconds:g} s")
 
 
 def dialled(where: tuple[str, int], secret: str, seconds: float) -> socket.socket:
@@ -82,6 +80,6 @@ def _receive_exactly(talk: socket.socket, count: int) -> bytes:
     while len(buffer) < count:
         piece = talk.recv(count - len(buffer))
         if not piece:
-            raise ConnectionError("the other end has left")
+            raise ConnectionError("the other node closed the connection")
         buffer += piece
     return bytes(buffer)

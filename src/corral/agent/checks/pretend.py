@@ -43,10 +43,8 @@ class Injected:
         if fault is None or found.failed is not None or isinstance(fault, str):
             return found
         if found.kind == CheckKind.CLOCK:
-            text = (
-                f"its clock is {abs(fault):g} s {'ahead of' if fault > 0 else 'behind'} the "
-                "head's"
-            )
+            side = "ahead of" if fault > 0 else "behind"
+            text = f"the node's clock is {abs(fault):g} s {side} the head's clock"
             return msgspec.structs.replace(
                 found, value=float(fault), text=text, ran=True
             )
@@ -67,7 +65,7 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
             yield _matmul_finding(gpu, injected)
         if CheckKind.MEMORY in kinds:
             yield _rate_finding(
-                CheckKind.MEMORY, gpu, "its memory copies at", gpu=gpu.index
+                CheckKind.MEMORY, gpu, "memory copies run at", gpu=gpu.index
             )
     if not ask.gpus and CheckKind.MATMUL in kinds:
         from corral.agent.checks.gpus import check_gpus
@@ -75,7 +73,7 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
         yield from check_gpus(ask)
     if CheckKind.ALL_REDUCE in kinds and len(ask.gpus) > 1:
         yield _rate_finding(
-            CheckKind.ALL_REDUCE, ask.gpus[0], f"{len(ask.gpus)} GPUs add up at"
+            CheckKind.ALL_REDUCE, ask.gpus[0], f"all-reduce over {len(ask.gpus)} GPUs:"
         )
     if CheckKind.LINK in kinds:
         peer = ask.checkup.peer
@@ -85,16 +83,16 @@ def pretended(ask: CheckRequest, injected: Injected) -> Iterator[CheckFinding]:
             else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
         )
         yield _rate_finding(
-            CheckKind.LINK, link_gpu, f"with {peer} it adds up at", device=peer
+            CheckKind.LINK, link_gpu, f"link with node {peer}:", device=peer
         )
 
 
 def _matmul_finding(gpu: Gpu, injected: Injected) -> CheckFinding:
     is_wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
     text = (
-        f"GPU {gpu.index}: 1 of 100 products is wrong"
+        f"GPU {gpu.index}: 1 of 100 matrix products is wrong"
         if is_wrong
-        else f"GPU {gpu.index}: 100 products have the known hash"
+        else f"GPU {gpu.index}: all 100 matrix products are correct"
     )
     return CheckFinding(
         kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=is_wrong

@@ -76,7 +76,7 @@ class Checks:
         self._doing, task = "", self._task
         self.end()
         if not (await asyncio.wait({task}, timeout=END_SECONDS))[0]:
-            log.warning("a check does not end; jobs start here while it runs")
+            log.warning("a check-up does not end; jobs start while it still runs")
 
     async def close(self) -> None:
         await self.clear()
@@ -91,7 +91,9 @@ class Checks:
                 is_complete = await self._run_check_process(checkup)
         except (OSError, ValueError, TimeoutError) as trouble:
             log.warning(
-                "the check-up %s has failed: %s", checkup.id, trouble or "it hangs"
+                "the check-up %s failed: %s",
+                checkup.id,
+                trouble or f"it did not end in {LONGEST_SECONDS:g} s",
             )
         finally:
             self.end()
@@ -101,10 +103,13 @@ class Checks:
         code, text = (
             (None, "all checks are done")
             if is_complete
-            else (NOT_RUN, "its checks have failed")
+            else (NOT_RUN, "the check process failed")
         )
         if is_interrupted:
-            code, text = NOT_RUN, "its checks ended for what is to run there"
+            code, text = (
+                NOT_RUN,
+                "the checks were stopped because a job is to start on the node",
+            )
         self._report_signals([self._signal(checkup, OVER, text, code)])
 
     async def _run_check_process(self, checkup: CheckUp) -> bool:

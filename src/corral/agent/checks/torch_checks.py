@@ -21,10 +21,11 @@ COMMAND: Final = (sys.executable, "-m", "corral.train.device_checks")
 # in torch/version.py
 BUILT_FOR: Final = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)
 NO_CUDA: Final = (
-    "PyTorch was built without CUDA or ROCm on this node: install a build for its GPUs"
+    "PyTorch was built without CUDA or ROCm on this node; install a build for its GPUs"
 )
 MISSING: Final = (
-    "PyTorch is not installed for Corral on this node: pip install 'corral[train]'"
+    "PyTorch is not installed in Corral's Python on this node; "
+    "run there: pip install 'corral[train]'"
 )
 
 
@@ -100,11 +101,11 @@ def answers(
         stdout, trouble = process.communicate(timeout=seconds + START_SECONDS)
     except subprocess.TimeoutExpired:
         ended(process)
-        reason = f"no answer in {seconds + START_SECONDS:.0f} s"
+        reason = f"no answer of the check process in {seconds + START_SECONDS:.0f} s"
         raise NoProof(reason, hangs=True) from None
     if process.returncode != 0:
         error_lines = trouble.decode(errors="replace").strip().splitlines()[-1:] or [
-            "it says nothing"
+            "the check process failed without an error message"
         ]
         raise NoProof(error_lines[0][:300])
     return [json.loads(line) for line in stdout.splitlines() if line.startswith(b"{")]

@@ -53,10 +53,12 @@ def probe(wanted: str | None = None) -> ContainmentChoice:
         why_not = _WHY_NOT[kind]()
         if not why_not:
             return ContainmentChoice(
-                kind, "; ".join(reasons) or ("asked for" if wanted else "the strongest")
+                kind,
+                "; ".join(reasons)
+                or ("requested in node.json" if wanted else "the strongest kind"),
             )
-        reasons.append(f"no {kind}: {why_not}")
-    raise AssertionError("a subreaper is always to be had")
+        reasons.append(f"{kind} is not available: {why_not}")
+    raise AssertionError("a subreaper is always available")
 
 
 def create(
@@ -99,7 +101,7 @@ def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
     try:
         return namespace.create(ContainmentLimits(), furnish)
     except OSError as trouble:
-        return f"users see each other's processes and /tmp here: {trouble}"
+        return f"users can see each other's processes and /tmp on this node: {trouble}"
 
 
 def settle(group: Containment) -> int | None:

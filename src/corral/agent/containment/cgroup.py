@@ -95,7 +95,7 @@ def _mounted_group_path(mount: Path, root: str, path: str) -> Path:
 def _version_1(found: Mapping[str, Path]) -> Hierarchy:
     for name in ("freezer", "pids"):
         if name not in found or not os.access(found[name], os.W_OK):
-            raise NoCgroups(f"the cgroup folder of {name} may not be written here")
+            raise NoCgroups(f"the cgroup folder of {name} is missing or not writable")
     usable = {
         name: cgroup_dir
         for name, cgroup_dir in found.items()
@@ -119,7 +119,7 @@ def _version_2(own: Path) -> Hierarchy:
         if {"memory", "pids"} <= hand_on(folder):
             return Hierarchy(version=2, folders={"": folder})
     if plain is None:
-        raise NoCgroups(f"{own} is not delegated to this user")
+        raise NoCgroups(f"the cgroup {own} is not delegated to this user")
     hand_on(plain)
     return Hierarchy(version=2, folders={"": plain})
 
@@ -360,7 +360,7 @@ def _create_2(place: Hierarchy, name: str, limits: ContainmentLimits) -> Cgroup:
         try:
             device_filter.attach(folder, limits.devices)
         except OSError as trouble:
-            warnings.append(f"ranks may open GPUs of other jobs here: {trouble}")
+            warnings.append(f"ranks can open the GPUs of other jobs: {trouble}")
     return Cgroup(version=2, folders=[folder], warnings=warnings)
 
 
@@ -409,7 +409,7 @@ def _write_control_file(file: str, content: str) -> None:
 
 def _missing_limit_warnings(controllers: Iterable[str]) -> list[str]:
     return [
-        f"no limit on {name} can be held here: its cgroup is missing"
+        f"the {name} limit is not enforced: the cgroup controller is missing"
         for name in controllers
     ]
 

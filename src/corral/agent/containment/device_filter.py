@@ -101,14 +101,16 @@ def attach(group: Path, allowed: Allowed) -> None:
         ctypes.addressof(code),
         ctypes.addressof(license),
     )
-    loaded = _call_bpf(BPF_PROG_LOAD, load, "load the device filter")
+    loaded = _call_bpf(BPF_PROG_LOAD, load, "cannot load the device filter")
     try:
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             bpf_attributes = struct.pack(
                 "=IIII", folder, loaded, BPF_CGROUP_DEVICE, BPF_F_ALLOW_MULTI
             )
-            _call_bpf(BPF_PROG_ATTACH, bpf_attributes, "attach the device filter")
+            _call_bpf(
+                BPF_PROG_ATTACH, bpf_attributes, "cannot attach the device filter"
+            )
         finally:
             os.close(folder)
     finally:
@@ -122,7 +124,7 @@ def _call_bpf(command: int, words: bytes, what: str) -> int:
     """
     number = SYS_BPF.get(os.uname().machine)
     if number is None:
-        raise OSError(f"{what}: this processor's number of bpf() is not known")
+        raise OSError(f"{what}: bpf() has no known number on this processor")
     attr = ctypes.create_string_buffer(words, _ATTR_BYTES)
     answer: int = _libc.syscall(
         ctypes.c_long(number), command, ctypes.byref(attr), _ATTR_BYTES

@@ -50,7 +50,9 @@ class PidNamespace:
             self.view is not None
             and _libc.setns(self.view, kernel_mounts.CLONE_NEWNS) != 0
         ):
-            raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
+            raise OSError(
+                ctypes.get_errno(), "a rank cannot join its attempt's mount namespace"
+            )
 
     def settle(self) -> None:
         """Wait until the mounts of the namespace exist. Call this once, before any
@@ -64,8 +66,8 @@ class PidNamespace:
                 f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC
             )
         else:
-            reason = answer.decode(errors="replace") or "its first process has ended"
-            warning = f"ranks see the machine's /proc and /tmp, not their own: {reason}"
+            reason = answer.decode(errors="replace") or "its first process ended"
+            warning = f"ranks see the /proc and /tmp of the machine: {reason}"
             self.warnings = (*self.warnings, warning)
 
     def pids(self) -> list[int]:
@@ -106,7 +108,7 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
         _unshare_namespace(CLONE_NEWPID)
     elif _libc.unshare(CLONE_NEWPID) != 0:
         # in a user namespace no rank could change its account
-        raise OSError(ctypes.get_errno(), "no pid namespace is to be had by root here")
+        raise OSError(ctypes.get_errno(), "root cannot create a pid namespace here")
     ready, done = os.pipe2(os.O_CLOEXEC)
     shim = os.getpid()
     pid = os.fork()
@@ -116,12 +118,13 @@ def create(limits: ContainmentLimits, furnish: Furnish | None = None) -> PidName
     os.close(done)
     init_process = LocalProcess.find(pid)
     if init_process is None:
-        raise OSError("the first process of the namespace has ended at once")
+        raise OSError(
+            "the init process of the pid namespace ended at once; look for its cause, "
+            "such as the OOM killer, with: dmesg"
+        )
     warnings = []
     if limits.memory_bytes:
-        warnings.append(
-            "no limit on memory can be held here: there is no cgroup for it"
-        )
+        warnings.append("the memory limit is not enforced: no cgroup is available")
     return PidNamespace(shim=shim, first=init_process, ready=ready, warnings=warnings)
 
 
@@ -145,7 +148,7 @@ def _unshare_namespace(flag: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     if _libc.unshare(flag | kernel_mounts.CLONE_NEWUSER) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"no pid namespace is to be had: {os.strerror(number)}")
+        raise OSError(number, f"no pid namespace available: {os.strerror(number)}")
     for name, content in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),

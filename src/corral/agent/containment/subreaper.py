@@ -66,9 +66,9 @@ class Subreaper:
 
 def create(mark: str, limits: ContainmentLimits) -> Subreaper:
     warnings = [
-        "neither cgroups nor pid namespaces are to be had here: a process that hides well may "
-        "outlive its job",
-        *(["no limit on memory can be held here"] if limits.memory_bytes else []),
+        "neither cgroups nor pid namespaces are available on this node: a process that "
+        "detaches itself may outlive its job",
+        *(["the memory limit is not enforced"] if limits.memory_bytes else []),
     ]
     return Subreaper(shim=os.getpid(), mark=mark, warnings=warnings)
 

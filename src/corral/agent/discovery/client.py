@@ -55,7 +55,7 @@ class Probe:
         answer = await self._ask(inside if own_disk else None)
         if answer is None:
             self._say(
-                "the machine's GPUs and shared paths did not answer; the last answer stands"
+                "the query of GPUs and shared paths did not end; the last result is kept"
             )
         else:
             self._apply_survey(answer)
@@ -93,7 +93,7 @@ class Probe:
             write_parts(self.node_dir, answer.parts)
         except OSError as trouble:
             self._say(
-                f"jobs on one cut GPU are not kept from each other's parts: {trouble}"
+                f"jobs can open each other's MIG slices of the same GPU: {trouble}"
             )
 
     def _say(self, trouble: str) -> None:

@@ -168,7 +168,7 @@ def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
             for local_index, index in enumerate(selected_indices)
         )
     except pynvml.NVMLError as trouble:
-        raise RuntimeError(f"NVML fails: {trouble}") from trouble
+        raise RuntimeError(f"the NVIDIA driver (NVML) failed: {trouble}") from trouble
 
 
 def _nvidia_gpu(place: int, index: int) -> Gpu:
@@ -277,7 +277,9 @@ def mark_of(path: str, inside: int | None) -> str:
         shared_dir = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
         ours, path_stat = os.stat(path), os.stat(shared_dir)
         if (ours.st_dev, ours.st_ino) != (path_stat.st_dev, path_stat.st_ino):
-            raise OSError(f"{path} is not the same folder inside the node")
+            raise OSError(
+                f"{path} is a different folder in the node's private root than on the machine"
+            )
     file = shared_dir / MARK
     try:
         descriptor = os.open(
@@ -311,7 +313,9 @@ def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
     if inside is not None and not os.path.samestat(
         host_stat, os.stat(f"/proc/{inside}/root{path}")
     ):
-        raise OSError(f"{path} is not the same folder inside the node")
+        raise OSError(
+            f"{path} is a different folder in the node's private root than on the machine"
+        )
     return sha256(f"{cluster_mark} {path}".encode()).hexdigest()[:32]
 
 
@@ -324,7 +328,7 @@ def _written_mark(file: Path) -> str:
         if text.endswith("\n"):
             return text.strip()
         pause_event.wait(0.02)
-    raise OSError(f"{file} holds no mark: remove it and it is written again")
+    raise OSError(f"{file} is incomplete; run: rm {file} (Corral creates it again)")
 
 
 def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:

@@ -81,7 +81,7 @@ def main(words: list[str]) -> None:
     except BadArchive as wrong:
         reply = {"wrong": f"{wrong}"}
     except MemoryError:
-        reply = {"wrong": f"it needs more than {MEMORY_BYTES} bytes of memory to read"}
+        reply = {"wrong": f"reading it requires over {MEMORY_BYTES} bytes of memory"}
     except OSError as trouble:
         reply = {"trouble": f"{trouble}", "errno": trouble.errno}
     with suppress(BrokenPipeError):

@@ -93,7 +93,8 @@ class Images:
             tool = tools.tool_of(tools.APPTAINER_TOOLS, image.name)
             if not tools.may_read(image.path, account):
                 raise ImageTrouble(
-                    f"the job's account cannot read {image.path} here", infra=False
+                    f"the job's account cannot read {image.path} on this node",
+                    infra=False,
                 )
             command_prefix = tools.apptainer_words(
                 tool, image.name, seen=seen, work=work, gpu=gpu
@@ -259,7 +260,7 @@ def _check_own(folder: Path) -> None:
     """
     folder_stat = folder.lstat()
     if not stat.S_ISDIR(folder_stat.st_mode) or folder_stat.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} is not this account's own folder")
+        raise PermissionError(f"{folder} is not a folder of the agent's account")
 
 
 def _read_notes(notes: Path) -> dict[str, PulledImage]:

@@ -60,9 +60,7 @@ class ImageLayout:
         if archive is not None:
             for number, member in enumerate(archive):
                 if number >= MOST_ENTRIES:
-                    raise BadArchive(
-                        f"it has over {MOST_ENTRIES} entries around its layers"
-                    )
+                    raise BadArchive(f"the archive has over {MOST_ENTRIES} entries")
                 self._members[os.path.normpath(member.name)] = member
 
     @contextmanager
@@ -70,12 +68,12 @@ class ImageLayout:
         """Open a file of the layout. Raises: BadArchive, OSError."""
         path_segments = name.split("/")
         if name.startswith("/") or ".." in path_segments:
-            raise BadArchive(f"{name[:200]!r} leads outside")
+            raise BadArchive(f"the path {name[:200]!r} leads out of the archive")
         if self._folder is not None:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
             with os.fdopen(os.open(name, flags, dir_fd=self._folder), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise BadArchive(f"{name[:200]!r} is no file")
+                    raise BadArchive(f"{name[:200]!r} is not a regular file")
                 yield file
             return
         member = self._members.get(os.path.normpath(name))
@@ -86,7 +84,7 @@ class ImageLayout:
             target = os.path.join(os.path.dirname(member.name), member.linkname)
             member = self._members.get(os.path.normpath(target))
         if member is None or not member.isreg() or member.sparse is not None:
-            raise BadArchive(f"it has no file {name[:200]!r}")
+            raise BadArchive(f"the archive has no file {name[:200]!r}")
         content = self._archive.extractfile(member)
         assert content is not None
         with content:
@@ -101,9 +99,9 @@ class ImageLayout:
         with self.open(name) as file:
             data = file.read(TEXT_BYTES + 1)
         if len(data) > TEXT_BYTES:
-            raise BadArchive(f"{name[:200]!r} has over {TEXT_BYTES} bytes")
+            raise BadArchive(f"the file {name[:200]!r} has over {TEXT_BYTES} bytes")
         if digest and digest != _digest_of(data):
-            raise BadArchive(f"{name[:200]!r} is not what its digest says")
+            raise BadArchive(f"the file {name[:200]!r} does not match its digest")
         return data
 
     def has(self, name: str) -> bool:
@@ -133,15 +131,15 @@ def opened(path: Path) -> Iterator[ImageLayout]:
         return
     with path.open("rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise BadArchive(f"{path} is no file")
+            raise BadArchive(f"{path} is neither a file nor a folder")
         if file.read(2) == _GZIP:
-            raise BadArchive("it is compressed as a whole: run gunzip on it first")
+            raise BadArchive("the archive is compressed; decompress it with gunzip")
         file.seek(0)
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
                 yield ImageLayout(archive, None)
         except BROKEN as wrong:
-            raise BadArchive(f"it cannot be read: {wrong}") from wrong
+            raise BadArchive(f"the archive cannot be read: {wrong}") from wrong
 
 
 def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
@@ -155,8 +153,8 @@ def image_in(layout: ImageLayout, tag: str) -> ArchivedImage:
         if layout.has("manifest.json"):
             return _of_docker(layout, tag)
     except BROKEN as wrong:
-        raise BadArchive(f"its manifest cannot be read: {wrong!r}") from wrong
-    raise BadArchive("it has neither index.json nor manifest.json")
+        raise BadArchive(f"the image's manifest cannot be read: {wrong!r}") from wrong
+    raise BadArchive("the archive has neither index.json nor manifest.json")
 
 
 def unpack_layers(
@@ -206,9 +204,17 @@ def _of_docker(layout: ImageLayout, tag: str) -> ArchivedImage:
     tagged_manifests = [
         manifest for manifest in listed if not tag or tag in _tags_of(manifest)
     ]
+    if tag and len(tagged_manifests) != 1:
+        raise BadArchive(
+            f"the archive has {len(tagged_manifests)} images with the tag {tag!r}; "
+            "exactly one is required"
+        )
     if len(tagged_manifests) != 1:
         raise BadArchive(
-            f"it has {len(tagged_manifests)} images of the tag {tag!r}, and one is needed"
+            f"the archive contains {len(tagged_manifests)} images; add the tag of one of "
+            "them to the job's image: docker-archive:/data/x.tar:TAG"
+            if tagged_manifests
+            else "the archive contains no image"
         )
     text = layout.text(tagged_manifests[0]["Config"])
     return _image_from_config(
@@ -221,7 +227,7 @@ def _image_from_config(
 ) -> ArchivedImage:
     if len(layers) > MOST_LAYERS:
         raise BadArchive(
-            f"it has {len(layers)} layers; at most {MOST_LAYERS} are allowed"
+            f"the image has {len(layers)} layers; at most {MOST_LAYERS} are allowed"
         )
     pairs = (json.loads(config).get("config") or {}).get("Env") or ()
     env = dict(str(pair).split("=", 1) for pair in pairs if "=" in str(pair))
@@ -239,7 +245,7 @@ def _select_manifest(listed: Any, tag: str) -> Mapping[str, Any]:
     if len(tagged_manifests) == 1:
         return dict(tagged_manifests[0])
     if not tagged_manifests:
-        raise BadArchive(f"it has no image of the tag {tag!r}")
+        raise BadArchive(f"the archive has no image with the tag {tag!r}")
     return _for_this_machine(tagged_manifests)
 
 
@@ -253,7 +259,7 @@ def _for_this_machine(listed: Any) -> Mapping[str, Any]:
             platform_fields.get("architecture"),
         ) == host_platform:
             return dict(manifest)
-    raise BadArchive(f"it has no image of the platform {'/'.join(host_platform)}")
+    raise BadArchive(f"the archive has no image for {'/'.join(host_platform)}")
 
 
 def _tags_of(entry: Mapping[str, Any]) -> list[str]:
@@ -263,7 +269,7 @@ def _tags_of(entry: Mapping[str, Any]) -> list[str]:
 
 def _blob_path(digest: str) -> str:
     if _DIGEST.fullmatch(digest) is None:
-        raise BadArchive(f"{digest[:100]!r} is no digest")
+        raise BadArchive(f"{digest[:100]!r} is not a valid digest")
     return f"blobs/{digest.replace(':', '/', 1)}"
 
 
@@ -277,7 +283,7 @@ def _open_decompressed(file: IO[bytes]) -> Iterator[Readable]:
     magic = file.read(4)
     file.seek(0)
     if magic == _ZSTD:
-        raise BadArchive("its layers are compressed by zstd: save it with gzip")
+        raise BadArchive("the layers use zstd compression; save the image with gzip")
     if magic[:2] != _GZIP:
         yield file
         return

@@ -62,7 +62,7 @@ def tool_of(names: Sequence[str], image: str) -> str:
         if shutil.which(name):
             return name
     raise ImageTrouble(
-        f"the image {image} needs {' or '.join(names)}, and this node has neither",
+        f"the image {image} requires {' or '.join(names)}, but this node has neither",
         infra=False,
     )
 
@@ -108,7 +108,7 @@ def found(tool: str, image: str, account: ImageAccount | None = None) -> PulledI
         )
     if pulled_image is None:
         raise ImageTrouble(
-            f"{tool} has pulled {image} and does not know it", infra=True
+            f"{tool} pulled {image}, but does not list it afterwards", infra=True
         )
     return pulled_image
 
@@ -137,7 +137,7 @@ def pulled(tool: str, reference: str, *, credentials: bool) -> PulledImage:
     pulled_image = _inspect_image(tool, done.stdout.strip() or reference, None)
     if pulled_image is None:
         raise ImageTrouble(
-            f"{tool} has pulled {reference} and does not know it", infra=True
+            f"{tool} pulled {reference}, but does not list it afterwards", infra=True
         )
     return pulled_image
 
@@ -151,7 +151,7 @@ def created(tool: str, id: str, account: ImageAccount | None) -> str:
     create_result = _run_tool([tool, "create", id, "true"], ANSWER_SECONDS, account)
     if create_result.returncode != 0:
         raise ImageTrouble(
-            f"{tool} create fails: {last_line(create_result.stderr)}", infra=True
+            f"{tool} create failed: {last_line(create_result.stderr)}", infra=True
         )
     return create_result.stdout.split()[-1]
 
@@ -207,7 +207,7 @@ def driver_libraries() -> list[str]:
 
 def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it does not say why"
+    return lines[-1].strip() if lines else "no error message"
 
 
 def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
@@ -235,7 +235,7 @@ def _inspect_image(
         return _found_in(completed_process.stdout.strip())
     except (ValueError, TypeError, AttributeError) as wrong:
         raise ImageTrouble(
-            f"{tool} describes {image} in an unknown way", infra=True
+            f"the output of {tool} image inspect {image} is not valid", infra=True
         ) from wrong
 
 
@@ -247,7 +247,7 @@ def _found_in(text: str) -> PulledImage:
     id, _, rest = text.partition(" ")
     id = id.removeprefix("sha256:")
     if ID.fullmatch(id) is None:
-        raise ValueError("its id is no name")
+        raise ValueError("the image id is not a valid name")
     decoder = json.JSONDecoder()
     env, env_end = decoder.raw_decode(rest) if rest else (None, 0)
     digests, _ = (
@@ -285,7 +285,7 @@ def _run_tool(
         )
     except subprocess.TimeoutExpired:
         raise ImageTrouble(
-            f"{words[0]} {words[1]} takes over {seconds:g} s", infra=True
+            f"{words[0]} {words[1]} did not end within {seconds:g} s", infra=True
         ) from None
 
 

@@ -100,7 +100,7 @@ class ImageTree:
             or "\0" in target
             or len(os.fsencode(target)) >= self._bounds.path_bytes
         ):
-            raise BadArchive(f"{member.name[:200]!r} is a link that leads nowhere")
+            raise BadArchive(f"the link {member.name[:200]!r} has an invalid target")
         self._remove_existing(parent, name)
         os.symlink(target, name, dir_fd=parent)
 
@@ -110,7 +110,9 @@ class ImageTree:
         try:
             kind = _file_mode(target_folder, source) if source else 0
             if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
-                raise BadArchive(f"{member.name[:200]!r} is a hard link to no file")
+                raise BadArchive(
+                    f"{member.name[:200]!r} is a hard link to something that is not a file"
+                )
             is_same_file = (
                 os.path.sameopenfile(target_folder, parent) and source == name
             )
@@ -132,7 +134,10 @@ class ImageTree:
         if name != OPAQUE:
             hidden = name.removeprefix(WHITEOUT)
             if hidden in ("", ".", ".."):
-                raise BadArchive(f"{name!r} hides no file")
+                raise BadArchive(
+                    f"the layer is malformed: its deletion marker {name!r} names no file; "
+                    "build the image again"
+                )
             self._remove_unless_placed(parent, folders, hidden)
             return
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=parent)
@@ -209,7 +214,7 @@ class ImageTree:
                     pending.extendleft(reversed(target.split("/")))
                 if len(stack) + len(pending) > 4 * self._bounds.depth:
                     raise BadArchive(
-                        f"{name[:200]!r} lies too deep, or has too many links"
+                        f"the path to {name[:200]!r} is too deep or has too many links"
                     )
             return stack.pop()
         finally:
@@ -222,14 +227,14 @@ class ImageTree:
         except FileNotFoundError:
             if not make:
                 raise BadArchive(
-                    f"there is no folder {name!r} on the way to a link"
+                    f"the folder {name!r} in the target of a hard link does not exist"
                 ) from None
         os.mkdir(name, 0o755, dir_fd=parent)
         return os.open(name, _FOLDER, dir_fd=parent)
 
     def _link_on_the_way(self, parent: int, name: str, links: int) -> str:
         if links > MOST_LINKS or not stat.S_ISLNK(_file_mode(parent, name)):
-            raise BadArchive(f"{name!r} on the way to a member is no folder")
+            raise BadArchive(f"{name!r} in the path of a file is not a folder")
         return os.readlink(name, dir_fd=parent)
 
 

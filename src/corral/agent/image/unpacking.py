@@ -37,11 +37,11 @@ def described(image: Image, account: ImageAccount | None) -> PulledImage:
         id, digest = str(description["id"]), str(description["digest"])
     except (KeyError, AttributeError):
         raise ImageTrouble(
-            f"{image.name} is described in an unknown way", infra=True
+            f"the description of the image {image.name} is not valid", infra=True
         ) from None
     if ID.fullmatch(id) is None:
         raise ImageTrouble(
-            f"the image {image.name} has an id that is no name", infra=False
+            f"the image {image.name} has the invalid id {id[:200]!r}", infra=False
         )
     return PulledImage(id=id, env=env, digest=digest)
 
@@ -84,7 +84,7 @@ def unpack_found(
                 raise
         if export.returncode != 0:
             raise ImageTrouble(
-                f"{tool} export ends with {export.returncode}", infra=True
+                f"{tool} export of {name} ended with {export.returncode}", infra=True
             )
     finally:
         tools.removed(tool, container, owner)
@@ -153,7 +153,7 @@ def _run_image_helper(
         )
     except subprocess.TimeoutExpired:
         raise ImageTrouble(
-            f"the image {name} takes over {seconds:g} s to unpack", infra=False
+            f"the image {name} was not unpacked within {seconds:g} s", infra=False
         ) from None
     try:
         reply = json.loads(done.stdout)
@@ -164,7 +164,7 @@ def _run_image_helper(
         ) from None
     if "wrong" in reply:
         raise ImageTrouble(
-            f"the image {name} is not unpacked: {reply['wrong']}", infra=False
+            f"the image {name} cannot be unpacked: {reply['wrong']}", infra=False
         )
     if "trouble" in reply:
         infra = not request.get("path") or reply["errno"] in DISK_TROUBLE

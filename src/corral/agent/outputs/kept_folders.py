@@ -42,7 +42,9 @@ class KeptWorks:
             try:
                 await asyncio.to_thread(self.hold_limits)
             except (OSError, ValueError) as trouble:
-                log.warning("kept work folders are looked at later: %s", trouble)
+                log.warning(
+                    "kept work folders cannot be checked now, trying again: %s", trouble
+                )
             await asyncio.sleep(LOOK_SECONDS)
 
     def settle(self, folder: Path, owner: UserName, *, has_saves: bool) -> bool:
@@ -57,7 +59,7 @@ class KeptWorks:
             write_record(folder, record)
         except OSError as trouble:
             # a disk that takes no record needs the room of the folder
-            log.warning("%s is not kept: %s", folder.name, trouble)
+            log.warning("the work folder of %s is not kept: %s", folder.name, trouble)
             return has_saves
         return True
 

@@ -20,7 +20,7 @@ from corral.wire.output_frames import DATA, Outcome, encode_end, encode_listing
 COMMAND: Final = (sys.executable, "-P", "-m", "corral.agent.outputs.send_helper")
 STALLED_SECONDS: Final = 120.0  # that a reader takes nothing
 AT_ONCE: Final = 4
-GONE: Final = "its work folder is not kept any more"
+GONE: Final = "the work folder of the attempt is no longer kept"
 OUTCOMES: Final[Mapping[int, Outcome]] = {
     0: "sent",
     ABSENT: "absent",
@@ -90,7 +90,9 @@ class OutputServer:
                 (await helper.stderr.read(4096)).decode(errors="replace").strip()
             )
             code = await helper.wait()
-            reason = (stderr_text or f"its helper ended with {code}").splitlines()[-1]
+            reason = (
+                stderr_text or f"the process that sends the files ended with {code}"
+            ).splitlines()[-1]
             return encode_end(OUTCOMES.get(code, "refused"), reason if code else "")
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -122,7 +122,7 @@ async def _run_pilot(node_dir: Path, settings: NodeSettings, token: str) -> None
             for task in (running, leaving, settled):
                 task.cancel()
             await asyncio.gather(running, leaving, settled, return_exceptions=True)
-    log.info("the part on node %s is over", node_of(settings.node))
+    log.info("the pilot on node %s ends", node_of(settings.node))
 
 
 async def _run_agent(agent: Agent, settings: NodeSettings) -> None:

@@ -66,12 +66,14 @@ async def exchange(
             await asyncio.to_thread(post, RENEW, body)
         except HeadRefuses as no:
             if no.its_code == UNSUPPORTED:  # a head of an older version
-                log.warning("ranks can read the token of this part: %s", no)
+                log.warning(
+                    "this pilot's token is not replaced, ranks can read it: %s", no
+                )
                 return
-            log.info("the token that came with the pod counts no more: %s", no)
+            log.info("the pod's first token is no longer valid: %s", no)
         except (HeadAway, OSError, ValueError) as trouble:
             if not failures:
-                log.warning("the part's token is not exchanged yet: %s", trouble)
+                log.warning("the pilot's token cannot be replaced yet: %s", trouble)
             failures += 1
             await asyncio.sleep(delay_seconds(failures, chance))
             continue

@@ -136,7 +136,10 @@ def _wait_for_cluster(
     try:
         up = time.monotonic() + HEAD_SECONDS
         _wait_until(
-            lambda: bool(ray.address), up, ray, lambda: f"Ray's head is not up: {ray}"
+            lambda: bool(ray.address),
+            up,
+            ray,
+            lambda: f"the Ray head node did not start in {HEAD_SECONDS:g} s: {ray}",
         )
         others.join(ray.address)
         assert counter.stdin is not None
@@ -161,7 +164,7 @@ def _wait_for_cluster(
             .splitlines()
         )
         raise CannotStart(
-            f"Ray does not answer the job: {(count_lines or ['no output'])[-1]}"
+            f"the Ray cluster does not answer: {(count_lines or ['no output'])[-1]}"
         )
     return ray.address
 
@@ -169,8 +172,11 @@ def _wait_for_cluster(
 def _timeout_reason(needed: int, missing: list[str]) -> str:
     if missing:
         address_list = ", ".join(missing[:10])
-        return f"{len(missing)} of {needed} nodes have not come to the Ray cluster: {address_list}"
-    return f"all {needed} nodes are up, and not all of them are in the Ray cluster"
+        return (
+            f"{len(missing)} of {needed} nodes have not joined the Ray cluster: "
+            f"{address_list}"
+        )
+    return f"all {needed} nodes started Ray, but not all joined the Ray cluster"
 
 
 def _wait_until(
@@ -203,5 +209,6 @@ def _run_user_program(member: RayProgramMember, ray: LocalRay, address: str) -> 
             return code if code >= 0 else 128 - code
         if (ray_exit_code := ray.process.poll()) is not None and program.poll() is None:
             raise CannotRun(
-                f"Ray's head has ended under the program ({how_ended(ray_exit_code)}): {ray}"
+                "the Ray head node ended while the program was running "
+                f"({how_ended(ray_exit_code)}): {ray}"
             )

@@ -86,9 +86,8 @@ class RayProgramMember:
             if isfinite(seconds := float(wait_text)) and seconds >= 0:
                 return seconds
         raise CannotRun(
-            f"{WAIT_VARIABLE}={wait_text[:60]} of the job's env is no number of "
-            "seconds: write, for "
-            f"example, {WAIT_VARIABLE}: {_WAIT_SECONDS:g}"
+            f"{WAIT_VARIABLE}={wait_text[:60]} in the job's env is not a number of "
+            f"seconds; write, for example, {WAIT_VARIABLE}: {_WAIT_SECONDS:g}"
         )
 
     @property

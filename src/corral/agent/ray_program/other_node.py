@@ -31,7 +31,7 @@ def help_program(member: RayProgramMember) -> int:
     frames.send({"type": "here", "place": member.place, "node": member.node})
     heard = frames.receive()
     if heard is None:
-        raise CannotRun("the first node has gone")
+        raise CannotRun("the connection to the first node of the Ray cluster was lost")
     if heard[0]["type"] == "over":
         return 0
     with starting(member):
@@ -46,7 +46,7 @@ def help_program(member: RayProgramMember) -> int:
         if "over" not in option_names:
             ray.check(starts="begun" not in option_names)
     if "over" not in option_names:
-        raise CannotRun("the first node has gone")
+        raise CannotRun("the connection to the first node of the Ray cluster was lost")
     return 0
 
 

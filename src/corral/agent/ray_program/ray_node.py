@@ -35,8 +35,8 @@ def check_ray() -> None:
         installed_version = ""
     if not installed_version:
         raise CannotRun(
-            "kind: ray needs ray in the job's environment, and no Python on its PATH (nor "
-            ".venv/bin/python3 in its workdir) has it: use an image that has, or add "
+            "kind: ray requires the Python package ray; no Python on the job's PATH and no "
+            ".venv/bin/python3 in the workdir has it: use an image with ray, or add "
             "setup: pip install ray"
         )
     number = tuple(
@@ -45,9 +45,9 @@ def check_ray() -> None:
     )
     if number < OLDEST:
         raise CannotRun(
-            f"ray {installed_version} of the job's environment has no token "
-            "authentication, so everybody in "
-            "the network could use its cluster: it must be 2.52 or newer"
+            f"ray {installed_version} in the job's environment has no token "
+            "authentication, so anyone in the network could use the Ray cluster: install "
+            "ray 2.52 or newer"
         )
 
 
@@ -116,7 +116,10 @@ class LocalRay:
 def how_ended(code: int) -> str:
     """Describe an exit code; a negative code is a signal."""
     if code == -signal.SIGKILL:
-        return "signal 9, likely out of memory: ask for more, as resources: {memory: 32GB} does"
+        return (
+            "signal 9, likely out of memory: request more, for example "
+            "resources: {memory: 32GB}"
+        )
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -38,7 +38,7 @@ def listen(rank: Rank, connection: socket.socket) -> None:
     """
     if rank.stdin < 0 or rank.is_over:
         state_text = (
-            "has ended" if rank.is_over else "reads no more: its input was ended"
+            "has ended" if rank.is_over else "reads no input: its input was closed"
         )
         refuse(connection, f"rank {rank.number} {state_text}")
         return

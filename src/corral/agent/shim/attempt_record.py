@@ -60,9 +60,10 @@ class AttemptRecord:
     def save(self, record: Record) -> None:
         """Record a save, as far as the bounds allow. Raises: OutOfBounds."""
         if not (self.state.has_room and self._saves.take(1, self._loop.now())):
-            limit_text = f"{MOST_SAVES} that the head has not recorded"
+            limit_text = f"{MOST_SAVES} saves that the head has not recorded"
             raise OutOfBounds(
-                f"more than {SAVES_PER_SECOND} saves a second, or {limit_text}"
+                f"the ranks reported more than {SAVES_PER_SECOND} saves a second, or "
+                f"more than {limit_text}"
             )
         self.record(record)
 
@@ -98,7 +99,7 @@ class AttemptRecord:
     def _schedule_retry(self, trouble: OSError) -> None:
         if not self._retries:
             self._retries = True
-            self._warn(f"the journal cannot be written, what is new waits: {trouble}")
+            self._warn(f"the journal cannot be written, trying again: {trouble}")
             self._loop.later(RETRY_SECONDS, self._retry_write)
 
     def _retry_write(self) -> None:

@@ -102,12 +102,14 @@ class ShimConnection:
         try:
             message = json.loads(text)
             if not isinstance(message, dict):
-                raise ValueError("a message is a JSON object")
+                raise ValueError("the message is not a JSON object")
             self._heard(self, message)
         except RecursionError:
-            self._dropped("it is nested too deeply")
+            self._dropped("the message is nested too deeply")
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            self._dropped("the message is not valid JSON")
         except KeyError as missing:
-            self._dropped(f"{missing.args[0]!r} is missing")
+            self._dropped(f"the field {missing.args[0]!r} is missing")
         except Exception as error:
             self._dropped(str(error))
 

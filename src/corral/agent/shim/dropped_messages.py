@@ -40,4 +40,4 @@ class Drops:
         self._waits, self._told_at = False, self._loop.now()
         if new_drops:
             count_text = "a message" if new_drops == 1 else f"{new_drops} messages"
-            self._say(f"{count_text} to CORRAL_SOCKET dropped: {self._why}")
+            self._say(f"dropped {count_text} to CORRAL_SOCKET: {self._why}")

@@ -65,7 +65,7 @@ class Exits:
             }
             limit = memory.limit_bytes
             of = (
-                ", and the machine had none left"
+                ", and the machine had no memory left"
                 if limit is None
                 else f" of a limit of {limit}"
             )

@@ -13,6 +13,7 @@ from corral.agent.image.enter_root import LIBRARIES, enter_image
 from corral.agent.image.root import ImageRoot
 
 SHELL: Final = "/bin/sh"
+NO_REASON: Final = "the process that enters it ended without an error message"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,11 +81,10 @@ def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
     os.close(say)
     try:
         with os.fdopen(read_end, "rb", buffering=0) as answer:
-            reply_bytes = answer.read(1000) or b"x"
+            reply_bytes = answer.read(1000)
         if reply_bytes != b"\n":
-            raise OSError(
-                f"the image cannot be entered: {reply_bytes.decode(errors='replace')}"
-            )
+            reason = reply_bytes.decode(errors="replace") or NO_REASON
+            raise OSError(f"the image cannot be entered: {reason}")
         return kernel_mounts.namespaces_of(pid)
     finally:
         os.kill(pid, signal.SIGKILL)

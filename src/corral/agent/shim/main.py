@@ -57,17 +57,18 @@ def main(connection: socket.socket) -> bool:
         connection.sendall(b'{"type":"taken"}\n')
         return False
     except OSError as trouble:
-        _send_refusal(connection, f"the journal cannot be written: {trouble}")
+        _send_refusal(connection, f"the attempt's journal cannot be written: {trouble}")
         return False
     loop = Loop()
     try:
         life = _create_attempt(spec, loop, journal)
         server = _open_attempt_socket(folder, life.account)
     except OSError as trouble:
+        reason = f"the attempt cannot be started on this node: {trouble}"
         journal.append(
-            {"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True}
+            {"type": "ended", "at": wall(), "trouble": reason, "infra": True}
         )
-        _send_refusal(connection, f"{trouble}")
+        _send_refusal(connection, reason)
         return False
     _run_event_loop(life, loop, server, connection)
     return leaves_nothing(life)
@@ -173,8 +174,8 @@ def _create_containment(
                 kind, name=spec.group, mark=mark, limits=limits, furnish=furnish
             )
         except OSError as trouble:
-            say(f"no {kind} to keep the processes in: {trouble}")
-    raise OSError("no containment is to be had")
+            say(f"the processes cannot be contained by a {kind}: {trouble}")
+    raise OSError("no containment is available for the processes")
 
 
 def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket:
@@ -213,7 +214,7 @@ def _read_spec(connection: socket.socket) -> ShimSpec:
     while not received.endswith(b"\n"):
         data = connection.recv(65536)
         if not data:
-            raise ConnectionResetError("the agent has hung up before it sent a spec")
+            raise ConnectionResetError("the agent disconnected before it sent a spec")
         received += data
     return decode_shim_spec(bytes(received))
 

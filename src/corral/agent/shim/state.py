@@ -101,7 +101,9 @@ class ShimState:
         if pace[0] in own:
             ranks[pace[0]] = pace
         elif message.get("rank") is not None:
-            raise OutOfBounds(f"rank {pace[0]} does not run on this node")
+            raise OutOfBounds(
+                f"a progress report is for rank {pace[0]}, which does not run on this node"
+            )
         progress = progress_record(message, at)
         if progress["loss"] is not None or "loss" in self.scalars:
             self.scalars.take({"loss": progress["loss"]}, at)

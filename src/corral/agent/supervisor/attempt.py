@@ -164,7 +164,9 @@ class Supervised:
             if await self._hear_first(reader, writer):
                 return
         self.refuse(
-            "its shim ends as soon as it is started: see launcher.log", infra=True
+            "the attempt's shim ends as soon as it is started; see "
+            f"{self.folder.parent.parent / 'launcher.log'}",
+            infra=True,
         )
 
     async def adopt(self) -> None:
@@ -238,19 +240,19 @@ class Supervised:
             while line := await reader.readline():
                 self._heard(json.loads(line))
         except (OSError, ValueError) as trouble:
-            log.warning("the shim of %s.%s is not understood: %s", *self.key, trouble)
+            log.warning("invalid message of the shim of %s.%s: %s", *self.key, trouble)
         self._hang_up()
         if self._state["phase"] == "ended":
             return
         try:
             await self.adopt()
         except OSError as trouble:
-            log.exception("the end of %s.%s cannot be read", *self.key)
+            log.exception("the journal of %s.%s cannot be read", *self.key)
             self._update_state(
                 {
                     **self._state,
                     "phase": "ended",
-                    "trouble": str(trouble),
+                    "trouble": f"the attempt's journal cannot be read: {trouble}",
                     "infra": True,
                 }
             )
@@ -276,7 +278,7 @@ class Supervised:
                 (record for record in records if record["type"] == "launch"), None
             )
             log.error(
-                "the shim of %s.%s was killed: its ranks are killed too", *self.key
+                "the shim of %s.%s was killed, so its ranks are killed too", *self.key
             )
             if launch is not None:
                 await self._wait_for(LocalProcess(*launch["shim"]))
@@ -285,7 +287,7 @@ class Supervised:
             record = {
                 "type": "ended",
                 "at": self.wall(),
-                "trouble": "its shim was killed, so its ranks were killed too",
+                "trouble": "the attempt's shim was killed, so its ranks were killed too",
                 "infra": True,
                 "progress": self._state["progress"],
             }
@@ -305,7 +307,8 @@ class Supervised:
     # --- requests
 
     def refuse(self, why: str, *, infra: bool, of: str = "") -> None:
-        self.refusal, self.refusal_is_infra = why or "it cannot be started here", infra
+        default = "the attempt cannot be started on this node"
+        self.refusal, self.refusal_is_infra = why or default, infra
         self.refusal_of = of
         self.known = True
         self._changed()

@@ -72,7 +72,7 @@ class Supervisor:
         Raises: NoLauncher.
         """
         if self.containment.kind != containment.CGROUP:
-            log.warning("attempts are kept in a %s: %s", *self.containment)
+            log.warning("attempts are contained by a %s: %s", *self.containment)
         await self._launcher.start()
         paths = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
         await asyncio.gather(*(self._adopt_attempt(file.parent) for file in paths))
@@ -128,7 +128,8 @@ class Supervisor:
             )
             await attempt.start(self._launcher.fork, spec)
         except (OSError, Trouble) as trouble:
-            attempt.refuse(f"it cannot be started here: {trouble}", infra=True)
+            reason = f"the attempt cannot be started on this node: {trouble}"
+            attempt.refuse(reason, infra=True)
 
     def stop(self, stop: Stop) -> None:
         """Stop the attempt: SIGTERM, grace period, SIGKILL, until no process is left. A
@@ -267,7 +268,8 @@ class Supervisor:
         try:
             await attempt.adopt()
         except (OSError, ValueError) as trouble:
-            attempt.refuse(f"its journal cannot be read: {trouble}", infra=True)
+            reason = f"the attempt's journal cannot be read: {trouble}"
+            attempt.refuse(reason, infra=True)
 
     def _living_shim(self) -> int | None:
         files = (self._node_dir / "attempts").glob(f"*/{PID_FILE}")

@@ -165,7 +165,7 @@ def _standing_conditions(
 
 
 def _lost_gpu_condition(uuid: str, index: int, at: float) -> StandingCondition:
-    text = f"GPU {index} ({uuid}) is there no more"
+    text = f"GPU {index} ({uuid}) has disappeared from the node"
     return StandingCondition(
         key=f"gpu/{uuid}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=index)
     )

@@ -103,13 +103,13 @@ def gpu_holding(
     """Yield the lasting conditions that hold now for a GPU."""
     gpu, name, key = now.index, f"GPU {now.index}", f"gpu/{now.uuid}"
     if now.silent:
-        text = f"{name} ({now.uuid}): its driver does not answer"
+        text = f"{name} ({now.uuid}): the driver does not answer"
         yield StandingCondition(
             key=f"{key}/silent", signal=signal(at, SignalKind.SILENT, text, gpu=gpu)
         )
         return
     if now.lost:
-        text = f"{name} ({now.uuid}) is lost: off the bus, or of no use before a reset"
+        text = f"{name} ({now.uuid}) is lost: it fell off the bus or needs a reset"
         yield StandingCondition(
             key=f"{key}/lost", signal=signal(at, SignalKind.GPU_LOST, text, gpu=gpu)
         )
@@ -121,7 +121,7 @@ def gpu_holding(
             signal=signal(at, SignalKind.REMAP, text, code=FAILED, gpu=gpu),
         )
     if now.remap_pending:
-        text = f"{name}: a memory row is to be remapped at the next reset"
+        text = f"{name}: a memory row will be remapped at the next GPU reset"
         yield StandingCondition(
             key=f"{key}/remap-pending",
             signal=signal(at, SignalKind.REMAP, text, code=PENDING, gpu=gpu),
@@ -163,7 +163,7 @@ def _links_down(
 
 def _temperature_text(now: GpuSample) -> str:
     heat = now.temperature_celsius
-    return "" if heat is None else f", at {heat:.0f} degrees"
+    return "" if heat is None else f", at {heat:.0f} degrees Celsius"
 
 
 def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
@@ -173,10 +173,10 @@ def _pcie_link_trouble(now: GpuSample, limits: SensorThresholds) -> str:
         return ""
     width, max_width = now.pcie_width, now.pcie_width_most
     if width is not None and max_width is not None and width < max_width:
-        return f"its PCIe link has {width} lanes of {max_width}"
+        return f"the PCIe link uses {width} of {max_width} lanes"
     pace, fastest = now.pcie_generation, now.pcie_generation_most
     if pace is not None and fastest is not None and pace < fastest:
-        return f"its PCIe link runs as generation {pace}, and could as {fastest}"
+        return f"the PCIe link runs at generation {pace} instead of {fastest}"
     return ""
 
 

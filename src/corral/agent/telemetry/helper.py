@@ -48,9 +48,9 @@ class SensorHelper:
         return None if self._process is None else self._process.pid
 
     async def ask(self, ask: SampleRequest) -> SensorReading | None:
-        """Return a reading of the sensors now; None when they do not answer in time.
-        The reader is then killed, and a later call starts another reader, after a pause
-        that grows with each failure."""
+        """Return a reading of the sensors now; None if the sensor process does not
+        answer in time. That process is then killed. A later call starts a new one,
+        after a pause that doubles with each failure."""
         now = asyncio.get_running_loop().time
         if self._answered and self._listening is not None and self._listening.done():
             await self.close()  # it has ended by itself, and is to be restarted
@@ -69,7 +69,8 @@ class SensorHelper:
                 reading = await self._wait_for_reading()
         except (OSError, TimeoutError) as trouble:
             log.warning(
-                "the sensors do not answer: %s", trouble or type(trouble).__name__
+                "the sensor process does not answer: %s",
+                trouble or type(trouble).__name__,
             )
             await self.close()
             self._failures += 1
@@ -118,7 +119,7 @@ class SensorHelper:
                 (answer, self._listening), return_when=asyncio.FIRST_COMPLETED
             )
             if not answer.done():
-                raise OSError("their reader has ended")
+                raise OSError("the sensor process has ended")
             return answer.result()
         finally:
             answer.cancel()

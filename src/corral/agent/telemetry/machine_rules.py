@@ -24,9 +24,9 @@ from corral.domain.telemetry import (
 from corral.domain.units import share_text
 
 _NAMES: Final = {
-    GPUS: "the GPUs' driver does",
+    GPUS: "the GPU driver does",
     PORTS: "the network ports do",
-    SENSORS: "its sensors do",
+    SENSORS: "the node's sensors do",
 }
 
 
@@ -41,7 +41,7 @@ def port_risen(
     link that fell and is up again gives a signal too."""
     falls = rise(before.downs, now.downs)
     if falls and before.up and now.up:
-        text = f"port {now.name}: its link fell {times(falls)} and is up again"
+        text = f"port {now.name}: the link went down {times(falls)} and is up again"
         yield signal(
             at, SignalKind.PORT_DOWN, text, device=now.name, value=float(falls)
         )
@@ -69,10 +69,8 @@ def machine_holding(
         yield from _disk_conditions(past, disk, sample.at, limits)
     offset = sample.clock_offset_seconds
     if offset is not None and abs(offset) > limits.clock_seconds:
-        text = (
-            f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the "
-            "head's"
-        )
+        side = "ahead of" if offset > 0 else "behind"
+        text = f"the node's clock is {abs(offset):.1f} s {side} the head's clock"
         yield StandingCondition(
             key="clock",
             signal=signal(
@@ -104,7 +102,10 @@ def _port_conditions(
         return
     pace = port.bits_per_second
     if pace is not None and pace < best_pace:
-        text = f"port {port.name} runs at {pace / 1e9:g} Gbit/s; it ran at {best_pace / 1e9:g}"
+        text = (
+            f"port {port.name} runs at {pace / 1e9:g} Gbit/s, earlier at "
+            f"{best_pace / 1e9:g} Gbit/s"
+        )
         yield StandingCondition(
             key=f"ports/{port.name}/slow",
             signal=signal(
@@ -123,7 +124,7 @@ def _disk_conditions(
     past: RulePast, disk: DiskSample, at: float, limits: SensorThresholds
 ) -> Iterator[StandingCondition]:
     if disk.read_only and disk.path in past.written:
-        text = f"{disk.path} can only be read now"
+        text = f"{disk.path} has become read-only"
         yield StandingCondition(
             key=f"disk/{disk.path}/read-only",
             signal=signal(at, SignalKind.DISK_ERRORS, text, device=disk.path),

@@ -138,7 +138,7 @@ class Nvidia:
             for device in self.devices:
                 self._register_events(device, event_set)
         except pynvml.NVMLError as trouble:
-            self._say(f"NVML reports no events: {trouble}")
+            self._say(f"XID events cannot be read from NVML: {trouble}")
             return
         self._listens = True
         while True:
@@ -157,7 +157,7 @@ class Nvidia:
                 device.handle, pynvml.nvmlEventTypeXidCriticalError, waiting
             )
         except pynvml.NVMLError as trouble:
-            self._say(f"GPU {device.index} reports no events: {trouble}")
+            self._say(f"XID events of GPU {device.index} cannot be read: {trouble}")
 
     def _xid_happening(self, code: int, handle: Any) -> Happening:
         """Return the XID event as a Happening, worded as in the kernel log."""

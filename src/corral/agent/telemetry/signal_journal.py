@@ -47,7 +47,7 @@ class Notebook:
             return
         except (OSError, ValueError) as trouble:
             log.warning(
-                "%s cannot be read, and is written again: %s", self.file, trouble
+                "%s cannot be read and is created again: %s", self.file, trouble
             )
             return
         self.number, self.waiting = page.number, page.waiting
@@ -68,7 +68,10 @@ class Notebook:
         self.memory = memory
         self.waiting = (*self.waiting, *signals)
         if len(self.waiting) > MOST_KEPT:
-            log.warning("%d signals are dropped untold", len(self.waiting) - MOST_KEPT)
+            log.warning(
+                "%d signals were dropped before the head recorded them",
+                len(self.waiting) - MOST_KEPT,
+            )
             self.waiting = self.waiting[-MOST_KEPT:]
         if self.number is not None:
             self._count()

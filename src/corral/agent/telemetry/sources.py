@@ -109,7 +109,7 @@ class PretendGpus:
                 held, ranks, sampled_at, faults(self.faults), work
             )
         except ValueError as wrong:
-            print(f"{self.faults} is passed over: {wrong}", file=sys.stderr, flush=True)
+            print(f"{self.faults} is ignored: {wrong}", file=sys.stderr, flush=True)
             self._newest = self.model.read(held, ranks, sampled_at, {}, work)
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:

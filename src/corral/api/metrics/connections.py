@@ -14,7 +14,7 @@ def connection_series(table: ConnectionTable | None) -> Iterator[MetricFamily]:
     proven = len(table) - table.unproven
     yield gauge(
         "corral_connections",
-        "Open connections: with a valid token, and without one so far.",
+        "Open connections: proven by a valid token, and not yet proven.",
         [(("proven",), proven), (("unproven",), table.unproven)],
         labels=("kind",),
     )

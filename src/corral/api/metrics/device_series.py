@@ -240,13 +240,13 @@ GPUS: Final = (
     MetricSeries(
         "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL",
         "counter",
-        "Single-bit ECC errors of its life.",
+        "Single-bit ECC errors in the lifetime of the GPU.",
         lambda gpu: gpu.ecc_aggregate_corrected,
     ),
     MetricSeries(
         "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL",
         "counter",
-        "Double-bit ECC errors of its life.",
+        "Double-bit ECC errors in the lifetime of the GPU.",
         lambda gpu: gpu.ecc_aggregate_uncorrected,
     ),
     MetricSeries(
@@ -300,7 +300,7 @@ GPUS: Final = (
     MetricSeries(
         "corral_gpu_silent",
         "gauge",
-        "Whether the driver did not answer in time.",
+        "Whether the driver did not answer in time about this GPU.",
         lambda gpu: gpu.silent,
     ),
 )
@@ -332,7 +332,7 @@ NODES: Final = (
     ),
     NodeSeries(
         "corral_node_clock_offset_seconds",
-        "The node's clock less the head's.",
+        "The node's clock minus the head's clock.",
         lambda node: [("", node.clock_offset_seconds)],
     ),
     NodeSeries(
@@ -346,7 +346,7 @@ NODES: Final = (
     ),
     NodeSeries(
         "corral_node_disk_bytes",
-        "Bytes of a file system.",
+        "Size of a file system.",
         lambda node: [
             (f',path="{escaped(disk.path)}"', disk.total_bytes)
             for disk in node.disks

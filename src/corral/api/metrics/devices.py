@@ -79,7 +79,9 @@ def gpu_families(
         if _has_xids(gpu)
     ]
     if lines:
-        about = "Value of the last XID error encountered, since it was last mended or booted."
+        about = (
+            "Code of the last XID error since the last repair or boot; 0 without one."
+        )
         yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"
 
 

@@ -26,13 +26,13 @@ def gpu_seconds(amounts: Mapping[QueueName, UsageAmounts]) -> Iterator[MetricFam
     by_kind = ("queue", "kind")
     yield counter(
         "corral_gpu_seconds",
-        "Of attempts that are over, by what came of it.",
+        "GPU-seconds of ended attempts, by outcome.",
         _gpu_second_rows(amounts, CAME_OF),
         by_kind,
     )
     yield counter(
         "corral_sensed_gpu_seconds",
-        "Held and seen by sensors; of that the integral of use, and hardly a kernel ran (idle).",
+        "GPU-seconds of held GPUs: measured by sensors, used (by utilisation), and idle.",
         _gpu_second_rows(amounts, SENSED),
         by_kind,
     )
@@ -61,7 +61,7 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
     cluster_samples = (
         [((), share)] if (share := _useful_share(report.total)) >= 0 else []
     )
-    about = "Share of the GPU-hours held since yesterday (UTC) that was useful"
+    about = "Useful share of the GPU-hours held since yesterday (UTC)"
     yield gauge("corral_goodput_ratio", f"{about}.", cluster_samples)
     yield gauge("corral_queue_goodput_ratio", f"{about}.", rows, ("queue",))
     spent = [
@@ -74,7 +74,7 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
     ]
     yield gauge(
         "corral_queue_recent_gpu_seconds",
-        "Held since yesterday (UTC), by what came of it, with what runs now.",
+        "GPU-seconds held since yesterday (UTC), by outcome, running attempts included.",
         [*spent, *other_rows],
         ("queue", "kind"),
     )

@@ -15,11 +15,15 @@ from corral.domain.world import World
 from corral.insight.reports import UsageReport
 
 QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
-    ("own", "own_gpus", "GPUs that are the queue's own."),
-    ("used", "used_gpus", "GPUs that its jobs hold."),
-    ("borrowed", "borrowed_gpus", "Of these, those that others leave idle."),
-    ("owes", "owed_gpus", "GPUs it has lately held beyond its due."),
-    ("share", "share_ratio", "Its part of the cluster over its weight."),
+    ("own", "own_gpus", "GPUs that the queue owns."),
+    ("used", "used_gpus", "GPUs that jobs of the queue hold."),
+    ("borrowed", "borrowed_gpus", "Held GPUs that the queue borrows from others."),
+    ("owes", "owed_gpus", "GPUs that the queue recently held beyond its due."),
+    (
+        "share",
+        "share_ratio",
+        "The queue's share of the cluster, divided by its weight.",
+    ),
 )
 
 
@@ -49,9 +53,11 @@ class HeadSeries:
             "cluster": str(world.cluster),
             "engine": control.engine.name,
         }
-        yield info("corral", "The cluster and its head.", about)
+        yield info("corral", "Version, cluster and engine of the head.", about)
         yield gauge(
-            "corral_term", "How often a head has begun to lead.", [((), world.term)]
+            "corral_term",
+            "Number of leaders of this cluster so far.",
+            [((), world.term)],
         )
         yield from _job_families(world, control.now().wall)
         yield from _queue_families(QueueSnapshot(control))
@@ -62,18 +68,20 @@ class HeadSeries:
             yield from goodput(self._goodput)
         yield gauge(
             "corral_warnings",
-            "Sentences that an operator should read: corral status.",
+            "Open warnings of the cluster, which corral status lists.",
             [((), len(control.warnings()))],
         )
         if self._disk is not None:
             free_bytes, total = self._disk
             yield gauge(
                 "corral_head_disk_free_bytes",
-                "Of the cluster's directory.",
+                "Free bytes of the disk of the cluster's directory.",
                 [((), free_bytes)],
             )
             yield gauge(
-                "corral_head_disk_bytes", "Of the cluster's directory.", [((), total)]
+                "corral_head_disk_bytes",
+                "Size of the disk of the cluster's directory.",
+                [((), total)],
             )
 
 
@@ -87,7 +95,7 @@ def _job_families(world: World, now: float) -> Iterator[MetricFamily]:
             states[str(queue), state.value] += 0
     yield gauge(
         "corral_jobs",
-        "Jobs that are not over.",
+        "Unfinished jobs.",
         states.items(),
         labels=("queue", "state"),
     )
@@ -97,7 +105,7 @@ def _job_families(world: World, now: float) -> Iterator[MetricFamily]:
         oldest[key] = max(oldest.get(key, 0.0), now - job.since)
     yield gauge(
         "corral_queue_oldest_wait_seconds",
-        "How long the job has waited that waits longest.",
+        "Wait so far of the queued job that has waited longest.",
         oldest.items(),
         labels=("queue",),
     )
@@ -111,7 +119,7 @@ def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
     hours = [((row.name,), row.used_gpu_hours * 3600) for row in rows]
     yield counter(
         "corral_queue_gpu_seconds",
-        "GPU-seconds held and given back.",
+        "GPU-seconds that jobs of the queue held and have released.",
         hours,
         labels=("queue",),
     )
@@ -121,14 +129,19 @@ def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
     ]
     yield gauge(
         "corral_queue_budget_left",
-        "In its unit.",
+        "Amount left of the queue's budget, in the unit of the label.",
         budget_left,
         labels=("queue", "unit"),
     )
     amount = [
         ((name, budget_row.unit), budget_row.amount) for name, budget_row in budgets
     ]
-    yield gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
+    yield gauge(
+        "corral_queue_budget",
+        "Budget of the queue, in the unit of the label.",
+        amount,
+        labels=("queue", "unit"),
+    )
     run_out_times = [
         ((name,), budget_row.runs_out_at)
         for name, budget_row in budgets
@@ -136,7 +149,7 @@ def _queue_families(look: QueueSnapshot) -> Iterator[MetricFamily]:
     ]
     yield gauge(
         "corral_queue_budget_runs_out_timestamp_seconds",
-        "When it is spent if what is held is held on.",
+        "Time at which the budget is spent if the held GPUs stay held.",
         run_out_times,
         labels=("queue",),
     )
@@ -148,7 +161,10 @@ def _node_state_families(world: World) -> Iterator[MetricFamily]:
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
         node_counts[node.liveness.value, work] += 1
     yield gauge(
-        "corral_nodes", "Nodes.", node_counts.items(), labels=("liveness", "work")
+        "corral_nodes",
+        "Nodes, by liveness and by whether they take work.",
+        node_counts.items(),
+        labels=("liveness", "work"),
     )
     up = [
         ((str(id),), node.liveness.value == "alive")
@@ -164,7 +180,7 @@ def _node_state_families(world: World) -> Iterator[MetricFamily]:
     ]
     yield gauge(
         "corral_gpus",
-        "GPUs: all, free, held, and of nodes that take no work.",
+        "GPUs: total, free, used, and away (on nodes that take no work).",
         rows,
         ("kind",),
     )
@@ -175,74 +191,84 @@ def _counter_families(control: Control) -> Iterator[MetricFamily]:
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]
     yield counter(
-        "corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue
+        "corral_jobs_submitted", "Jobs that were submitted.", submitted, by_queue
     )
     ended_counts = [
         ((str(queue), state.value), n) for (queue, state), n in counts.ended.items()
     ]
     yield counter(
-        "corral_jobs_ended", "Jobs that are over.", ended_counts, ("queue", "state")
+        "corral_jobs_ended", "Ended jobs, by state.", ended_counts, ("queue", "state")
     )
     starts = [((str(queue),), n) for queue, n in counts.starts.items()]
     yield counter(
         "corral_attempts_started", "Attempts that were placed.", starts, by_queue
     )
     failures = [((cause.value,), n) for cause, n in counts.failures.items()]
-    yield counter("corral_attempts_failed", "By cause.", failures, ("cause",))
+    yield counter(
+        "corral_attempts_failed", "Failed attempts, by cause.", failures, ("cause",)
+    )
     kinds = [((kind,), n) for kind, n in counts.interruptions.items()]
     yield counter(
-        "corral_interruptions", "By the kind of their receipt.", kinds, ("kind",)
+        "corral_interruptions",
+        "Interruptions of jobs, by the kind of the receipt.",
+        kinds,
+        ("kind",),
     )
     lost_seconds = [((kind,), n) for kind, n in counts.lost_gpu_seconds.items()]
     yield counter(
         "corral_lost_gpu_seconds",
-        "Work lost by interruptions.",
+        "GPU-seconds of work lost by interruptions.",
         lost_seconds,
         ("kind",),
     )
     yield from _signal_counts(control)
     yield from _checkpoint_counts(counts)
     yield counter(
-        "corral_commits", "Decisions that were written down.", [((), counts.commits)]
+        "corral_commits", "Decisions stored by the head.", [((), counts.commits)]
     )
     waits = [
         ((str(queue),), histogram_counts.cumulative(), histogram_counts.total)
         for queue, histogram_counts in counts.waits.items()
     ]
     yield histogram(
-        "corral_wait_seconds", "From submit to the first place.", waits, by_queue
+        "corral_wait_seconds",
+        "Time from the submission of a job to its first placement.",
+        waits,
+        by_queue,
     )
     yield histogram(
         "corral_tick_seconds",
-        "Time from an observation to its committed and sent result.",
+        "Time from an observation to the decision that is stored and sent.",
         [((), counts.ticks.cumulative(), counts.ticks.total)],
     )
 
 
 def _signal_counts(control: Control) -> Iterator[MetricFamily]:
     signals = [((kind,), n) for kind, n in control.counts.signals.items()]
-    yield counter("corral_signals", "What nodes have noticed.", signals, ("kind",))
+    yield counter(
+        "corral_signals", "Signals of nodes about their faults.", signals, ("kind",)
+    )
     kinds = [((kind,), n) for kind, n in control.dropped.counts.items()]
     yield counter(
         "corral_dropped_data",
-        "Data of ranks and nodes that was out of bounds and was not taken.",
+        "Messages of ranks and nodes that exceeded a limit and were dropped.",
         kinds,
         ("kind",),
     )
 
 
 def _checkpoint_counts(counts: HeadCounters) -> Iterator[MetricFamily]:
-    yield counter(
-        "corral_checkpoints", "Saves that were committed.", [((), counts.saves)]
-    )
+    yield counter("corral_checkpoints", "Complete saves of jobs.", [((), counts.saves)])
     yield counter(
         "corral_checkpoint_seconds",
-        "From first byte to fsync.",
+        "Duration of a save, from the first byte to fsync.",
         [((), counts.save_seconds)],
     )
     yield counter(
         "corral_checkpoint_stall_seconds",
-        "That training loops lost by saves.",
+        "Time that training loops lost by saves.",
         [((), counts.save_stall_seconds)],
     )
-    yield counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
+    yield counter(
+        "corral_checkpoint_bytes", "Bytes of saves.", [((), counts.saved_bytes)]
+    )

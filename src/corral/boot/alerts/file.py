@@ -52,7 +52,7 @@ class AlertFiles:
             reason = str(error).partition("\n")[0]
             log.warning("alerts_not_read", error=reason)
             previous_settings = self._asked
-            warning = f"alerts.yaml is not used as it is: {reason}"
+            warning = f"alerts.yaml is not valid; its changes are not used: {reason}"
             self._asked = AlertSettings(
                 rules=previous_settings.rules,
                 receivers=previous_settings.receivers,

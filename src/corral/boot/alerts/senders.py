@@ -37,15 +37,17 @@ class MessageNotSent(Trouble):
     code = "not_sent"
 
     def __init__(self, name: str, why: str) -> None:
-        hint = "look at alerts.yaml, then run: corral alert test"
-        super().__init__(f"{name}: {why}", hint=hint)
+        hint = "correct this receiver in alerts.yaml, then run: corral alert test"
+        super().__init__(
+            f"no message could be sent to receiver {name}: {why}", hint=hint
+        )
 
 
 def title_of(notice: Notification, cluster: str) -> str:
     if not notice.alerts and not notice.over:
         return f"Corral {cluster}: test"
     if not notice.alerts:
-        return f"Corral {cluster}: over"
+        return f"Corral {cluster}: alerts have ended"
     first_alert, remaining_count = notice.alerts[0], len(notice.alerts) - 1
     return f"Corral {cluster}: {first_alert.text}" + (
         f" and {remaining_count} more" if remaining_count else ""
@@ -98,7 +100,9 @@ class Webhook(_Receiver):
                 self.name, f"{type(error).__name__}: {error}"
             ) from error
         if answer.status_code >= 300:
-            raise MessageNotSent(self.name, f"its address answers {answer.status_code}")
+            raise MessageNotSent(
+                self.name, f"its address answers with HTTP status {answer.status_code}"
+            )
 
 
 def webhook_form(notice: Notification, cluster: str) -> dict[str, Any]:

@@ -30,8 +30,9 @@ def check_prometheus() -> None:
     """Check that Prometheus is installed. Raises: Conflict if it is not."""
     if shutil.which(PROGRAM) is None:
         raise Conflict(
-            "--monitoring starts Prometheus, which is not installed here",
-            hint="run: apt-get install prometheus, or scrape from elsewhere: see deploy/README.md",
+            "--monitoring starts Prometheus, which is not installed on this machine",
+            hint="run: apt-get install prometheus; or use a Prometheus on another "
+            "machine: see deploy/README.md",
         )
 
 

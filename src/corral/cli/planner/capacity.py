@@ -24,7 +24,7 @@ from corral.cli.printing import note
 from corral.cli.progress import WorkProgress, progress
 from corral.cli.replay_input import replayed as of_log
 from corral.domain.errors import SpecInvalid
-from corral.domain.units import seconds_of
+from corral.domain.units import counted, seconds_of
 
 if TYPE_CHECKING:
     from corral.plan.capacity.sizing import Play, WaitTarget
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from corral.traces.traces import Trace
 
 _OWN = Parameter(negative="", show_default=False)
-OTHERWISE: Final = (
-    "or give a history: --history FILE, or --own for that of this cluster"
-)
+OTHERWISE: Final = "add --history FILE, or --own for the history of this cluster"
 RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral simulate
 
 
@@ -67,7 +65,7 @@ class Replayed:
         wait: Compute how many GPUs are needed so that jobs wait no longer than this,
             for example 30m.
         share: Share of the jobs that must wait no longer than --wait.
-        growth: Factor on the number of jobs of the history, in the replay.
+        growth: Factor by which the replay multiplies the number of jobs of the history.
         policy: Scheduling policy of the replay (default: as the live queues schedule);
             see corral simulate --help.
     """
@@ -105,7 +103,7 @@ def capacity(
     if history is None and not own:
         _refuse_options(
             [*_given_option_names(how), *ahead],
-            "needs a history: runs by hand have no past",
+            "can be used only with --history or --own",
             OTHERWISE,
         )
         output.show(_simple_capacity_report(runs, node_gpus))
@@ -118,7 +116,7 @@ def capacity(
     with progress("reading the history", shown=not output.json) as work_progress:
         trace, node_gpu_counts = _load_history(history, own=own, dir=dir)
         work_progress.doing = (
-            f"forecasting the demand of {len(trace.workload.submits):,} jobs"
+            f"forecasting the demand of {counted(len(trace.workload.submits), 'job')}"
         )
         request = CapacityRequest(
             work=trace.workload,
@@ -140,14 +138,14 @@ def _check_history_options(runs: ByHand, how: Replayed) -> None:
     --wait. Raises: Usage."""
     _refuse_options(
         _given_option_names(runs),
-        "is of runs by hand, and a history says what is needed",
-        "give one",
+        "cannot be combined with --history or --own",
+        "leave out either the planned runs or the history",
     )
     if how.wait is None:
         _refuse_options(
             _given_option_names(how),
-            "is of the replay, for short waits",
-            "add for example: --wait 30m",
+            "can be used only with --wait",
+            "add for example --wait 30m",
         )
 
 
@@ -180,12 +178,13 @@ def _simple_capacity_report(runs: ByHand, node_gpus: int) -> "PlannerReport":
     if hours is None or number is None or gpus is None:
         option_values = {"--run-hours": hours, "--runs": number, "--run-gpus": gpus}
         missing = [name for name, value in option_values.items() if value is None]
-        message = f"{' and '.join(missing)} must be given, too"
+        message = f"{' and '.join(missing)} must be given too"
         if not _given_option_names(runs):
-            message = "nothing says what will be needed"
+            message = "neither planned runs nor a history were given"
         raise Usage(
             message,
-            hint="for example --run-hours 20 --runs 30 --run-gpus 16, " + OTHERWISE,
+            hint="add for example --run-hours 20 --runs 30 --run-gpus 16, or "
+            + OTHERWISE,
         )
     need = SimpleNeed(
         run_hours=hours,
@@ -209,7 +208,10 @@ def _load_history(
     else:
         trace, node_gpu_counts = read_trace(history or Path()), []
     if trace.skipped:
-        note(f"{trace.skipped} rows have no GPUs or never ended: they are not counted")
+        note(
+            f"not counted: {counted(trace.skipped, 'row')} of the history without GPUs "
+            "or an end"
+        )
     return trace, node_gpu_counts
 
 
@@ -236,20 +238,16 @@ def _make_replay_function(policy: str, at: WorkProgress) -> "Play":
     ).values()
     compiling = ""
     if compiles_first():
-        note("compiling once (about a minute); the next replays begin at once")
+        note("compiling the replay (about a minute); later replays start at once")
         compiling = "compiling, then "
 
     def play(work: "Workload", nodes: Sequence[int]) -> "ReplayOutcome":
         nonlocal compiling
         at.doing = (
-            f"{compiling}replaying {len(work.submits):,} jobs on "
-            f"{_format_node_count(len(nodes))}"
+            f"{compiling}replaying {counted(len(work.submits), 'job')} on "
+            f"{counted(len(nodes), 'node')}"
         )
         compiling = ""
         return replay(work, nodes, replay_policy)
 
     return play
-
-
-def _format_node_count(count: int) -> str:
-    return f"{count:,} node{'s' * (count > 1)}"

@@ -79,7 +79,7 @@ def _table_file_name(kind: str, files: "tuple[str, ...]") -> str:
     file = TABLES.get(kind, kind)
     if file not in files:
         raise NotFound(
-            "kind of the catalog",
+            "kind of catalog entry",
             kind,
             [_table_display_name(file_name) for file_name in files],
             see="corral plan catalog",
@@ -128,4 +128,4 @@ def _show_facts(facts: "Mapping[str, Fact]") -> None:
         )
     show_table(fact_table)
     if "aliases" in facts:
-        say(f"also: {', '.join(facts['aliases'].value.split(';'))}")
+        say(f"other names: {', '.join(facts['aliases'].value.split(';'))}")

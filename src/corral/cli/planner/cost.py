@@ -52,19 +52,19 @@ def cost(
     Args:
         gpus: Number of GPUs (default: 8, or the peak of --demand).
         gpu: Type of GPU.
-        years: Number of years.
+        years: Number of years for which the cost is computed.
         utilisation: Share of all hours in which the GPUs are used (default: 0.7, or the
             share that follows from --demand).
         node_gpus: GPUs of a node (default: the usual number).
         storage_tb: Shared storage in TB (default: the usual amount).
         egress_tb_month: Terabytes that leave a cloud each month.
-        budget_usd: Budget in USD: compute how many GPUs it buys and how many it rents.
-        demand: One or more GPUS:HOURS of a year: compute the best mix of owned and
-            rented GPUs.
-        assume: One or more NAME=NUMBER; names: corral plan catalog economics.
+        budget_usd: Budget in USD: compute how many GPUs can be bought or rented with it.
+        demand: Expected use as GPUS:HOURS, the hours of a year in which this number of
+            GPUs is used: compute the best mix of owned and rented GPUs.
+        assume: Assumptions to replace, as NAME=NUMBER: corral plan catalog economics.
         cloud: Cloud to rent from (default: the median of all clouds).
         region: Region for the price of electricity: us-tx, fi, ie, ...
-        prices: File with your own price list; its form: corral plan prices --help.
+        prices: File with your own price list; see corral plan prices --help.
     """
     from corral.plan.cost.bills import CostRequest
     from corral.plan.cost.hybrid import peak_and_use

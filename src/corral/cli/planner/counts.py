@@ -30,7 +30,7 @@ def counted(kind: Any, tokens: Sequence[Token]) -> Any:
     if float in numbers:
         return float(decimal)
     if not decimal.is_finite() or decimal != decimal.to_integral_value():
-        raise ValueError(f"{tokens[0].value} is no whole number.")
+        raise ValueError(f"{tokens[0].value} is not a whole number.")
     return int(decimal)
 
 
@@ -41,8 +41,10 @@ def number(word: str) -> Decimal:
         return Decimal(word)
     match = _FORM.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no number, as 8192, 0.9, 1e6, 70B or 15T are.")
+        raise ValueError(
+            f"{word!r} is not a number; write for example 8192, 0.9, 1e6, 70B or 15T."
+        )
     exact = Decimal(match[1]).scaleb(TIMES[match[2].lower()])
     if abs(exact.adjusted()) > LONGEST:
-        raise ValueError(f"{word} is beyond any count.")
+        raise ValueError(f"{word} is too large or too small.")
     return exact

@@ -61,13 +61,17 @@ REQUEST_METAVARS: Final[Mapping[str, str]] = {
 
 def with_metavars(command: Command) -> Command:
     """Set the name that `--help` shows for the value of each field of the command's
-    parameter `request`."""
+    parameter `request`. An option --no-X has no opposite --no-no-X."""
     request, *parameters = get_args(command.__annotations__["request"])
     hints = get_type_hints(request, include_extras=True)
     annotated_fields = {
         name: Annotated[hint, Parameter(metavar=REQUEST_METAVARS[name])]
         for name, hint in hints.items()
         if name in REQUEST_METAVARS
+    } | {
+        name: Annotated[hint, Parameter(negative="")]
+        for name, hint in hints.items()
+        if name.startswith("no_")
     }
     body = {
         "__annotations__": annotated_fields,

@@ -13,8 +13,8 @@ from corral.cli.files import FileUnreadable, read_text
 
 Request = TypeVar("Request", bound=Any)
 HINT: Final = (
-    "give a model's config.json as Hugging Face has it, or a name of: corral plan catalog "
-    "models"
+    "give the config.json of a model from Hugging Face, or a name that this command lists: "
+    "corral plan catalog models"
 )
 PLACES: Final = ("/", "./", "../", "~/")  # what is typed so is a place, and no name
 
@@ -61,11 +61,14 @@ def _check_json_object(text: str, file: Path) -> None:
     except json.JSONDecodeError as error:
         error_position = f"line {error.lineno}, column {error.colno}"
         raise FileUnreadable(
-            f"{file} is no JSON: {error_position}: {error.msg}", hint=HINT
+            f"{file} is not valid JSON: {error_position}: {error.msg}", hint=HINT
         ) from error
     except (ValueError, RecursionError) as error:
         raise FileUnreadable(
-            f"{file} is no JSON that can be read: {error}", hint=HINT
+            f"{file} cannot be read as JSON: {error}", hint=HINT
         ) from error
     if not isinstance(config, dict):
-        raise FileUnreadable(f"{file} is no config: it holds no {{...}}", hint=HINT)
+        raise FileUnreadable(
+            f"{file} is not a model's config: it is not a JSON object {{...}}",
+            hint=HINT,
+        )

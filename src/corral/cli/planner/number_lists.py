@@ -28,7 +28,10 @@ def number_pairs(words: Sequence[str], option: str) -> tuple[tuple[float, float]
 def _parse_pair(word: str, mark: str, option: str, form: str) -> tuple[str, float]:
     left_text, mark_found, second = word.partition(mark)
     if not mark_found or not left_text:
-        raise Usage(f"{option} {word} cannot be read", hint=f"write {option} {form}")
+        raise Usage(
+            f"{option} {word} does not have the right form",
+            hint=f"write {option} {form}",
+        )
     return left_text, _parse_number(second, option, form)
 
 

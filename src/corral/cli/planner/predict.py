@@ -10,6 +10,7 @@ from corral.cli.option_types import Kind
 from corral.cli.planner.output import Out
 from corral.cli.planner.tables import read_rows, write_rows
 from corral.cli.printing import note, print_json, say
+from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.plan.rows.row import Predict, Row
@@ -63,10 +64,11 @@ def predict(
         )
         return
     say(
-        f"{len(csv_rows.rows) - len(refused)} of {len(csv_rows.rows)} rows predicted: {out}"
+        f"{len(csv_rows.rows) - len(refused)} of {counted(len(csv_rows.rows), 'row')} "
+        f"predicted: {out}"
     )
     for reason in sorted(set(refused)):
-        note(f"{refused.count(reason)} refused: {reason}")
+        note(f"{refused.count(reason)} not predicted: {reason}")
 
 
 def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:

@@ -63,7 +63,7 @@ def prices(
         if json:
             print_json({"offers": count, "file": str(fetch)})
         else:
-            say(f"{count} offers: {fetch}")
+            say(f"{count} offers were written to {fetch}")
         return
     listed = read_prices_of(prices)
     if csv:
@@ -76,7 +76,8 @@ def prices(
         _print_prices(rents, sales)
     else:
         say(
-            f"no source has a price of {only}: corral plan cost --gpu {only} takes an H100's"
+            f"no price of {only} is known; an estimate from an H100's price: "
+            f"corral plan cost --gpu {only}"
         )
 
 
@@ -134,7 +135,7 @@ def read_prices_of(path: Path | None) -> "PriceList":
 
     if path is None:
         return known()
-    text = read_text(path, "a list of prices", hint=PRICES)
+    text = read_text(path, "a price list", hint=PRICES)
     try:
         return read_prices(text.splitlines()).or_else(known())
     except Refusal as error:
@@ -195,14 +196,17 @@ def _query_cloud_offers() -> Iterable[Any]:
     try:
         import gpuhunt
     except ImportError as error:
-        hint = "run: pip install 'corral[prices]'; or write a list of your own"
-        raise GpuhuntMissing("gpuhunt is not installed", hint=hint) from error
+        hint = "run: pip install 'corral[prices]'; or write your own price list"
+        raise GpuhuntMissing(
+            "prices cannot be fetched: the Python package gpuhunt is not installed",
+            hint=hint,
+        ) from error
     try:
         offers: Iterable[Any] = gpuhunt.query(min_gpu_count=1)
     except Exception as error:  # each cloud's client has errors of its own
-        hint = "try again, or plan with the list that comes with Corral: corral plan prices"
+        hint = "try again later, or leave out --fetch to use the prices of Corral's catalog"
         raise OffersUnreachable(
-            f"gpuhunt could not be asked: {error}", hint=hint
+            f"gpuhunt could not fetch offers: {error}", hint=hint
         ) from error
     return offers
 
@@ -238,6 +242,6 @@ def cheapest(
         usd = float(offer.price) / offer.gpu_count
         lowest_prices[key] = min(usd, lowest_prices.get(key, usd))
     if unknown:
-        note(f"not in the catalog, and left out: {', '.join(sorted(unknown))}")
+        note(f"left out, because not in the catalog: {', '.join(sorted(unknown))}")
     for (subject, kind), usd in sorted(lowest_prices.items()):
         yield subject, kind, usd

@@ -25,7 +25,7 @@ def serve(
     queue is included.
 
     Args:
-        prices: File with your own price list; for its form see corral plan prices
+        prices: File with your own price list; for its format, see corral plan prices
             --help.
     """
     report_output, listed = (out or Out()).apart_from(prices), read_prices_of(prices)

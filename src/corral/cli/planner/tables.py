@@ -10,7 +10,7 @@ from typing import Any, Final
 from corral.cli.files import read_text, unwritable
 from corral.domain.errors import Refusal
 
-HINT: Final = "give a CSV file with a header, plain or packed by gzip"
+HINT: Final = "give a CSV file with a header line, plain or gzipped"
 
 
 class TableInvalid(Refusal):
@@ -56,7 +56,7 @@ def read_rows(path: Path) -> CsvRows:
 def _check_row_cells(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:
     if None in row:
         raise TableInvalid(
-            f"a row of {path} has more cells than the header names",
+            f"a row of {path} has more cells than the header has columns",
             hint="write one header line, and a cell for each of its columns",
         )
     return {str(name): (value or "").strip() for name, value in row.items()}

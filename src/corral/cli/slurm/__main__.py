@@ -24,7 +24,7 @@ COMMANDS: Final = {
 }
 INTERRUPTED: Final = 130
 SALLOC: Final = (
-    "there are no allocations without a job here",
+    "Corral has no allocations without a job, so salloc is not supported",
     "run a command with srun, or start a job and open a shell in it:",
     "  sbatch --wrap 'sleep 1h'; corral attach JOB",
 )
@@ -37,7 +37,9 @@ def main(words: Sequence[str]) -> int:
         if name == "salloc":
             raise SlurmRefusal(*SALLOC)
         if name not in COMMANDS:
-            raise SlurmRefusal(f"there is no command {name!r}: {', '.join(COMMANDS)}")
+            raise SlurmRefusal(
+                f"the command {name!r} is not supported; use {', '.join(COMMANDS)}"
+            )
         if words[1:2] in (["-V"], ["--version"]):
             print(f"slurm 22.05.8 (corral {__version__})")
             return 0

@@ -31,8 +31,8 @@ def install(
     for file in files:
         if file.exists() and not force and not is_shim(file):
             raise Conflict(
-                f"{file} is there already, and no shim",
-                hint="add --force, or choose another directory",
+                f"{file} exists and is not a Corral command; nothing was installed",
+                hint="add --force to overwrite it, or use another --into DIRECTORY",
             )
     for file in files:
         partial_file = file.with_name(f".{file.name}.part")
@@ -41,5 +41,5 @@ def install(
         partial_file.chmod(0o755)
         partial_file.rename(file)
     say(str(into))
-    note(f'write: export PATH={into.absolute()}:"$PATH"')
+    note(f'to use the commands, run: export PATH={into.absolute()}:"$PATH"')
     return 0

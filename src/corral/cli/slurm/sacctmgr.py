@@ -87,13 +87,13 @@ def main(words: Sequence[str]) -> int:
         return 0
     if verb not in ("show", "list"):
         raise SlurmRefusal(
-            f"{verb}: accounts are Corral's queues, and are not changed here",
-            hint="run: corral queue set NAME, or corral user create NAME",
+            f"sacctmgr {verb} is not supported: an account is a queue of Corral",
+            hint="run: corral queue set NAME, or: corral user add NAME",
         )
     if entity not in _SHOWN:
         raise SlurmRefusal(
             f"No valid entity in list command: {entity or 'none'}",
-            hint=f"here there are: {', '.join(_SHOWN)}",
+            hint=f"use one of: {', '.join(_SHOWN)}",
         )
     rows = _list_associations(
         HeadClient(),

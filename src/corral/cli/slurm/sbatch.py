@@ -74,7 +74,7 @@ def read_script(rest: Sequence[str]) -> tuple[str, str]:
     except OSError:
         raise SlurmRefusal(f"Unable to open file {rest[0]}") from None
     except UnicodeDecodeError:
-        raise SlurmRefusal(f"{rest[0]} is no text") from None
+        raise SlurmRefusal(f"{rest[0]} is not a text file in UTF-8") from None
 
 
 def _submitted(head: HeadClient, batch: BatchSubmission) -> int:

@@ -51,7 +51,7 @@ def main(words: Sequence[str]) -> int:
         raise SlurmRefusal(
             f"invalid keyword: {name}",
             before=None,
-            hint="here there are: show, update, requeue, hold, release, ping",
+            hint="use one of: show, update, requeue, hold, release, ping",
         )
     return command(arguments)
 
@@ -290,8 +290,8 @@ def _update_jobs(words: Sequence[str]) -> int:
     ids = changes_by_name.pop("jobid", None) or changes_by_name.pop("job", None)
     if not ids:
         raise SlurmRefusal(
-            "only jobs are updated here",
-            hint="write: scontrol update JobId=17 NAME=VALUE",
+            "update requires JobId=ID: only jobs can be updated",
+            hint="run: scontrol update JobId=17 NAME=VALUE",
         )
     changes = [change_of(name, value) for name, value in changes_by_name.items()]
     if not changes:
@@ -311,7 +311,9 @@ def change_of(name: str, value: str) -> tuple[str, object]:
     if name in ("timelimit", "timemin"):
         seconds = value_forms.seconds(value, "TimeLimit")
         if seconds is None or value[:1] in "+-":
-            raise SlurmRefusal(f"TimeLimit={value}: write the whole limit, as 1:30:00")
+            raise SlurmRefusal(
+                f"TimeLimit={value} is not supported; write the whole limit, as 1:30:00"
+            )
         return "max_duration_seconds", float(seconds)
     if name in ("partition", "account"):
         return "queue", value
@@ -324,8 +326,8 @@ def change_of(name: str, value: str) -> tuple[str, object]:
     raise SlurmRefusal(
         f"Update of this parameter is not supported: {name}={value}",
         before=None,
-        hint="TimeLimit, Partition, JobName, Priority and Nice of a waiting job are changed; for "
-        "for the rest cancel it and submit it again",
+        hint="change TimeLimit, Partition, JobName, Priority or Nice of a waiting job; for "
+        "other changes cancel the job and submit it again",
     )
 
 

@@ -42,7 +42,7 @@ def spec_of_script(path: Path, arguments: Sequence[str] = ()) -> dict[str, Any] 
         raise SpecInvalid(f"{path}: {wrong}", hint=hint) from None
     if batch.singleton:
         raise SpecInvalid(
-            f"{path}: --dependency=singleton needs to know who waits",
+            f"{path}: --dependency=singleton is supported only by sbatch",
             hint=f"run: sbatch {path}",
         )
     for batch_note in batch.notes:

@@ -39,8 +39,8 @@ def main(words: Sequence[str]) -> int:
     socket = os.environ.get(STEPS)
     if socket and parsed_options.has("pty"):
         raise SlurmRefusal(
-            "--pty is for a job of its own",
-            hint="open a shell in this one: corral attach",
+            "--pty is not supported inside a job",
+            hint="run: corral attach JOB",
         )
     if socket:
         return srun_step.run(parsed_options, socket)
@@ -96,7 +96,7 @@ def _build_spec(read: ParsedOptions) -> tuple[dict[str, object], list[str]]:
     shape, submit_context = shape_of(read), here()
     dependencies, singleton = afters(read.get("dependency"))
     if singleton:
-        raise SlurmRefusal("--dependency=singleton is for sbatch")
+        raise SlurmRefusal("--dependency=singleton is supported only by sbatch")
     options = [
         f"--{name}" + (f"={value}" if value else "")
         for name, value in read.options.items()

@@ -41,7 +41,8 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
         parsed_options = SRUN.read(component_words)
         if not parsed_options.rest:
             raise SlurmRefusal(
-                "a component has no command to execute", before="fatal: "
+                "a component of srun A : B has no command to execute",
+                before="fatal: ",
             )
         nodes = value_forms.nodes(parsed_options.get("nodes") or "1")[1]
         tasks_per_node = (
@@ -73,8 +74,9 @@ def run(components: Sequence[Sequence[str]]) -> int:
     """
     if STEPS not in os.environ:
         raise SlurmRefusal(
-            "components (srun A : B) are steps of a job",
-            hint="write them into a batch script with as many nodes: sbatch -N 2 SCRIPT",
+            "several components (srun A : B) are supported only inside a job",
+            hint="put this srun into a batch script that requests all their nodes: "
+            "sbatch -N 2 SCRIPT",
         )
     srun_command = [sys.executable, "-P", "-m", "corral.cli.slurm", "srun"]
     steps = [

@@ -54,7 +54,11 @@ class SrunStep:
                 break
         self._flush_partial_lines()
         if len(self._codes) < sum(self._sizes) or not self._sizes:
-            print("srun: error: the step was lost with its job", file=sys.stderr)
+            print(
+                "srun: error: the step ended before all of its tasks; its job was probably "
+                "stopped",
+                file=sys.stderr,
+            )
             return 1
         return max(
             (code if code >= 0 else 128 - code for code in self._codes.values()),
@@ -278,6 +282,6 @@ def run(read: ParsedOptions, path: str) -> int:
     except OSError as trouble:
         raise SlurmRefusal(
             f"Unable to create step for job {os.environ.get('SLURM_JOB_ID', '')}: {trouble}",
-            hint="steps are started on the first node of a job, by its script",
+            hint="run srun in the batch script of the job, which runs on its first node",
         ) from None
     return SrunStep(read, Frames(connection)).run()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from corral.cli.printing import age_text, clean, clock_text
 from corral.cli.top.state import HeadLink, TopState
 from corral.cli.top.styled_text import Line, TextPart, bar, sized
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 
 if TYPE_CHECKING:
     from corral.wire.gpus import GpusNow
@@ -33,10 +33,10 @@ def _gpu_line(known: TopState) -> list[TextPart]:
         TextPart(bar(share, BAR), "good"),
         TextPart(f" {gpus.used:g} of {gpus.total} used, {gpus.free:g} free"),
     ]
-    if gpus.taken:
-        text_parts.append(TextPart(f", {gpus.taken} held by others"))
     if gpus.away:
-        text_parts.append(TextPart(f", {gpus.away} away", "warn"))
+        text_parts.append(TextPart(f", {gpus.away} unavailable now", "warn"))
+    if gpus.taken:
+        text_parts.append(TextPart(f", {gpus.taken} used by programs outside Corral"))
     if known.held_busy is not None:
         text_parts.append(
             TextPart(
@@ -82,7 +82,8 @@ def _workload_line(known: TopState) -> list[TextPart]:
         unpriced = known.gpus.unpriced_gpus
         text_parts.append(
             TextPart(
-                f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"
+                f" and {counted(unpriced, 'GPU')} without a price" if unpriced else "",
+                "dim",
             )
         )
     return text_parts

@@ -33,8 +33,8 @@ LEAVE_SECONDS: Final = 60.0
 TELL_SECONDS: Final = 5.0
 UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
 REPORT_SECONDS: Final = 5.0  # that parts of a dead node are given after a head's begin
-NEVER_ANSWERED: Final = "it has not answered since the head began"
-NEVER_CAME: Final = "nothing of it is on this node"
+NEVER_ANSWERED: Final = "the node has not answered since the head started"
+NEVER_CAME: Final = "the attempt is not on this node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +112,7 @@ class Desk:
             if ticket is not None:
                 handed.ticket = ticket
             elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
-                blame = (
-                    handed.ticket.blame
-                    or "the batch system knows nothing of it any more"
-                )
+                blame = handed.ticket.blame or "the batch system no longer has its job"
                 handed.ticket = replace(
                     handed.ticket, state=TicketState.ENDED, blame=blame
                 )
@@ -357,7 +354,7 @@ class Desk:
             f" and {len(missing) - 3} more" if missing[3:] else ""
         )
         return (
-            f"it runs on {nodes_text}, but its agent has not reached the head for "
+            f"the job runs on {nodes_text}, but its agent has not reached the head for "
             f"{seconds:.0f} s"
         )
 
@@ -429,7 +426,9 @@ class Desk:
         if not handed.is_gone and not late:
             return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
         return replace(
-            part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender
+            part,
+            trouble=f"{self._lender} asked the job to end",
+            trouble_of=self._lender,
         )
 
     def _must_be_ended(self, handed: Handed, at: float) -> bool:

@@ -28,7 +28,7 @@ from corral.engines.batch.interfaces import (
     PartFiles,
     PlacingDriver,
 )
-from corral.ports.engine import NO_ANSWER, Placer
+from corral.ports.engine import Placer, query_failure
 from corral.wire.node import encode_settings
 from corral.wire.shim_launch import early_of
 
@@ -113,9 +113,12 @@ class LendingEngine:
     _next_look: float = 0.0
 
     def __post_init__(self) -> None:
-        self.desk = Desk(
-            places=self.placing_driver is not None, lender=self.name.capitalize()
-        )
+        self.desk = Desk(places=self.placing_driver is not None, lender=self.system)
+
+    @property
+    def system(self) -> str:
+        """Return the proper name of the batch system, for texts: Slurm, Kubernetes."""
+        return self.name.capitalize()
 
     @property
     def placer(self) -> Placer | None:
@@ -263,7 +266,7 @@ class LendingEngine:
         try:
             look = await self.driver.look()
         except Trouble as trouble:
-            complaint = f"{self.name} {NO_ANSWER}: {trouble.message}"
+            complaint = query_failure(self.system, trouble)
             if self.trouble != complaint:
                 log.warning(complaint)
             self.trouble, self.is_unreachable = complaint, True
@@ -281,12 +284,12 @@ class LendingEngine:
         if they are new."""
         unheard = self.desk.unheard()
         unheard_texts = (
-            [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")]
+            [self._with_way(f"{unheard[0]} (affected jobs: {len(unheard)})")]
             if unheard
             else []
         )
         trouble = "; ".join(
-            f"{self.name}: {complaint}"
+            f"{self.system}: {complaint}"
             for complaint in (*look.troubles, *unheard_texts)
         )
         if trouble and trouble != self.trouble:
@@ -297,7 +300,8 @@ class LendingEngine:
         """Store in `trouble` that the batch system has not answered a poll for long,
         unless another problem is stored there."""
         self.trouble = (
-            self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
+            self.trouble
+            or f"{self.system} has not answered for {self.late_seconds:g} s"
         )
 
     def _process_snapshot(self, look: BatchSnapshot) -> None:
@@ -356,11 +360,11 @@ class LendingEngine:
             async with self._doors:
                 await driver.ask(group)
         except Refusal as refusal:
-            log.warning("%s.%s is refused: %s", *first_key, refusal.message)
+            log.warning("attempt %s.%s is refused: %s", *first_key, refusal.message)
             self.asking.refused(group, refusal.message)
         except Trouble as trouble:
             log.warning(
-                "%s.%s could not be handed over: %s", *first_key, trouble.message
+                "attempt %s.%s could not be submitted: %s", *first_key, trouble.message
             )
         else:
             self.asking.submitted(group)
@@ -379,10 +383,12 @@ class LendingEngine:
                 else:
                     await self.driver.submit(gang, files_by_node)
         except Refusal as refusal:
-            log.warning("%s.%s is refused: %s", *key, refusal.message)
+            log.warning("attempt %s.%s is refused: %s", *key, refusal.message)
             self.desk.refused(key, refusal.message, infra=False)
         except Trouble as trouble:
-            log.warning("%s.%s could not be handed over: %s", *key, trouble.message)
+            log.warning(
+                "attempt %s.%s could not be submitted: %s", *key, trouble.message
+            )
             self.desk.not_submitted(key)
         else:
             self.desk.submitted(key)
@@ -419,7 +425,7 @@ class LendingEngine:
         try:
             await ask(key)
         except Trouble as trouble:
-            log.warning("could not %s %s.%s: %s", what, *key, trouble.message)
+            log.warning("could not %s attempt %s.%s: %s", what, *key, trouble.message)
             self._pauses[(what, key)] = pause.after_failure(_loop_time())
             return False
         self._pauses.pop((what, key), None)

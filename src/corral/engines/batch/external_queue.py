@@ -267,5 +267,5 @@ def _why_over(one: QueuedAttempt) -> str:
         return one.refusal
     if one.ticket is None:
         return ""
-    blame = one.ticket.blame or "its batch job has ended before anything of it began"
-    return f"{blame}; it is asked for again within a minute"
+    blame = one.ticket.blame or "its batch job ended before the attempt began"
+    return f"{blame}; it is submitted again within a minute"

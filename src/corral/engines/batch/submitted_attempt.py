@@ -99,7 +99,9 @@ def displaced(handed: Handed, node: NodeId) -> Seen:
     report names the cause only for a node that has no room for the attempt."""
     has_room = handed.ticket is not None and node in handed.ticket.nodes
     trouble_text = (
-        "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
+        ""
+        if has_room
+        else f"other jobs use the resources on {node}: {handed.displaced}"
     )
     return Seen(key=handed.key, phase=Phase.ENDED, trouble=trouble_text)
 
@@ -117,7 +119,7 @@ def ended(handed: Handed, part: Seen | None) -> Seen:
     return replace(
         part or Seen(key=handed.key, phase=Phase.STARTING),
         phase=Phase.ENDED,
-        trouble=blame or "the batch system ended it, and its agent did not report how",
+        trouble=blame or "the batch system ended it, and its agent did not report why",
         trouble_is_infra=ticket is None or ticket.blame_is_infra,
         trouble_of=ticket.blame_on if ticket is not None else "",
     )

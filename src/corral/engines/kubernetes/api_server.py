@@ -43,7 +43,7 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
         )
     except CONFIG_FAULTS as wrong:
         raise Conflict(
-            f"no way to Kubernetes: {wrong}",
+            f"Corral cannot log in to Kubernetes: {wrong}",
             hint="name a kubeconfig: corral up --engine kubernetes --set kubeconfig=FILE",
         ) from wrong
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for each request
@@ -59,9 +59,11 @@ def read_config(settings: KubernetesSettings) -> SingleConfig:
         )
         config = kubeconfig.get(context_name=settings.context)
     except (AttributeError, TypeError, yaml.YAMLError) as wrong:
-        raise ConfigError(f"the kubeconfig does not read: {wrong}") from wrong
+        raise ConfigError(f"the kubeconfig is not valid: {wrong}") from wrong
     if config is None:
-        raise ConfigError(f"it has no context {settings.context or ''}".rstrip())
+        raise ConfigError(
+            f"the kubeconfig has no context {settings.context or ''}".rstrip()
+        )
     return config
 
 
@@ -98,7 +100,10 @@ class Access:
         NotTaken; Trouble, also where a quota is full."""
         client: Any = self.client  # its overloads take no object of any kind
         return await self.ask(
-            _await_creation(client.create(object, namespace=namespace))
+            _await_creation(
+                client.create(object, namespace=namespace),
+                f"the {type(object).__name__} {object.metadata.name}",
+            )
         )
 
     async def delete(
@@ -145,7 +150,7 @@ async def _or_none(asked: Awaitable[T]) -> T | None:
         raise
 
 
-async def _await_creation(asked: Awaitable[T]) -> T | None:
+async def _await_creation(asked: Awaitable[T], what: str) -> T | None:
     try:
         return await asked
     except ApiError as wrong:
@@ -153,5 +158,5 @@ async def _await_creation(asked: Awaitable[T]) -> T | None:
         if code == 409 and wrong.status.reason == "AlreadyExists":
             return None
         if code in (400, 422) or (code == 403 and DENIED in message):
-            raise NotTaken(f"Kubernetes does not take it: {message}") from wrong
+            raise NotTaken(f"Kubernetes rejected {what}: {message}") from wrong
         raise

@@ -31,7 +31,6 @@ from corral.engines.kubernetes import attempt_tickets, manifests, names, nodes
 from corral.engines.kubernetes.api_server import Access, NotTaken
 from corral.engines.kubernetes.head_map import HeadMap
 from corral.engines.kubernetes.namespaces import (
-    NO_ANSWER,
     RETRY_SECONDS,
     Namespace,
     is_handed_over,
@@ -39,7 +38,7 @@ from corral.engines.kubernetes.namespaces import (
 from corral.engines.kubernetes.queue_namespaces import QueueNamespaces, key_of
 from corral.engines.kubernetes.rights import missing_rights
 from corral.engines.kubernetes.settings import KubernetesSettings
-from corral.engines.kubernetes.watch_cache import Mirror
+from corral.engines.kubernetes.watch_cache import Mirror, server_trouble
 from corral.wire.node import NodeSettings
 
 MOST_GONE: Final = 256
@@ -185,11 +184,14 @@ class KubernetesDriver:
         for space in self.spaces:
             space.check_tasks()
         if not await self._answered(self._mirrors):
-            raise Trouble(NO_ANSWER)
-        if mirror_trouble := next(
-            (mirror.trouble for mirror in self._mirrors if mirror.trouble), ""
-        ):
-            raise Trouble(f"the API server of Kubernetes: {mirror_trouble}")
+            raise Trouble(
+                "the API server did not list its objects within "
+                f"{self.access.call_seconds:g} s",
+                is_silence=True,
+            )
+        for mirror in self._mirrors:
+            if mirror.trouble:
+                raise server_trouble(mirror.trouble, is_silence=mirror.is_silent)
 
     async def _answered(self, mirrors: Iterable[Mirror[Any]]) -> bool:
         """Wait until each watch has listed its objects or has failed. Return False if
@@ -334,7 +336,7 @@ class KubernetesDriver:
             await space.hand_over(key, secret, job)
         except Trouble as trouble:
             if key not in self.held:
-                log.warning("%s.%s waits: %s", *key, trouble.message)
+                log.warning("attempt %s.%s waits: %s", *key, trouble.message)
             self.held[key] = PendingSubmission(
                 gang=tuple(gang),
                 parts=parts,
@@ -445,7 +447,7 @@ def head_files(
             files[manifests.CERTIFICATE] = Path(certificate).read_text()
     except (OSError, ValueError, KeyError) as absent:
         raise Trouble(
-            f"the address of the head cannot be given to pods: {absent}"
+            f"the address of the head cannot be passed to the pods: {absent}"
         ) from absent
     return files
 

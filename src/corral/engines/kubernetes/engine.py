@@ -24,8 +24,9 @@ def _head_address_hint(head: Callable[[], Mapping[str, str]]) -> str:
     except (Trouble, ValueError, KeyError):
         return ""
     return (
-        f"pods look for it at {url}: if they cannot reach that, open the way, or name another with "
-        "corral up --host ADDRESS or --set head_url=URL"
+        f"pods connect to the head at {url}: if they cannot reach this address, change "
+        "the network, or set another address with corral up --host ADDRESS or --set "
+        "head_url=URL"
     )
 
 

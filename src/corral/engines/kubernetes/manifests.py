@@ -265,8 +265,9 @@ def _container(
     image = gang[0].image or settings.image
     if not image:
         raise NoImage(
-            f"job {gang[0].key[0]} names no image, and this cluster has none for such jobs",
-            hint="write image: in the spec, or: corral up --engine kubernetes --set image=NAME",
+            f"job {gang[0].key[0]} has no image, and this cluster has no default image",
+            hint="add image: to the spec, or set a default image: corral up --engine "
+            "kubernetes --set image=NAME",
         )
     python = f"{AGENT}/bin/python3" if settings.agent_image else settings.python
     script = (
@@ -343,7 +344,7 @@ def _resources(
     gpu_counts = [_gpus_of(launch, gpu_resources) for launch in gang]
     if any(node_counts != gpu_counts[0] for node_counts in gpu_counts):
         raise Trouble(
-            f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names"
+            f"the GPUs of the nodes of {gang[0].key[0]} have different resource names"
         )
     limits = {name: str(count) for name, count in sorted(gpu_counts[0].items())}
     limits |= dict(settings.extra_resources)
@@ -365,7 +366,8 @@ def _gpus_of(
     names = gpu_resources.get(launch.seat.node, ())
     if any(index >= len(names) for index in launch.seat.gpus):
         raise Trouble(
-            f"node {launch.seat.node} has {len(names)} GPUs now, fewer than were placed"
+            f"node {launch.seat.node} now has only {len(names)} GPUs, fewer than the "
+            "job was placed on"
         )
     return Counter(names[index] for index in launch.seat.gpus)
 

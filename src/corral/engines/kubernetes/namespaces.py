@@ -23,7 +23,7 @@ RETRY_SECONDS: Final = 5.0
 # the grace of pods that are late already; 0 would hide what still runs
 END_SECONDS: Final = 1
 UNCHECKED: Final = "it has not been checked yet"
-NO_ANSWER: Final = "the API server of Kubernetes: no answer"
+NO_ANSWER: Final = "the Kubernetes API server does not answer"
 
 
 def namespace_of(

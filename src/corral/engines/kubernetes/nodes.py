@@ -155,13 +155,15 @@ def closed(node: Node, settings: KubernetesSettings) -> str:
     """Return why the node takes no new pods of Corral; "" if it does."""
     spec = node.spec or NodeSpec()
     if spec.unschedulable:
-        return "it is cordoned in Kubernetes"
+        return "the node is cordoned in Kubernetes"
     taints = [
         taint.key for taint in spec.taints or [] if taint.effect != "PreferNoSchedule"
     ]
     strange = [key for key in taints if key not in settings.tolerated]
     return (
-        f"it has a taint that is not tolerated: {', '.join(strange)}" if strange else ""
+        f"the node has a taint that Corral's pods do not tolerate: {', '.join(strange)}"
+        if strange
+        else ""
     )
 
 
@@ -305,7 +307,7 @@ def _out_of_service_text(node: Node) -> str:
     """
     spec = node.spec or NodeSpec()
     if any(taint.key == OUT_OF_SERVICE for taint in spec.taints or []):
-        return f"node {_node_name(node)} is out of service, says its taint {OUT_OF_SERVICE}"
+        return f"node {_node_name(node)} is out of service (taint {OUT_OF_SERVICE})"
     return ""
 
 

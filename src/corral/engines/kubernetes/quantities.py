@@ -20,7 +20,7 @@ def quantity(text: str | None) -> Decimal:
         return Decimal(0)
     match = _FORM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a valid Kubernetes quantity")
     number, unit = Decimal(match[1]), match[2]
     if unit[:1] in ("e", "E") and len(unit) > 1 and unit != "Ei":
         return number * Decimal(10) ** int(unit[1:])

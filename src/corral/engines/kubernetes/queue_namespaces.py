@@ -95,7 +95,7 @@ class QueueNamespaces:
                 }
                 queues |= self.head_map.used.get(space.name, frozenset())
                 of = f" of {', '.join(sorted(queues)[:MOST_NAMED])}" if queues else ""
-                yield f"{_unusable_text(space.name, reason)}; jobs{of} wait for it"
+                yield f"{_unusable_text(space.name, reason)}; jobs{of} wait"
 
     async def choose(self, key: AttemptKey) -> Namespace:
         """Choose the namespace for an attempt that has none yet. The choice is final.
@@ -108,13 +108,13 @@ class QueueNamespaces:
             return self.by_name[chosen]
         path = self.queues(key[0])
         if not path and len(self.by_name) > 1:
-            raise Trouble(f"the queue of {key[0]} is not known")
+            raise Trouble(f"the queue of job {key[0]} is not known")
         name = namespace_of(path, self.by_queue, self.own_name)
         for other_space in self:
             if other_space.name != name and self._may_hold(other_space, key):
                 raise Trouble(
-                    f"it may run in namespace {other_space.name} already, which cannot be read: "
-                    f"{other_space.trouble}"
+                    f"the job may already run in namespace {other_space.name}, which "
+                    f"cannot be read: {other_space.trouble}"
                 )
         space = self.by_name[name]
         self._check_usable(space)
@@ -128,7 +128,7 @@ class QueueNamespaces:
         that fails has already stopped `look`. Raises: Trouble."""
         if reason := space.refusal if space is self.own else space.trouble:
             raise Trouble(
-                f"it waits in Kubernetes: {_unusable_text(space.name, reason)}"
+                f"the job waits in Kubernetes: {_unusable_text(space.name, reason)}"
             )
 
     def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:

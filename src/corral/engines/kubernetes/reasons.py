@@ -16,21 +16,24 @@ from corral.engines.kubernetes.names import QUEUE
 _WAITS: Final = {
     "ErrImagePull": "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
-    "InvalidImageName": "its image's name cannot be",
+    "InvalidImageName": "the name of its image is not valid",
     "ErrImageNeverPull": "its image is not on the node, and may not be pulled",
-    "CreateContainerConfigError": "a Secret or ConfigMap that it names is not there",
-    "CreateContainerError": "its container cannot be made",
+    "CreateContainerConfigError": "a Secret or ConfigMap that it uses does not exist",
+    "CreateContainerError": "its container cannot be created",
     "RunContainerError": "its container cannot be started",
-    "ContainerCreating": "its container is being made",
-    "PodInitializing": "its container is being made",
+    "ContainerCreating": "its container is being created",
+    "PodInitializing": "its container is being created",
 }
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 _DISRUPTED: Final = {
-    "PreemptionByScheduler": "Kubernetes has preempted it for a pod of higher priority",
-    "DeletionByTaintManager": "its node's taint drove it away",
-    "EvictionByEvictionAPI": "it was evicted through Kubernetes' API, as by kubectl drain",
-    "DeletionByPodGC": "its node is gone from Kubernetes",
-    "TerminationByKubelet": "its node needed the room, or was shut down",
+    "PreemptionByScheduler": "Kubernetes preempted the pod for a pod of higher "
+    "priority",
+    "DeletionByTaintManager": "the pod was removed because of a taint of its node",
+    "EvictionByEvictionAPI": "the pod was evicted through the Kubernetes API, as by "
+    "kubectl drain",
+    "DeletionByPodGC": "the node of the pod was removed from Kubernetes",
+    "TerminationByKubelet": "the node of the pod was short of resources, or was shut "
+    "down",
 }
 
 
@@ -58,24 +61,26 @@ def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> 
     queue = _queue_of(job)
     if job is not None and job.spec is not None and job.spec.suspend:
         suspension_text = (
-            f"Kueue has not let it in yet, by its queue {queue}"
+            f"Kueue has not admitted it yet from its queue {queue}"
             if queue
-            else "it is suspended"
+            else "its Kubernetes Job is suspended"
         )
-        return f"it waits in Kubernetes: {suspension_text}"
+        return f"the job waits in Kubernetes: {suspension_text}"
     for pod in pods:
         if pod_reason := _why_pod_waits(pod):
-            return f"it waits in Kubernetes: {pod_reason}"
+            return f"the job waits in Kubernetes: {pod_reason}"
     refused = [
         event.message or "" for event in events if event.reason == "FailedCreate"
     ]
     if refused and not pods:
-        return f"it waits in Kubernetes: {refused[-1]}"
+        return f"the job waits in Kubernetes: {refused[-1]}"
     if any(pod.spec is not None and not pod.spec.nodeName for pod in pods):
-        return "it waits in Kubernetes: the scheduler has not looked at its pod yet"
+        return (
+            "the job waits in Kubernetes: the scheduler has not considered its pod yet"
+        )
     if pods:
-        return "it waits in Kubernetes: its pod has been given to a node, which has yet to begin it"
-    return "it waits in Kubernetes: its pods are being made by the controller of Jobs"
+        return "the job waits in Kubernetes: its node has not started its pod yet"
+    return "the job waits in Kubernetes: its pods are not created yet"
 
 
 def _queue_of(job: Job | None) -> str:
@@ -88,7 +93,7 @@ def _why_pod_waits(pod: Pod) -> str:
     for condition in status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
             return (
-                f"{condition.message or 'no node takes its pod'} "
+                f"{condition.message or 'no node can run its pod'} "
                 f"({condition.reason or 'Unschedulable'})"
             )
     for container in _containers(status):
@@ -123,7 +128,7 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
         if (blame := _why_pod_ended(pod)) is not None:
             return blame
     if any(pod.metadata and pod.metadata.deletionTimestamp for pod in pods):
-        return PodEnd(text="its pod was deleted in Kubernetes")
+        return PodEnd(text="the pod was deleted in Kubernetes")
     status = (job.status if job else None) or JobStatus()
     for condition in status.conditions or []:
         if (
@@ -131,7 +136,9 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> PodEnd | None:
             and condition.status == "True"
             and condition.reason == "DeadlineExceeded"
         ):
-            return PodEnd(text="its time in Kubernetes is over (DeadlineExceeded)")
+            return PodEnd(
+                text="the Kubernetes Job reached its time limit (DeadlineExceeded)"
+            )
     return None
 
 
@@ -141,9 +148,9 @@ def _why_pod_ended(pod: Pod) -> PodEnd | None:
         pod_message = status.message or "no reason given"
         is_own = any(phrase in pod_message for phrase in _OVER_ITS_LIMIT)
         eviction_text = (
-            "it was evicted for what it used of its own"
+            "the pod was evicted because it exceeded its own limits"
             if is_own
-            else "its node evicted it"
+            else "the node evicted the pod"
         )
         return PodEnd(
             text=f"{eviction_text} (Evicted): {pod_message}", infra=not is_own
@@ -152,12 +159,13 @@ def _why_pod_ended(pod: Pod) -> PodEnd | None:
         terminated_state = container.state.terminated if container.state else None
         if terminated_state is not None and terminated_state.reason == "OOMKilled":
             return PodEnd(
-                text="it took more memory than it asked for (OOMKilled)", infra=False
+                text="the pod used more memory than the job requested (OOMKilled)",
+                infra=False,
             )
     for condition in status.conditions or []:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             disruption_text = _DISRUPTED.get(
-                condition.reason or "", "Kubernetes has ended its pod"
+                condition.reason or "", "Kubernetes ended the pod"
             )
             return PodEnd(
                 text=f"{disruption_text} ({condition.reason}): {condition.message or ''}".rstrip(
@@ -171,13 +179,13 @@ def _why_pod_ended(pod: Pod) -> PodEnd | None:
             "ContainerCannotRun",
         ):
             pod_message = (
-                f"its container could not be started ({terminated_state.reason}): "
+                f"the container could not be started ({terminated_state.reason}): "
                 f"{terminated_state.message or ''}"
             )
             return PodEnd(text=pod_message.rstrip(": "), infra=False)
         if terminated_state is not None and terminated_state.exitCode:
             return PodEnd(
-                text=f"its container ended with code {terminated_state.exitCode}"
+                text=f"the container ended with exit code {terminated_state.exitCode}"
             )
     return None
 

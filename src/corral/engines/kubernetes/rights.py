@@ -76,8 +76,8 @@ async def missing_rights(access: Access, namespace: str) -> str:
     if not missing_phrases:
         return ""
     return (
-        f"its account may not {' nor '.join(missing_phrases)}; deploy/kubernetes/roles.yaml "
-        "grants that"
+        f"the account of the head may not {' nor '.join(missing_phrases)}; apply "
+        "deploy/kubernetes/roles.yaml to grant this"
     )
 
 

@@ -59,7 +59,7 @@ class KubernetesSettings:
 
     NAME: ClassVar[str] = "kubernetes"
     FILES: ClassVar[Mapping[str, str]] = {
-        "kubeconfig": "put one there that kubectl takes"
+        "kubeconfig": "write a kubeconfig that works with kubectl to FILE"
     }
     EXAMPLES: ClassVar[Mapping[str, str]] = {
         "image": "registry.example/train:1",
@@ -122,23 +122,22 @@ class KubernetesSettings:
                 not path.startswith("/")
                 for _, path in _parse_pairs(getattr(self, name), ":")
             ):
-                fault_text = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
+                fault_text = f"{name}={getattr(self, name)}: each must be NAME:/PATH"
                 raise wrong(KubernetesSettings, name, fault_text)
         for name in ("nodes", "extra"):
             if any(not value for _, value in _parse_pairs(getattr(self, name), "=")):
-                fault_text = f"{name}={getattr(self, name)}: each is NAME=VALUE"
+                fault_text = f"{name}={getattr(self, name)}: each must be NAME=VALUE"
                 raise wrong(KubernetesSettings, name, fault_text)
         self._check_queue_namespaces()
         if self.security not in (RESTRICTED, BASELINE, PRIVILEGED):
-            fault_text = f"security={self.security}: it is {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
+            fault_text = f"security={self.security}: use {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
             raise wrong(KubernetesSettings, "security", fault_text)
         if _RUN_AS.fullmatch(self.run_as) is None:
-            fault_text = f"run_as={self.run_as}: it is UID:GID, and neither is 0"
+            fault_text = f"run_as={self.run_as} must be UID:GID, and neither may be 0"
             raise wrong(KubernetesSettings, "run_as", fault_text)
         if not 1.0 <= self.call_seconds <= 60.0:
             fault_text = (
-                f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 "
-                "to 60"
+                f"call_seconds={self.call_seconds:g} must be from 1 to 60 seconds"
             )
             raise wrong(KubernetesSettings, "call_seconds", fault_text)
 
@@ -151,12 +150,13 @@ class KubernetesSettings:
         for queue, namespace in pairs:
             if not is_name(queue):
                 fault = (
-                    f"{queue[:80]!r} is not a valid name of a queue: it has {NAME_RULE}"
+                    f"{queue[:80]!r} is not a valid name of a queue: use {NAME_RULE}"
                 )
             elif NAMESPACE_NAME.fullmatch(namespace) is None:
                 fault = (
-                    f"{namespace[:80]!r} is not a valid name of a namespace: it has at most 63 "
-                    "lowercase letters, digits and hyphens, and begins and ends with no hyphen"
+                    f"{namespace[:80]!r} is not a valid name of a namespace: use at "
+                    "most 63 lowercase letters, digits and hyphens, and no hyphen at "
+                    "either end"
                 )
             elif queues.count(queue) > 1:
                 fault = f"queue {queue} is named twice"

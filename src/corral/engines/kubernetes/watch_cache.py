@@ -51,6 +51,7 @@ class Mirror(Generic[T]):
     changed: Callable[[], None] = lambda: None
     objects: dict[Place, T] = field(default_factory=dict)
     trouble: str = ""
+    is_silent: bool = False  # the trouble is that the server gave no answer
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     newest: int = 0  # version, of all that was listed or reported
     lists: int = 0
@@ -75,12 +76,20 @@ class Mirror(Generic[T]):
                 continue
             except CALL_FAULTS as wrong:
                 if _status_code(wrong) == GONE:
-                    log.info("%s are listed again: %s", self.kind.__name__, wrong)
+                    log.info(
+                        "objects of kind %s are listed again: %s",
+                        self.kind.__name__,
+                        wrong,
+                    )
                     continue
                 reason = error_text(wrong)
                 if reason != self.trouble:  # it may last for days
-                    log.warning("%s cannot be watched: %s", self.kind.__name__, reason)
-                self.trouble = reason
+                    log.warning(
+                        "objects of kind %s cannot be watched: %s",
+                        self.kind.__name__,
+                        reason,
+                    )
+                self.trouble, self.is_silent = reason, _is_silence(wrong)
                 self.answered.set()
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
@@ -148,9 +157,23 @@ def error_text(wrong: Exception) -> str:
     if isinstance(wrong, ApiError):
         return wrong.status.message or wrong.status.reason or str(wrong)
     if isinstance(wrong, CONFIG_FAULTS) and not isinstance(wrong, msgspec.DecodeError):
-        return f"the kubeconfig gives no way in: {wrong}"
+        return f"the kubeconfig cannot be used to log in: {wrong}"
     return f"{type(wrong).__name__}: {wrong}"
 
 
 def trouble_of(wrong: Exception) -> Trouble:
-    return Trouble(f"the API server of Kubernetes: {error_text(wrong)}")
+    return server_trouble(error_text(wrong), is_silence=_is_silence(wrong))
+
+
+def server_trouble(text: str, *, is_silence: bool) -> Trouble:
+    """Return the error for a failed call to the API server. `is_silence`: the server
+    gave no answer."""
+    if is_silence:
+        message = f"the Kubernetes API server cannot be reached: {text}"
+    else:
+        message = f"error of the Kubernetes API server: {text}"
+    return Trouble(message, is_silence=is_silence)
+
+
+def _is_silence(wrong: Exception) -> bool:
+    return isinstance(wrong, (httpx2.TransportError, TimeoutError))

@@ -23,7 +23,7 @@ NAME: Final = "local"
 CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("local")}
 DOWN_SECONDS: Final = 10.0
 PREPARE_AGAIN_SECONDS: Final = 2.0
-FORMER: Final = "it is no node of this cluster any more: there are fewer now"
+FORMER: Final = "the node is no longer part of this cluster, which now has fewer nodes"
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ class LocalEngine:
                 sha256 = node.prepare(settings, self.settings.policy)
             except OSError as error:
                 log.warning(
-                    "node %s stays down until its folder can be written: %s",
+                    "node %s cannot start until its folder can be written: %s",
                     node.id,
                     error,
                 )

@@ -53,11 +53,18 @@ def _parse_topology(nodes: int, topology: str | None) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for domain_text in topology.split(",") if topology else ():
         match = _DOMAINS.fullmatch(domain_text.strip())
-        count = int(match.group(2)) if match else 0
-        if match is None or not 1 <= count <= nodes:
+        if match is None:
             raise SpecInvalid(
-                f"--topology {topology}: {domain_text!r} does not divide {nodes} nodes",
-                hint="write: --topology racks=2, or racks=4,pods=2 or nvlink=2",
+                f"--topology {topology}: {domain_text!r} is not of the form racks=N, "
+                "pods=N or nvlink=N",
+                hint="for example: --topology racks=1",
+            )
+        count = int(match.group(2))
+        if not 1 <= count <= nodes:
+            raise SpecInvalid(
+                f"--topology {topology}: {domain_text!r} is not valid with --nodes "
+                f"{nodes}",
+                hint=f"use a number from 1 to {nodes}; for example: --topology racks=1",
             )
         counts[match.group(1)] = count
     return counts
@@ -70,17 +77,19 @@ def _parse_label(text: str, nodes: int) -> tuple[int | None, str, str]:
     value = "true" if value is None else value
     if not LABEL.fullmatch(label) or not LABEL.fullmatch(value):
         raise SpecInvalid(
-            f"--label {text} is no label: letters, digits, . _ - and / between",
+            f"--label {text} is not a valid label: use letters, digits and, between "
+            "them, . _ - /",
             hint="write: --label zone=a, or --label n2:zone=a for one node",
         )
     if label == NODE_LABEL:
         raise SpecInvalid(
-            f"--label {text}: the label {NODE_LABEL} is every node's own name",
-            hint="use another label",
+            f"--label {text}: the label {NODE_LABEL} is reserved for the name of the "
+            "node",
+            hint="use another label name",
         )
     if node is not None and not 1 <= int(node[1:]) <= nodes:
         raise SpecInvalid(
             f"--label {text}: there is no node {node}",
-            hint=f"the nodes are n1 to n{nodes}",
+            hint=f"use a node from n1 to n{nodes}",
         )
     return (None if node is None else int(node[1:]) - 1), label, value

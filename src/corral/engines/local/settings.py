@@ -50,7 +50,9 @@ class LocalSettings:
 
     def __post_init__(self) -> None:
         if self.nodes < 0 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:
-            raise ValueError(f"a local cluster has no negative parts: {self}")
+            raise ValueError(
+                f"the settings of a local cluster cannot be negative: {self}"
+            )
 
     def of_nodes(
         self, cluster_dir: Path, machine_memory_bytes: int

@@ -80,11 +80,11 @@ class RayHere:
         ):
             if time.monotonic() > give_up_at:
                 raise Conflict(
-                    f"port {self._port} of {self._host_address}, by which its nodes "
-                    "know this Ray, is "
-                    "taken by another program",
-                    hint=f"end that: ss -ltnp 'sport = :{self._port}'; or let Ray have another "
-                    f"port, and its nodes join again: rm {self.dir / 'port'}",
+                    f"port {self._port} of {self._host_address}, which Corral's Ray "
+                    "cluster needs, is used by another program",
+                    hint="find and end that program: ss -ltnp 'sport = "
+                    f":{self._port}'; or use another port and join all nodes again: rm "
+                    f"{self.dir / 'port'}",
                 )
             time.sleep(0.1)
 
@@ -245,7 +245,7 @@ async def clear(folder: Path) -> None:
     deadline = clock() + CLEAR_SECONDS
     while folder.exists() and await asyncio.to_thread(is_used, folder):
         if clock() > deadline:
-            log.warning("%s stays: another program uses it", folder)
+            log.warning("folder %s is not removed: another program uses it", folder)
             return
         await asyncio.sleep(0.1)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -44,7 +44,7 @@ class Deaths:
             await self.revoke(row.id)
             self.taken.add(row.id)
             self._record_death(
-                row.id, f"Ray's autoscaler took node {row.id} away: {row.death}"
+                row.id, f"Ray's autoscaler removed node {row.id}: {row.death}"
             )
             return
         witnesses = [
@@ -56,8 +56,8 @@ class Deaths:
                 if not await self.driver.lives(folder, witness=witness.ray_node):
                     self._record_death(
                         row.id,
-                        f"nothing of node {row.id} lives on its machine, as node {witness.id} "
-                        f"there sees it; Ray says: {row.death}",
+                        f"node {witness.id} on the same machine reports that no process of "
+                        f"node {row.id} is left; Ray reports: {row.death}",
                     )
 
     def _record_death(self, node: NodeId, proof: str) -> None:

@@ -25,6 +25,19 @@ LINE_BYTES: Final = 64 * 1024 * 1024
 log = logging.getLogger(__name__)
 
 
+_ACTIONS: Final = {  # of the helper's calls, for people
+    "look": "list its nodes",
+    "outfit": "start the agent of a node",
+    "look_at": "check the agent of a node",
+    "lives": "check the processes of a node",
+    "end": "end the agent of a node",
+    "hold": "reserve a GPU",
+    "let_go": "release a GPU",
+    "held": "list the GPUs that it has reserved",
+    "ask_for": "accept the request for more nodes",
+}
+
+
 class RayTrouble(Trouble):
     """Ray does not carry out a request now."""
 
@@ -159,7 +172,8 @@ class RayDriver:
                 process
             )  # it hangs in Ray, and may have kept others waiting
             raise RayTrouble(
-                f"Ray did not answer {call} within {CALL_SECONDS:g} s"
+                f"Ray did not {_ACTIONS[call]} within {CALL_SECONDS:g} s",
+                is_silence=True,
             ) from silence
         finally:
             self._waiting.pop(number, None)
@@ -199,8 +213,9 @@ class RayDriver:
                 await _kill_process(process)
         if not line:
             raise RayTrouble(
-                f"no talk with the Ray cluster at {self.address}",
-                hint=f"look at {self.log_file}",
+                f"the Ray cluster at {self.address} cannot be reached",
+                hint=f"read the log: less {self.log_file}",
+                is_silence=True,
             )
         self._reading = asyncio.create_task(self._read(process))
         return process
@@ -221,7 +236,7 @@ class RayDriver:
         for pending_call in waiting_calls.values():
             if not pending_call.done():
                 pending_call.set_exception(
-                    RayTrouble("the helper that speaks with Ray has died")
+                    RayTrouble("the helper process that calls Ray has ended")
                 )
 
 

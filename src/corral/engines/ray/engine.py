@@ -29,7 +29,7 @@ from corral.engines.ray.gpu_reservations import Holds
 from corral.engines.ray.nodes import AMD, RayNode
 from corral.engines.ray.reasons import why_not_begun
 from corral.engines.ray.settings import RaySettings
-from corral.ports.engine import NO_ANSWER
+from corral.ports.engine import query_failure
 from corral.wire.joining import RayInvitation
 from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
@@ -123,7 +123,7 @@ class RayEngine:
         this node. Raises: RayTrouble."""
         if self._driver is None:
             raise RayTrouble(
-                "Ray has not started yet", hint="try again in some seconds"
+                "Ray has not started yet", hint="try again in a few seconds"
             )
         self._token_file(node).unlink(missing_ok=True)  # of one that was removed
         file = self._driver.token_file
@@ -211,7 +211,7 @@ class RayEngine:
             ]
             for outcome in await asyncio.gather(*end_calls, return_exceptions=True):
                 if isinstance(outcome, Exception):
-                    log.warning("an agent was not ended: %s", outcome)
+                    log.warning("the agent of a node could not be ended: %s", outcome)
         if kill:
             await self._leave_ray()
         await self._close_driver()
@@ -232,7 +232,7 @@ class RayEngine:
                 self._say("")
             except (Trouble, OSError) as trouble:
                 self.is_unreachable = True
-                self._say(f"{self.name} {NO_ANSWER}: {trouble}")
+                self._say(query_failure("Ray", trouble))
             finally:
                 late.cancel()
             await asyncio.sleep(LOOK_SECONDS)
@@ -240,9 +240,10 @@ class RayEngine:
     def _say_late(self) -> None:
         """Log that Ray has not answered for a while, or its error if one is known. The
         first start of Ray takes long."""
-        which = "that is started here" if self._here else f"at {self.settings.address}"
+        which = "on this machine" if self._here else f"at {self.settings.address}"
         self._say(
-            self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s"
+            self.trouble
+            or f"the Ray cluster {which} has not answered for {LATE_SECONDS:g} s"
         )
 
     async def _look(self) -> None:
@@ -307,7 +308,7 @@ class RayEngine:
         """Remove the agent and the GPU reservations from the node, so that Ray sees it
         as idle. Raises: Trouble."""
         assert self._driver is not None
-        log.info("node %s is idle: Ray may take it back", row.id)
+        log.info("node %s is idle: Ray may remove it", row.id)
         ray_node_state = self.nodes.pop(row.id, None)
         if ray_node_state is not None and ray_node_state.fitting is not None:
             ray_node_state.fitting.cancel()
@@ -444,5 +445,7 @@ def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str,
         config = yaml.safe_load(Path(settings.autoscaling_config).read_text())
         return kinds_of(config, gpu_type=settings.gpu_type), type_resources(config)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as wrong:
-        log.warning("what Ray's autoscaler could bring is not known: %s", wrong)
+        log.warning(
+            "the nodes that Ray's autoscaler could add are not known: %s", wrong
+        )
         return (), {}

@@ -108,7 +108,9 @@ class Holds:
             for _ in range(hold_changes.take):
                 await self._reserve_gpu(node, row)
         except Trouble as trouble:
-            log.warning("GPUs of node %s in Ray's books: %s", row.id, trouble)
+            log.warning(
+                "the GPUs of node %s cannot be reserved in Ray: %s", row.id, trouble
+            )
 
     async def _found(self, row: RayNode) -> dict[int, HeldGpu]:
         """Return the reservations that an earlier head made on the node, by GPU index."""

@@ -150,7 +150,7 @@ class RayCalls:
             )
         if not group.wait(2.0):
             remove_placement_group(group)
-            raise TimeoutError("no GPU is free there")
+            raise TimeoutError("no GPU is free on this node")
         strategy = PlacementGroupSchedulingStrategy(group)
         return _get_result(_gpu_indices.options(scheduling_strategy=strategy).remote())
 

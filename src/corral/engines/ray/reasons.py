@@ -10,12 +10,12 @@ from corral.domain.ids import NodeId
 from corral.engines.ray.nodes import RayNode
 
 _TROUBLES: Final[Mapping[str, str]] = {
-    "ActorDiedError": "its actor has died, and Ray starts it again",
-    "ActorUnavailableError": "its actor does not answer Ray now",
-    "ActorUnschedulableError": "Ray has lost the node in between",
-    "GetTimeoutError": "its actor does not answer in time",
-    "OutOfMemoryError": "Ray has ended its actor, for the machine is short of memory",
-    "RuntimeEnvSetupError": "Ray cannot make an environment for its actor",
+    "ActorDiedError": "its Ray actor died and is restarted",
+    "ActorUnavailableError": "its Ray actor does not answer now",
+    "ActorUnschedulableError": "Ray lost the node in the meantime",
+    "GetTimeoutError": "its Ray actor does not answer in time",
+    "OutOfMemoryError": "Ray ended its actor because the machine is short of memory",
+    "RuntimeEnvSetupError": "Ray cannot create the environment of its actor",
 }
 
 
@@ -28,11 +28,11 @@ def why_not_begun(
     if heard:
         return ""
     if row is None:
-        return f"Ray knows no node {node} yet"
+        return f"node {node} is not in the Ray cluster yet"
     if not row.alive:
         return (
-            f"Ray has lost node {node}: {row.death}; what was begun there may live, so that only "
-            "proof or the bound of silence ends it"
+            f"Ray lost node {node}: {row.death}; its processes may still run, so the "
+            "job ends only when the node is proven dead or is silent for too long"
         )
     if trouble:
         return f"node {node} has no agent yet: {in_our_words(trouble)}"
@@ -45,5 +45,7 @@ def in_our_words(trouble: str) -> str:
     name, _, text = trouble.partition(":")
     known_text = _TROUBLES.get(name)
     return (
-        f"{known_text} ({name})" if known_text else f"Ray says {text.strip() or name}"
+        f"{known_text} ({name})"
+        if known_text
+        else f"Ray reports: {text.strip() or name}"
     )

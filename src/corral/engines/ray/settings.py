@@ -32,8 +32,8 @@ class RaySettings:
 
     NAME: ClassVar[str] = "ray"
     FILES: ClassVar[Mapping[str, str]] = {
-        "token_file": "copy it from the cluster's head: ~/.ray/auth_token",
-        "autoscaling_config": "write it as Ray's docs say of clusters that scale",
+        "token_file": "copy ~/.ray/auth_token of the Ray head to FILE",
+        "autoscaling_config": "write FILE as Ray documents it for autoscaling clusters",
     }
     EXAMPLES: ClassVar[Mapping[str, str]] = {
         "address": "10.0.0.1:6379",
@@ -67,28 +67,31 @@ class RaySettings:
                 raise wrong(
                     RaySettings,
                     name,
-                    f"{name}={address} is no address of {description}",
+                    f"{name}={address} is not the address of {description}: write "
+                    "HOST:PORT",
                 )
         for name in ("num_cpus", "num_gpus"):
             if (count := getattr(self, name)) is not None and count < 0:
                 raise wrong(
                     RaySettings,
                     name,
-                    f"{name}={count}: a Ray node has no less than none",
+                    f"{name}={count} must be 0 or more",
                 )
         if not 0 <= self.idle_seconds < inf:
             description = (
-                f"idle_seconds={self.idle_seconds:g} is no time that a node can be idle"
+                f"idle_seconds={self.idle_seconds:g} must be 0 or more seconds"
             )
             raise wrong(RaySettings, "idle_seconds", description)
         if not self.node_dir.startswith("/"):
             description = (
-                f"node_dir={self.node_dir} is not the same on every node: it is a whole "
-                "path"
+                f"node_dir={self.node_dir} must be an absolute path, which begins with "
+                "/"
             )
             raise wrong(RaySettings, "node_dir", description)
         if self.token_file and not self.address:
-            description = "a token of a Ray cluster to join, but no address of it"
+            description = (
+                "token_file is set, but address, the Ray cluster to join, is missing"
+            )
             raise wrong(RaySettings, "token_file", description, "address")
 
     @property

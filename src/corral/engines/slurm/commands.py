@@ -3,12 +3,14 @@ however the head was started."""
 
 import asyncio
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from corral.domain.bounds import cut
 from corral.domain.errors import Unsupported
 from corral.engines.slurm.interface import NEVER, SlurmTrouble
 from corral.engines.slurm.jobs import (
@@ -37,6 +39,8 @@ PASSED_ON: Final = (
     "SLURM_CONF",
 )
 BOOK_SINCE: Final = "now-30days"
+COMMAND_LETTERS: Final = 600  # of a command line that a hint shows
+NO_CONTROLLER: Final = "Unable to contact slurm controller"  # Slurm's own words
 
 
 def environment() -> dict[str, str]:
@@ -97,7 +101,11 @@ class Commands:
         """Return the output of the command. Raises: SlurmTrouble."""
         code, output, errors = await self._run_command(words)
         if code != 0:
-            raise SlurmTrouble(f"{words[0]} failed: {errors}", hint=f"run: {words[0]}")
+            raise SlurmTrouble(
+                f"{words[0]} failed: {errors}",
+                hint=f"run: {cut(shlex.join(words), COMMAND_LETTERS)}",
+                is_silence=NO_CONTROLLER in errors,
+            )
         return output
 
     async def submit(self, script: Path) -> str:
@@ -113,7 +121,8 @@ class Commands:
             return output.strip().partition(";")[0]
         if any(phrase in errors for phrase in NEVER):
             raise Unsupported(
-                f"Slurm does not take it: {errors}", hint=f"run: less {script}; sinfo"
+                f"Slurm does not accept the batch script: {errors}",
+                hint=f"run: less {script}; sinfo",
             )
         raise SlurmTrouble(f"sbatch failed: {errors}", hint="run: sinfo")
 
@@ -132,7 +141,7 @@ class Commands:
         except OSError as error:
             raise SlurmTrouble(
                 f"{words[0]} cannot be run: {error.strerror}",
-                hint="a head of the slurm engine runs where Slurm's commands are installed",
+                hint="start the head on a machine where Slurm's commands are installed",
             ) from error
         try:
             async with asyncio.timeout(self.seconds):
@@ -141,6 +150,7 @@ class Commands:
             raise SlurmTrouble(
                 f"{words[0]} did not answer within {self.seconds:g} s",
                 hint="run: scontrol ping",
+                is_silence=True,
             ) from None
         finally:
             if running.returncode is None:
@@ -154,4 +164,4 @@ class Commands:
 
 def _last_line(said: bytes) -> str:
     lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1][:400] if lines else "it does not say why"
+    return lines[-1][:400] if lines else "no error message"

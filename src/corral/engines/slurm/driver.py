@@ -65,7 +65,7 @@ class SlurmDriver:
             jobs = merged(jobs, await self._past(kept_names, jobs))
         except (OSError, ValueError) as wrong:
             raise SlurmTrouble(
-                f"Slurm cannot be understood: {wrong}", hint=LOOK_AT
+                f"the state of Slurm cannot be read: {wrong}", hint=LOOK_AT
             ) from wrong
         if unwanted := (*strays, *doubles_of(jobs, self.short)):
             await self.calls.cancel(unwanted)
@@ -105,7 +105,7 @@ class SlurmDriver:
             await asyncio.to_thread(self.folders.make, key, parts, script)
         except OSError as error:
             raise SlurmTrouble(
-                f"{folder} cannot be made: {error}", hint="run: df -h"
+                f"the folder {folder} cannot be created: {error}", hint="run: df -h"
             ) from error
         if has_folder and await self.queue(name):
             return
@@ -189,7 +189,7 @@ class SlurmDriver:
             return await self.calls.queue(name)
         except ValueError as wrong:
             raise SlurmTrouble(
-                f"Slurm cannot be understood: {wrong}", hint=LOOK_AT
+                f"the queue of Slurm cannot be read: {wrong}", hint=LOOK_AT
             ) from wrong
 
     @property

@@ -18,18 +18,20 @@ NAME: Final = "slurm"
 CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("slurm")}
 CANNOT_PLACED: Final[Mapping[str, EngineLimit]] = {
     "any_of": EngineLimit(
-        reason="Slurm places here, and takes one shape of a job alone",
-        hint="leave any_of out",
+        reason="Slurm places the jobs of this cluster, and it accepts only one shape",
+        hint="remove any_of from the spec",
     ),
     "elastic": EngineLimit(
-        reason="Slurm places here, and takes one number of nodes alone",
-        hint="leave elastic out",
+        reason="Slurm places the jobs of this cluster, with a fixed number of nodes",
+        hint="remove elastic from the spec",
     ),
     "place.apart_from": EngineLimit(
-        reason="Slurm places here, and keeps no jobs apart", hint="leave apart_from out"
+        reason="Slurm places the jobs of this cluster, and it cannot keep jobs apart",
+        hint="remove apart_from from the spec",
     ),
     "place.topology.is_asked": EngineLimit(
-        reason="Slurm places here, by its own topology", hint="leave topology out"
+        reason="Slurm places the jobs of this cluster, by its own topology",
+        hint="remove topology from the spec",
     ),
 }
 LOOK_SECONDS: Final = 1.0

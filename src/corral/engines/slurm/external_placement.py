@@ -38,7 +38,8 @@ class SlurmPlacingDriver(SlurmDriver):
                 )
         except OSError as error:
             raise SlurmTrouble(
-                f"a folder cannot be made: {error}", hint="run: df -h"
+                f"the folder of an attempt cannot be created: {error}",
+                hint="run: df -h",
             ) from error
         await self.calls.submit(self.folders.of(new_candidates[0].key) / SCRIPT)
 
@@ -52,7 +53,7 @@ class SlurmPlacingDriver(SlurmDriver):
         except OSError as error:
             folder = self.folders.of(gang[0].key)
             raise SlurmTrouble(
-                f"{folder} cannot be written: {error}", hint="df -h"
+                f"{folder} cannot be written: {error}", hint="run: df -h"
             ) from error
 
     async def _not_there(

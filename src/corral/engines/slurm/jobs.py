@@ -100,12 +100,15 @@ def queued_jobs(text: str) -> tuple[SlurmJob, ...]:
 
 
 def past_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """Parse the output of `sacct -n -P -X`. Raises: ValueError."""
+    """Parse the output of `sacct -n -P -X`. Raises: ValueError for a line that does
+    not have the columns of SACCT_FORMAT."""
     past = []
     for line in text.splitlines():
         sacct_fields = line.split("|")
         if len(sacct_fields) != len(SACCT_FORMAT.split(",")):
-            raise ValueError(f"sacct printed {line!r}")
+            raise ValueError(
+                f"sacct printed a line that does not have the requested columns: {line!r}"
+            )
         id, name, state, nodes = sacct_fields
         number, _, task = id.partition("_")
         if task.startswith("["):
@@ -124,7 +127,10 @@ def past_jobs(text: str) -> tuple[SlurmJob, ...]:
 
 def _parse_queued_job(words: Sequence[str]) -> SlurmJob:
     if len(words) != len(FIELDS) + 1:
-        raise ValueError(f"squeue printed {'|'.join(words)!r}")
+        raise ValueError(
+            "squeue printed a line that does not have the requested columns: "
+            f"{'|'.join(words)!r}"
+        )
     stripped = (field_text.strip() for field_text in words[:-1])
     (
         id,

@@ -82,7 +82,7 @@ class SlurmNode:
     @property
     def _said(self) -> str:
         state = "+".join(sorted(self.flags))
-        return f"Slurm says that it is {state}" + (
+        return f"Slurm reports node {self.name} as {state}" + (
             f": {self.reason}" if self.reason else ""
         )
 
@@ -134,7 +134,9 @@ def _node_from_fields(said: dict[str, str]) -> SlurmNode:
             reason=said.get("Reason", "").partition(" [")[0],
         )
     except (KeyError, ValueError) as wrong:
-        raise ValueError(f"a node that Slurm shows cannot be read: {wrong!r}") from None
+        raise ValueError(
+            f"scontrol printed a node that cannot be read: {wrong!r}"
+        ) from None
 
 
 def _split_list(text: str) -> tuple[str, ...]:

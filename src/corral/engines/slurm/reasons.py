@@ -13,33 +13,33 @@ _NODES_RESERVED: Final = (
     "_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions"
 )
 _WAITS: Final = {
-    "Resources": "the nodes that it was given are taken by other jobs of Slurm's",
-    "Priority": "other jobs of Slurm's go first",
-    "ReqNodeNotAvail": "a node that it was given takes no work",
-    "NodeDown": "a node that it was given is down",
-    _NODES_RESERVED: "a node that it was given is down, drained or kept for others",
-    "Dependency": "it waits for another job of Slurm's",
-    "BeginTime": "its time has not come",
-    "Reservation": "its reservation has not begun",
-    "Licenses": "there is no licence for it",
-    "JobHeldUser": "it is held: scontrol release",
-    "JobHeldAdmin": "an administrator holds it: scontrol release",
-    "JobArrayTaskLimit": "as many of its array run as may at once",
+    "Resources": "its nodes are still used by other Slurm jobs",
+    "Priority": "other Slurm jobs have a higher priority",
+    "ReqNodeNotAvail": "one of its nodes accepts no work",
+    "NodeDown": "one of its nodes is down",
+    _NODES_RESERVED: "one of its nodes is down, drained or reserved",
+    "Dependency": "it depends on another Slurm job",
+    "BeginTime": "its begin time has not come yet",
+    "Reservation": "its Slurm reservation has not begun",
+    "Licenses": "no licence is free for it",
+    "JobHeldUser": "its user holds it; run: scontrol release JOBID",
+    "JobHeldAdmin": "an administrator holds it and must run: scontrol release JOBID",
+    "JobArrayTaskLimit": "its array runs as many tasks as its limit allows",
     "JobArrayLaunchFailure": "a task of its array could not be started",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition is inactive",
-    "PartitionNodeLimit": "its partition allows no job of this number of nodes",
-    "PartitionTimeLimit": "its partition allows no job of this length",
-    "BadConstraints": "no node can ever do what it asks for",
-    "Cleaning": "Slurm cleans up after it",
-    "Prolog": "the nodes are being made ready",
+    "PartitionNodeLimit": "its partition does not allow this number of nodes",
+    "PartitionTimeLimit": "its partition does not allow this time limit",
+    "BadConstraints": "no node meets its constraints",
+    "Cleaning": "Slurm still cleans up its earlier run",
+    "Prolog": "Slurm runs the prolog on its nodes",
 }
 # Where Slurm itself chooses the nodes, a job that waits has none yet.
 _WAITS_FOR_SOME: Final = {
-    "Resources": "too few nodes that would do are free of other jobs of Slurm's",
-    "ReqNodeNotAvail": "nodes that would do take no work",
-    "NodeDown": "a node that would do is down",
-    _NODES_RESERVED: "nodes that would do are down, drained or kept for others",
+    "Resources": "too few suitable nodes are free of other Slurm jobs",
+    "ReqNodeNotAvail": "suitable nodes accept no work",
+    "NodeDown": "a suitable node is down",
+    _NODES_RESERVED: "suitable nodes are down, drained or reserved",
 }
 _LIMITS: Final = (
     ("QOS", "a limit of its quality of service"),
@@ -47,14 +47,14 @@ _LIMITS: Final = (
     ("Max", "a limit of its partition"),
 )
 _ENDS: Final = {
-    "BOOT_FAIL": ("a node did not boot", True),
-    "CANCELLED": ("it was cancelled in Slurm, by scancel", True),
-    "DEADLINE": ("its deadline in Slurm has passed", True),
-    "NODE_FAIL": ("a node of it has failed, says Slurm", True),
-    "OUT_OF_MEMORY": ("it took more memory than Slurm allows it", False),
-    "PREEMPTED": ("Slurm has preempted it for another job", True),
-    "REVOKED": ("Slurm has taken it back", True),
-    "TIMEOUT": ("its time limit in Slurm has passed", True),
+    "BOOT_FAIL": ("a node of the batch job did not boot", True),
+    "CANCELLED": ("the batch job was cancelled in Slurm with scancel", True),
+    "DEADLINE": ("the batch job passed its deadline in Slurm", True),
+    "NODE_FAIL": ("Slurm reports that a node of the batch job failed", True),
+    "OUT_OF_MEMORY": ("the batch job used more memory than Slurm allows", False),
+    "PREEMPTED": ("Slurm preempted the batch job for another job", True),
+    "REVOKED": ("Slurm revoked the batch job", True),
+    "TIMEOUT": ("the batch job reached its time limit in Slurm", True),
 }
 SLURM: Final = "Slurm"
 _ITS_OWN: Final = frozenset(
@@ -82,7 +82,7 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
     known_text = wait_texts.get(reason) or wait_texts.get(code.strip())
     limit = next((text for mark, text in _LIMITS if code.startswith(mark)), "")
     explanation = known_text or (
-        f"{limit} is reached" if limit else "Slurm names no reason that Corral knows"
+        f"{limit} is reached" if limit else "Corral does not know the reason"
     )
     reason_suffix = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
     when = (
@@ -90,7 +90,7 @@ def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> st
         if starts_at is None
         else f"; Slurm expects it to start at {_format_utc_time(starts_at)}"
     )
-    return f"it waits in Slurm: {explanation}{reason_suffix}{when}"
+    return f"the job waits in Slurm: {explanation}{reason_suffix}{when}"
 
 
 def whose_doing(state: str, *, restarted: bool) -> str:
@@ -105,7 +105,8 @@ def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
     the job."""
     if restarted:
         return (
-            "Slurm has requeued it: an attempt is begun once, the next is another",
+            "Slurm requeued the batch job, which ends this attempt; Corral starts a "
+            "new one",
             True,
         )
     return _ENDS.get(state, ("", True))

@@ -32,7 +32,7 @@ class SlurmSettings:
 
     NAME: ClassVar[str] = "slurm"
     FILES: ClassVar[Mapping[str, str]] = {
-        "rest_token_file": "make it: scontrol token lifespan=86400 > FILE"
+        "rest_token_file": "create it: scontrol token lifespan=86400 > FILE"
     }
     EXAMPLES: ClassVar[Mapping[str, str]] = {
         "partition": "gpu",
@@ -68,7 +68,10 @@ class SlurmSettings:
         match = _SPAN.fullmatch(self.ports)
         first_port, last_port = (int(match[1]), int(match[2])) if match else (0, 0)
         if not 1024 <= first_port <= last_port - PORTS_EACH + 1 or last_port > 65_535:
-            complaint = f"ports={self.ports} is no range of at least {PORTS_EACH} ports"
+            complaint = (
+                f"ports={self.ports} must be a range of at least {PORTS_EACH} ports "
+                "from 1024 to 65535"
+            )
             raise wrong(SlurmSettings, "ports", complaint)
         for name in (
             "partition",
@@ -80,30 +83,33 @@ class SlurmSettings:
             "options",
         ):
             if any(char in (getattr(self, name) or "") for char in "\n\r\0"):
-                raise wrong(SlurmSettings, name, f"{name} is one line")
+                raise wrong(SlurmSettings, name, f"{name} must be a single line")
         for name in ("folder", "images"):
             path = getattr(self, name)
             if path is not None and not path.startswith("/"):
                 complaint = (
-                    f"{name}={path} is not the same on every node: it is a whole path"
+                    f"{name}={path} must be an absolute path, which begins with /"
                 )
                 raise wrong(SlurmSettings, name, complaint)
         if self.rest is not None and not _REST.fullmatch(self.rest):
             complaint = (
-                f"rest={self.rest} is no address of slurmrestd, http://HOST:PORT or "
-                "unix:/PATH"
+                f"rest={self.rest} is not an address of slurmrestd: it must be "
+                "http://HOST:PORT or unix:/PATH"
             )
             raise wrong(SlurmSettings, "rest", complaint)
         if self.rest is None and self.rest_token_file is not None:
-            complaint = "a token for slurmrestd, but no address of it"
+            complaint = (
+                "rest_token_file is set, but rest, the address of slurmrestd, is "
+                "missing"
+            )
             raise wrong(SlurmSettings, "rest_token_file", complaint, "rest")
         if self.places not in (CORRAL, ENGINE):
-            complaint = f"places={self.places}: either {CORRAL} places jobs, or the {ENGINE} does"
+            complaint = f"places={self.places} must be {CORRAL} or {ENGINE}"
             raise wrong(SlurmSettings, "places", complaint)
         if not 1.0 <= self.command_seconds <= 600.0:
             complaint = (
-                f"a command of Slurm's cannot be given {self.command_seconds:g} s, but 1 to "
-                "600"
+                f"command_seconds={self.command_seconds:g} must be from 1 to 600 "
+                "seconds"
             )
             raise wrong(SlurmSettings, "command_seconds", complaint)
 

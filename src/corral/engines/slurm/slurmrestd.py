@@ -81,7 +81,7 @@ class Rest:
     async def _rows(self, what: str) -> list[dict[str, Any]]:
         rows = (await self._call_slurm_api("GET", what)).get(what)
         if not isinstance(rows, list):
-            raise ValueError(f"slurmrestd named no {what}")
+            raise ValueError(f"the answer of slurmrestd contains no list of {what}")
         return rows
 
     async def _call_slurm_api(
@@ -111,8 +111,10 @@ class Rest:
                 {path.split("/")[2] for path in paths if path.startswith("/slurm/")}
             )
             raise SlurmTrouble(
-                f"slurmrestd speaks {', '.join(offered) or 'nothing'}, and not {VERSION}",
-                hint=f"run it with: slurmrestd -s openapi/{VERSION}; or leave --set rest out",
+                f"slurmrestd offers the API versions {', '.join(offered) or '(none)'}, "
+                f"but Corral needs {VERSION}",
+                hint=f"start it with: slurmrestd -s openapi/{VERSION}; or remove --set "
+                "rest",
             )
         self._is_known = True
 
@@ -123,28 +125,33 @@ class Rest:
             )
             if answer.status_code == 401:
                 raise SlurmTrouble(
-                    "slurmrestd asks for a token"
+                    "slurmrestd requires a token"
                     + (
-                        ", and not for this one"
+                        ", and it does not accept the given one"
                         if self.token_file
-                        else ", and none is named"
+                        else ", but no token file is set"
                     ),
-                    hint="write: --set rest_token_file=FILE; scontrol token > FILE",
+                    hint="run: scontrol token > FILE, and corral up --set "
+                    "rest_token_file=FILE",
                 )
             document = json.loads(answer.content)
         except (httpx2.HTTPError, OSError) as error:
             raise SlurmTrouble(
                 f"slurmrestd at {self.address} did not answer: {error!r}",
-                hint="see whether slurmrestd runs there",
+                hint="check that slurmrestd runs at this address",
+                is_silence=True,
             ) from error
         except ValueError as error:
             raise SlurmTrouble(
-                f"slurmrestd at {self.address} answers {answer.status_code} with what is no JSON",
-                hint="see whether it is slurmrestd that listens there",
+                f"slurmrestd at {self.address} answers with HTTP status "
+                f"{answer.status_code} and without JSON",
+                hint="check that slurmrestd, and no other program, listens at this "
+                "address",
             ) from error
         if not isinstance(document, dict):
             raise SlurmTrouble(
-                f"slurmrestd answers with {type(document).__name__}, not an object"
+                f"slurmrestd answers with a {type(document).__name__} instead of a "
+                "JSON object"
             )
         return document
 
@@ -183,22 +190,26 @@ class Rest:
             for error in errors
         )
         if any(never_phrase in complaint for never_phrase in NEVER):
-            raise Unsupported(f"Slurm does not take it: {complaint}", hint="run: sinfo")
+            raise Unsupported(
+                f"Slurm does not accept the batch script: {complaint}",
+                hint="run: sinfo",
+            )
         if any(auth_phrase in complaint for auth_phrase in _NO_WORD):
             raise self._no_word()
-        raise SlurmTrouble(f"slurmrestd has failed: {complaint}", hint=PING)
+        raise SlurmTrouble(f"slurmrestd reports an error: {complaint}", hint=PING)
 
     def _no_word(self) -> SlurmTrouble:
         """Return the error for the case that slurmrestd cannot reach slurmctld. The
         text names both possible causes, since slurmrestd answers the same if the
         controller is down and if it rejects the token."""
-        away = "slurmrestd gets no word from slurmctld"
+        away = "slurmrestd cannot reach slurmctld"
         if self.token_file is None:
-            return SlurmTrouble(away, hint=PING)
+            return SlurmTrouble(away, hint=PING, is_silence=True)
         return SlurmTrouble(
-            f"{away}, which is away or does not take the token in {self.token_file}"
-            f"{until_of(self._token())}",
-            hint=f"{PING}; for a new token: scontrol token lifespan=86400 > {self.token_file}",
+            f"{away}, or slurmctld does not accept the token in "
+            f"{self.token_file}{until_of(self._token())}",
+            hint=f"{PING}; to get a new token: scontrol token lifespan=86400 > "
+            f"{self.token_file}",
         )
 
     def _token(self) -> str:
@@ -219,6 +230,9 @@ def until_of(token: str) -> str:
         expires_at = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))[
             "exp"
         ]
-        return f" (good until {datetime.fromtimestamp(expires_at, UTC).strftime(MOMENT_FORM)})"
+        return (
+            " (valid until "
+            f"{datetime.fromtimestamp(expires_at, UTC).strftime(MOMENT_FORM)})"
+        )
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
-        return " (which is not a valid token)"
+        return " (not a valid token)"

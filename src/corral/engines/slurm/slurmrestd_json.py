@@ -73,7 +73,7 @@ def _property_of_option(option: str, value: str) -> dict[str, object]:
         return {"memory_per_node": int(value.removesuffix("M"))}
     raise Unsupported(
         f"slurmrestd does not accept --{option}={value}",
-        hint="leave it out of --set options, or leave --set rest out",
+        hint="remove it from --set options, or remove --set rest",
     )
 
 
@@ -105,7 +105,7 @@ def node_of_row(row: Mapping[str, Any]) -> SlurmNode | None:
         )
     except (KeyError, TypeError, ValueError) as wrong:
         raise ValueError(
-            f"a node that slurmrestd shows cannot be read: {wrong!r}"
+            f"a node in the answer of slurmrestd cannot be read: {wrong!r}"
         ) from None
 
 
@@ -144,7 +144,7 @@ def job_rows(row: Mapping[str, Any]) -> Iterator[SlurmJob]:
             )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(
-            f"a job that slurmrestd shows cannot be read: {wrong!r}"
+            f"a job in the answer of slurmrestd cannot be read: {wrong!r}"
         ) from None
 
 
@@ -157,7 +157,8 @@ def tasks_of(text: str) -> list[int]:
         match = _RANGE.fullmatch(index_range)
         if match is None:
             raise ValueError(
-                f"the tasks {text!r} cannot be read: start slurmrestd with SLURM_BITSTR_LEN=0"
+                f"the array tasks {text!r} cannot be read: start slurmrestd with "
+                "SLURM_BITSTR_LEN=0"
             )
         first_task, last_task, step = match.groups()
         task_numbers += range(

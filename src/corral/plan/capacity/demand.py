@@ -56,7 +56,7 @@ def grown(work: Workload, factor: float) -> Workload:
     Raises: ValueError if the factor is not above 0.
     """
     if factor <= 0:
-        raise ValueError(f"{factor:g} times the jobs")
+        raise ValueError(f"the growth factor is {factor:g}: it must be above 0")
     if not work.submits:
         return work
     last_submit = work.submits[-1]

@@ -151,8 +151,9 @@ def forecast(
     min_steps = least_steps(season, horizon)
     if horizon < 1 or len(history) < min_steps:
         raise SpecInvalid(
-            f"{len(history)} steps of {step_hours:g} h are too few to forecast {horizon}",
-            hint=f"{min_steps} are needed; or look ahead for fewer --horizon-days",
+            f"a history of {len(history)} steps of {step_hours:g} h is too short to forecast "
+            f"{horizon} steps",
+            hint=f"give {min_steps} steps of history, or fewer --horizon-days",
         )
     played = {
         name: _Played(method, history, season, horizon)

@@ -41,7 +41,9 @@ class SimpleNeed:
     def __post_init__(self) -> None:
         check(self)
         if not 0 <= self.buffers[0] <= self.buffers[1]:
-            raise ValueError(f"buffers from {self.buffers[0]} to {self.buffers[1]}")
+            raise ValueError(
+                f"the buffers {self.buffers} must be at least 0, the lower one first"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,15 +123,18 @@ def capacity(request: CapacityRequest) -> Capacity:
     check(request)
     work = request.work
     if not work.submits:
-        raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
+        raise SpecInvalid("the log has no job", hint="give a log with jobs that ended")
     remarks: list[str] = []
     demand_forecast, missing_reason = _forecast_demand(request, remarks)
     sized = None
     if request.target is not None and request.play is not None:
-        remarks.append("each job runs as long as it did, and is submitted when it was")
+        remarks.append(
+            "in the replay each job has the run time and submission time of the log"
+        )
         if request.growth != 1:
             remarks.append(
-                f"{request.growth:g} times the jobs: copies of them, whole weeks later"
+                f"the log is replayed with {request.growth:g} times its jobs: added jobs are "
+                "copies, whole weeks later"
             )
         sized = nodes_for_wait(
             grown(work, request.growth),
@@ -168,10 +173,10 @@ def _forecast_demand(
         if horizon < 1 or len(series) < least_steps(season, horizon):
             continue
         remarks.append(
-            f"demand is counted from each submission on, whether the job waited or not; "
+            f"a job counts as demand from its submission on, even while it waited; "
             f"steps of {hours:g} h"
         )
         return forecast(series, step_hours=hours, season=season, horizon=horizon), ""
     days = request.work.submits[-1] / 86_400
-    ahead = f" {horizon_days:g} days ahead" if horizon_days is not None else ""
-    return None, f"{days:.1f} days of jobs are too few to forecast{ahead}"
+    ahead = f" to look {horizon_days:g} days ahead" if horizon_days is not None else ""
+    return None, f"no forecast: a log of {days:.1f} days is too short{ahead}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from corral.domain.units import duration_text, share_text
+from corral.domain.units import counted, duration_text, share_text
 from corral.plan.capacity.forecast import DemandForecast
 from corral.plan.capacity.plan import MONTH_HOURS, Capacity, SimpleCapacity
 from corral.plan.capacity.sizing import Sized
@@ -16,7 +16,6 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
 )
 
 
@@ -30,10 +29,11 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
     return PlannerReport(
         title="Capacity",
         verdict=(
-            f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low_text} to "
-            f"{high_text}, "
+            f"{found.gpu_hours:,.0f} GPU-hours a month are needed. With a buffer of {low_text} to "
+            f"{high_text}, they are "
             f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {gpus} GPUs around the "
-            f"clock. Own or rent: corral plan cost --gpus {found.high_gpus} --utilisation {use:.2f}"
+            f"clock. To compare owning and renting: corral plan cost --gpus {found.high_gpus} "
+            f"--utilisation {use:.2f}"
         ),
         answers=(
             ReportFigure(name="need", value=found.gpu_hours, unit="GPU h a month"),
@@ -45,8 +45,9 @@ def simple_report(found: SimpleCapacity) -> PlannerReport:
             ),
         ),
         assumed=(
-            f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month: --usable",
-            f"nodes of {counted(need.node_gpus, 'GPU')}: --node-gpus",
+            f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month; change it "
+            "with --usable",
+            f"a node has {counted(need.node_gpus, 'GPU')}; change it with --node-gpus",
         ),
         data=asdict(found),
     )
@@ -78,19 +79,20 @@ def _verdict_text(found: Capacity) -> str:
     if found.forecast is not None:
         total, days = found.forecast.total, _forecast_days(found.forecast)
         sentences.append(
-            f"The next {counted(days, 'day')} will ask for {total.value:,.0f} GPU-hours "
-            f"({total.low:,.0f} to {total.high:,.0f}, four times of five)."
+            f"The next {counted(days, 'day')} will need {total.value:,.0f} GPU-hours "
+            f"(80 % interval: {total.low:,.0f} to {total.high:,.0f})."
         )
     if found.sized is not None:
         size, target = found.sized.found, found.sized.target
         sentences.append(
-            f"{counted(size.gpus, 'GPU')} ({counted(size.nodes, 'node')}) keep "
-            f"{share_text(target.share)} of the jobs waiting "
-            f"no longer than {duration_text(target.seconds)}; they are {share_text(size.used)} "
-            "used."
+            f"With {counted(size.gpus, 'GPU')} ({counted(size.nodes, 'node')}), "
+            f"{share_text(target.share)} of the jobs wait "
+            f"no longer than {duration_text(target.seconds)}; the GPUs are then allocated for "
+            f"{share_text(size.used)} of the time."
         )
     return (
-        " ".join(sentences) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
+        " ".join(sentences)
+        or f"So far, jobs used {found.gpu_hours_month:,.0f} GPU-hours a month."
     )
 
 
@@ -110,7 +112,7 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
             unit="GPU h",
             low=total.low,
             high=total.high,
-            note="four times of five",
+            note="80 % interval",
         )
         yield ReportFigure(
             name="busiest step ahead",
@@ -118,16 +120,16 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
             unit="GPUs",
             low=busiest.low,
             high=busiest.high,
-            note=f"on the average of {demand_forecast.step_hours:g} h, four times of five",
+            note=f"average over {demand_forecast.step_hours:g} h; 80 % interval",
         )
         best_backtest = demand_forecast.tried[0]
         if best_backtest.held is not None:
             note = (
-                f"of {best_backtest.origins} forecasts of the past, by "
-                f"{best_backtest.method}; 80 % is aimed at"
+                f"of {best_backtest.origins} forecasts for the past by "
+                f"{best_backtest.method}; the target is 80 %"
             )
             yield ReportFigure(
-                name="intervals that held what came",
+                name="demand within the interval",
                 value=100 * best_backtest.held,
                 unit="%",
                 note=note,
@@ -140,9 +142,7 @@ def _answer_figures(found: Capacity) -> Iterator[ReportFigure]:
         )
         if found.request.gpus_now is not None:
             extra_gpus = size.gpus - found.request.gpus_now
-            yield ReportFigure(
-                name="more than there are", value=extra_gpus, unit="GPUs"
-            )
+            yield ReportFigure(name="GPUs to add", value=extra_gpus, unit="GPUs")
 
 
 def _forecast_days(made: DemandForecast) -> float:
@@ -151,14 +151,14 @@ def _forecast_days(made: DemandForecast) -> float:
 
 def _backtest_table(made: DemandForecast) -> ReportTable:
     return ReportTable(
-        title="How good such forecasts of the past were",
+        title="Accuracy of such forecasts for the past",
         columns=columns(
             "method",
             "forecasts",
             ("mean error", "GPUs"),
-            ("against the usual change of a season", "times"),
+            ("error relative to the seasonal change", "times"),
             ("pinball loss", "GPUs"),
-            ("intervals that held", "%"),
+            ("demand within the interval", "%"),
         ),
         rows=tuple(
             (
@@ -171,14 +171,14 @@ def _backtest_table(made: DemandForecast) -> ReportTable:
             )
             for method_backtest in made.tried
         ),
-        note="The first one is used. Each forecast saw only what was known at its moment. A season "
+        note="The first method is used. Each forecast uses only data from before it. A season "
         f"is {counted(made.season * made.step_hours / 24, 'day')}.",
     )
 
 
 def _cluster_size_table(sized: Sized) -> ReportTable:
     return ReportTable(
-        title="Waits on more or fewer nodes",
+        title="Waits with more or fewer nodes",
         columns=columns(
             "nodes",
             "GPUs",
@@ -194,12 +194,12 @@ def _cluster_size_table(sized: Sized) -> ReportTable:
             )
             for size_tried in sized.tried
         ),
-        note="The log, replayed through the scheduler."
+        note="The history was replayed through the scheduler."
         + (
             ""
             if sized.is_steady
             else " More nodes do not always mean shorter waits: jobs then "
-            "meet others, and preempt others."
+            "run at other times, and compete with other jobs."
         ),
     )
 
@@ -208,7 +208,7 @@ def _forecast_figure(made: DemandForecast) -> Figure:
     day = made.step_hours / 24
     past = len(made.history)
     return Figure(
-        title="Demand, and what it will come to, four times of five",
+        title="Demand so far, and its forecast with the 80 % interval",
         x=TableColumn(name="day"),
         y=TableColumn(name="in demand", unit="GPUs"),
         series=(
@@ -259,7 +259,7 @@ def _wait_time_figure(sized: Sized) -> Figure:
                 ),
             ),
             FigureSeries(
-                name="asked for",
+                name="target",
                 points=tuple(
                     (float(size_tried.gpus), sized.target.seconds / 60)
                     for size_tried in sized.tried

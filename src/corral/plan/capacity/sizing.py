@@ -29,8 +29,10 @@ class WaitTarget:
     def __post_init__(self) -> None:
         check(self)
         if not (isfinite(self.seconds) and self.seconds >= 0):
-            hint = "give a time from 0 on, for example 30m"
-            raise SpecInvalid(f"a wait of {number_text(self.seconds)} s", hint=hint)
+            hint = "give a time of 0 or more, for example 30m"
+            raise SpecInvalid(
+                f"the wait cannot be {number_text(self.seconds)} s", hint=hint
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +88,15 @@ def nodes_for_wait(
     """
     if not work.submits or node_gpus < 1:
         raise SpecInvalid(
-            "no job, or no GPU in a node", hint="give a log with jobs that ended"
+            "the log has no job, or a node has no GPU",
+            hint="give a log with jobs that ended",
         )
     min_nodes = ceil(max(work.gpus) / node_gpus)
     if min_nodes > most:
         raise Conflict(
-            f"the largest job asks for {max(work.gpus)} GPUs: {min_nodes} nodes of {node_gpus}",
-            hint=f"{most} nodes are the most here",
+            f"the largest job requests {max(work.gpus)} GPUs, more than {most} nodes of "
+            f"{node_gpus} GPUs have",
+            hint="give nodes with more GPUs, or leave this job out of the log",
         )
     tried: dict[int, SizeTried] = {}
 
@@ -145,5 +149,5 @@ def _target_missed_error(target: WaitTarget, best: SizeTried) -> Conflict:
     return Conflict(
         f"even on {best.nodes:,} nodes {share_text(target.share)} of the jobs wait up to "
         f"{best.wait_seconds:.0f} s",
-        hint=f"ask for {best.wait_seconds:.0f} s or more, or allow more nodes",
+        hint=f"allow a wait of {best.wait_seconds:.0f} s, or a smaller share of the jobs",
     )

@@ -149,8 +149,8 @@ def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric
 def _build_rail_fabric(nodes: int, rails: int, radix: int) -> Fabric:
     if nodes > radix:
         raise SpecInvalid(
-            f"rails of {nodes} nodes do not fit on switches of {radix} ports",
-            hint=f"plan {radix} nodes or fewer, or leave out --rail-only for a tree of more tiers",
+            f"rails of {nodes} nodes do not fit: each rail has one switch of {radix} ports",
+            hint=f"plan {radix} nodes or fewer, or leave out --rail-only to add more switches",
         )
     leaves = -(-rails // (radix // nodes))
     return Fabric(
@@ -177,7 +177,7 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
         max_adapters = radix * half * down
         raise SpecInvalid(
             f"{ends:,} adapters do not fit under three tiers of switches with {radix} ports",
-            hint=f"plan {max_adapters:,} adapters or fewer, or name a --switch with more ports",
+            hint=f"plan {max_adapters:,} adapters or fewer, or choose a --switch with more ports",
         )
     each_plane = _smallest_divisor(half, least=pods * half / radix)
     return Fabric(

@@ -238,7 +238,7 @@ def racks_of(
     if built.units > units:  # the server is a rack, of its own power
         watts, servers_per_rack, heaviest = built.watts, 1, built.weight_kg
     else:
-        power_remark = "a rack may draw {:g} kW: --rack-kw says another power"
+        power_remark = "a rack may draw {:g} kW; change it with --rack-kw"
         watts = (
             usual(request.rack_kw, rule("rack", "power") / 1e3, remarks, power_remark)
             * 1e3
@@ -247,7 +247,8 @@ def racks_of(
         heaviest = servers_per_rack * built.weight_kg + empty_weight_kg
     if servers_per_rack < 1:
         raise SpecInvalid(
-            f"one server draws {built.watts / 1e3:.1f} kW, a rack has {watts / 1e3:g}",
+            f"one server draws {built.watts / 1e3:.1f} kW, but a rack only "
+            f"{watts / 1e3:g} kW",
             hint=f"give --rack-kw {ceil(built.watts / 1e3)}",
         )
     rest = max(

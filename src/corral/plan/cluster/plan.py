@@ -18,6 +18,7 @@ from corral.catalog.equipment import (
 )
 from corral.catalog.links import link
 from corral.domain.errors import NotFound, SpecInvalid
+from corral.domain.units import counted
 from corral.plan.bounds import ABOVE, PARAMETERS, Above, Gpus, NumberBound, check
 from corral.plan.cluster.materials import (
     MaterialLine,
@@ -31,7 +32,6 @@ from corral.plan.cluster.materials import (
 from corral.plan.cluster.storage import Storage, plan_storage
 from corral.plan.cost.market import electricity, rented_only
 from corral.plan.parse.fabrics import fabric_said
-from corral.plan.report import counted
 
 HOURS: Final = 8_760.0  # of a year
 WORLD: Final = "world"
@@ -39,22 +39,24 @@ RENTED: Final = ("efa", "dcn")  # networks of clouds
 BLOCKING: Final = NumberBound(
     1,
     16,
-    hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange",
+    hint="give a ratio from 1, which is non-blocking, to 16, for example 2",
 )
 DRAWN: Final = NumberBound(
-    0.001, 1, hint="give a share of the greatest power, for example 0.7"
+    0.001, 1, hint="give a share of the maximum power, for example 0.7"
 )
 SITE: Final = NumberBound(
-    1, 10, hint="from 1, a site that draws what its machines do, to 10"
+    1, 10, hint="give power of the site over power of its machines, from 1 to 10"
 )
-CARBON: Final = NumberBound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
-PRICE: Final = NumberBound(0, 10, hint="give USD a kWh, for example 0.12")
+CARBON: Final = NumberBound(
+    0, 10, hint="give kg of CO2 per kWh, from 0 to 10, for example 0.35"
+)
+PRICE: Final = NumberBound(
+    0, 10, hint="give USD per kWh, from 0 to 10, for example 0.12"
+)
 WAITING: Final = NumberBound(
     1e-6, 0.99, hint="give a share of the time, for example 0.01"
 )
-LOAD: Final = (
-    "{:g} of the greatest power is drawn on the average: --load says another share"
-)
+LOAD: Final = "the average power is {:g} of the maximum power; change it with --load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,27 +65,30 @@ class ClusterRequest:
     value then applies, and the answer names it.
 
     Attributes:
-        gpus: Number of GPUs; whole servers are built.
+        gpus: Number of GPUs; it is rounded up to whole servers.
         gpu: Type of GPU.
         fabric: Network between the nodes: ib-ndr, roce-400, ...
-        switch: Switch of the fabric, if not the usual one.
-        oversubscription: Ports of a leaf to nodes, relative to those upwards: 1 blocks
-            nothing.
-        rail_only: Connect only equal positions of the nodes, without spines.
-        rack_kw: Maximum power of a rack.
-        load: Average power as a share of the maximum.
-        pue: Power of the site relative to that of the machines.
-        region: Origin of its electricity: de, us, world, ...
-        carbon: Carbon of the electricity, in kg of CO2 a kWh; overrides the region.
-        kwh: Price of the electricity, in USD; overrides the region.
-        parameters: Parameters of the largest model that is trained, for its
-            checkpoints.
+        switch: Type of switch of the fabric; the default is the usual one.
+        oversubscription: Ports of a leaf switch to nodes, divided by its ports to
+            spines: 1 is non-blocking, 2 halves the bisection bandwidth.
+        rail_only: Build no spine switches: each leaf switch connects only the GPUs at
+            the same position of all nodes (a rail).
+        rack_kw: Maximum power of a rack, in kW.
+        load: Average power of the machines, as a share of their maximum power.
+        pue: PUE: power of the whole site, divided by the power of the machines.
+        region: Region that the electricity comes from: de, us, world, ...
+        carbon: Emissions of the electricity, in kg of CO2 per kWh; overrides the region.
+        kwh: Price of the electricity, in USD per kWh; overrides the region.
+        parameters: Number of parameters of the largest model to train; it determines
+            the size of a checkpoint.
         save_minutes: Minutes between checkpoints.
-        async_saves: Checkpoints are written while the GPUs continue.
-        data_mb_per_gpu_s: Training data that a GPU reads.
-        read_gb_per_s: Read rate of existing storage; by default as much as is needed.
-        write_gb_per_s: Write rate of existing storage; by default as much as is needed.
-        idle: Share of the time that GPUs may wait for storage.
+        async_saves: Write checkpoints while the GPUs continue.
+        data_mb_per_gpu_s: Training data that each GPU reads, in MB/s.
+        read_gb_per_s: Read rate of the existing storage, in GB/s; the default is what
+            is needed.
+        write_gb_per_s: Write rate of the existing storage, in GB/s; the default is what
+            is needed.
+        idle: Maximum share of the time that GPUs may wait for storage.
     """
 
     gpus: Gpus
@@ -190,14 +195,14 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     known_assumptions = assumptions()
     gpu = device(request.gpu)
     if kind := rented_only(gpu):
-        hint = f"see what they cost: corral plan prices {gpu.name}"
-        raise SpecInvalid(f"{kind} can be rented only", hint=hint)
+        hint = f"run: corral plan prices {gpu.name}"
+        raise SpecInvalid(f"{kind} can only be rented", hint=hint)
     built = server(gpu)
     servers = ceil(request.gpus / built.gpus)
     gpus = servers * built.gpus
     if gpus != request.gpus:
         remarks.append(
-            f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server"
+            f"{counted(gpus, 'GPU')} are planned: whole servers of {built.gpus}"
         )
     nodes = gpus // gpu.node_gpus
     net = _select_network(request, gpu, remarks)
@@ -208,7 +213,8 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     nets = nets_of(request, nodes, rails, net, storage)
     if (planes := nets[0].fabric.planes) > 1:
         remarks.append(
-            f"{planes} planes, one for each rail, are joined by the links inside of nodes"
+            f"the network has {planes} planes, one for each rail; only links inside of nodes "
+            "connect them"
         )
     bought = bill_of(built, servers, nets, net, nodes * rails, storage, nodes)
     racks = racks_of(request, built, servers, bought, remarks)
@@ -239,7 +245,7 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
 
 def _pue_remark() -> str:
     kinds = "; ".join(f"{title}: {pue:g}" for title, pue in usual_pue().items())
-    return f"the site draws {{:g}} times what its machines do: --pue says another ({kinds})"
+    return f"the PUE of the site is {{:g}}; change it with --pue ({kinds})"
 
 
 def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
@@ -250,7 +256,7 @@ def _electricity(request: ClusterRequest, remarks: list[str]) -> Assumption:
     if request.region and region(request.region).electricity_usd_per_kwh is not None:
         return electricity(request.region)
     usual_one = assumptions()["kwh"]
-    remarks.append(f"a kWh costs {usual_one.value:g} USD: --kwh says what yours does")
+    remarks.append(f"a kWh costs {usual_one.value:g} USD; change it with --kwh")
     return usual_one
 
 
@@ -260,9 +266,9 @@ def _carbon_intensity(request: ClusterRequest, remarks: list[str]) -> float:
     carbon_region = region(request.region or WORLD)
     if not request.region:
         carbon_remark = (
-            f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2, as in the world"
+            f"a kWh emits {carbon_region.carbon_g_per_kwh:g} g of CO2 (world average)"
         )
-        remarks.append(f"{carbon_remark}: --region says where, --carbon how many kg")
+        remarks.append(f"{carbon_remark}; change it with --region or --carbon")
     return carbon_region.carbon_g_per_kwh / 1e3
 
 
@@ -272,21 +278,23 @@ def _select_network(
     link_kind = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
     name = link_kind.name
     if link_kind.bytes_per_s != link(name).bytes_per_s:
-        complaint = f"no adapter has {link_kind.bytes_per_s * 8e-9:g} Gb/s"
+        complaint = f"no known adapter has {link_kind.bytes_per_s * 8e-9:g} Gb/s"
         raise SpecInvalid(
-            complaint, hint=f"give as --fabric one of {', '.join(networks())}"
+            complaint, hint=f"set --fabric to one of {', '.join(networks())}"
         )
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:
-        remarks.append(f"nodes are joined by {name}: --fabric says another")
+        remarks.append(f"the network between nodes is {name}; change it with --fabric")
     try:
         network_kit = network(name)
     except NotFound as unknown:
         if not name.startswith(RENTED):
             raise
-        hint = f"give as --fabric one of {', '.join(networks())}"
-        raise SpecInvalid(f"{name} is the network of a cloud", hint=hint) from unknown
+        hint = f"set --fabric to one of {', '.join(networks())}"
+        raise SpecInvalid(
+            f"{name} is the network of a cloud and cannot be bought", hint=hint
+        ) from unknown
     if not request.switch:
         return network_kit
     chosen_switch = switch(request.switch)
@@ -295,7 +303,7 @@ def _select_network(
             f"{chosen_switch.title} has no port of {network_kit.adapter_gbps:g} Gb/s"
         )
         raise SpecInvalid(
-            complaint, hint=f"leave out --switch for {network_kit.switch.name}"
+            complaint, hint=f"leave out --switch to use {network_kit.switch.name}"
         )
     return NetworkKit(
         name=network_kit.name,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from corral.catalog.economics import Assumption, assumptions
 from corral.catalog.equipment import rule
 from corral.domain.errors import SpecInvalid
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.plan.cluster.fabric import Fabric, fat_tree
 from corral.plan.cluster.materials import Net, net_of
 from corral.plan.cluster.plan import ClusterPlan
@@ -21,7 +21,6 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
 )
 from corral.plan.ticks import number_text
 
@@ -42,7 +41,7 @@ def report(plan: ClusterPlan) -> PlannerReport:
         verdict=(
             f"{plan.servers:,} x {plan.server.title} in {counted(plan.racks.count, 'rack')}, with "
             f"{joined}. "
-            f"{_format_watts(plan.most_watts)} at the most, "
+            f"Maximum power: {_format_watts(plan.most_watts)}, "
             f"{_format_watts(plan.site_watts)} with cooling; the "
             f"GPUs alone {_format_watts(plan.gpu_watts)}."
         ),
@@ -95,7 +94,7 @@ def _network_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             name="bisection",
             value=plan.bisection_bytes_per_s / 1e12,
             unit="TB/s",
-            note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send",
+            note=f"in one direction; {share_text(tree.bisection_share)} of what the nodes can send",
         ),
     )
 
@@ -118,7 +117,7 @@ def _storage_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             name="idle for storage",
             value=100 * plan.storage.idle,
             unit="%",
-            note="of the GPUs' time, with what there is",
+            note="of the GPUs' time, with the planned storage",
         ),
     )
 
@@ -134,7 +133,7 @@ def _power_figures(plan: ClusterPlan) -> tuple[ReportFigure, ...]:
             name="machine power",
             value=plan.most_watts / 1e3,
             unit="kW",
-            note="at the most",
+            note="maximum",
         ),
         _figure_with_range(
             "site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"
@@ -187,12 +186,12 @@ def _materials_table(plan: ClusterPlan) -> ReportTable:
         for line in plan.bought
     )
     return ReportTable(
-        title="To be bought",
+        title="Bill of materials",
         columns=columns(
             "what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")
         ),
         rows=rows,
-        note="Cables by their number; lengths depend on the hall. Power is the most that is drawn.",
+        note="Lengths of cables depend on the building and are not planned. Power is the maximum.",
     )
 
 
@@ -215,7 +214,7 @@ def _network_table(plan: ClusterPlan) -> ReportTable:
     return ReportTable(
         title="Networks",
         columns=columns(
-            "of",
+            "network",
             "switch",
             "tiers",
             "leaves",
@@ -245,7 +244,7 @@ def _alternative_tables(plan: ClusterPlan) -> tuple[ReportTable, ...]:
         rows.append(_fabric_row(plan, f"{ratio:g} to 1", tree))
     if plan.nodes <= radix:
         alone = fat_tree(plan.nodes, plan.rails, radix, rail_only=True)
-        rows.append(_fabric_row(plan, "rails alone", alone))
+        rows.append(_fabric_row(plan, "rails only", alone))
     return (
         ReportTable(
             title="Other networks of the GPUs",
@@ -258,8 +257,8 @@ def _alternative_tables(plan: ClusterPlan) -> tuple[ReportTable, ...]:
                 ("bisection", "TB/s"),
             ),
             rows=tuple(rows),
-            note="Rails alone: between unlike places of two nodes, bytes go through the links "
-            "inside of one of them.",
+            note="Rails only: data between different positions of two nodes also goes through "
+            "the links inside of a node.",
         ),
     )
 
@@ -288,22 +287,22 @@ def _storage_table(plan: ClusterPlan) -> ReportTable:
         title="Storage",
         columns=columns("what", "value", "unit"),
         rows=(
-            ("a checkpoint", storage.checkpoint_bytes / 1e9, "GB"),
-            ("saved every", interval_minutes, "min"),
-            ("to write one", storage.save_seconds, "s"),
-            ("to read one back", storage.load_seconds, "s"),
+            ("size of a checkpoint", storage.checkpoint_bytes / 1e9, "GB"),
+            ("time between checkpoints", interval_minutes, "min"),
+            ("time to write a checkpoint", storage.save_seconds, "s"),
+            ("time to read a checkpoint", storage.load_seconds, "s"),
             ("data that all GPUs read", storage.data_gb_per_s, "GB/s"),
             ("read, needed", storage.need_read, "GB/s"),
-            ("read, there", storage.read, "GB/s"),
+            ("read, available", storage.read, "GB/s"),
             ("write, needed", storage.need_write, "GB/s"),
-            ("write, there", storage.write, "GB/s"),
+            ("write, available", storage.write, "GB/s"),
             ("GPUs wait for checkpoints", 100 * storage.save_idle, "%"),
             ("GPUs wait for data", 100 * storage.data_idle, "%"),
-            ("GPUs that this is worth", storage.idle * plan.gpus, "GPUs"),
+            ("GPUs lost by waiting", storage.idle * plan.gpus, "GPUs"),
         ),
-        note="Saves are in the background."
+        note="Checkpoints are written in the background."
         if storage.async_saves
-        else "Training stops for a save.",
+        else "Training stops while a checkpoint is written.",
     )
 
 
@@ -327,9 +326,9 @@ def _site_table(plan: ClusterPlan) -> ReportTable:
             ("weight of the heaviest rack", racks.heaviest_kg, "kg"),
             ("load on the floor below it", _floor_load(plan), "kg/m2"),
             ("floor below the racks", racks.count * rule("rack", "area"), "m2"),
-            ("power of all machines", plan.most_watts / 1e3, "kW"),
-            ("on the average", plan.mean_watts / 1e3, "kW"),
-            ("with cooling and losses", plan.site_watts / 1e3, "kW"),
+            ("maximum power of all machines", plan.most_watts / 1e3, "kW"),
+            ("average power of all machines", plan.mean_watts / 1e3, "kW"),
+            ("maximum power with cooling and losses", plan.site_watts / 1e3, "kW"),
             ("cooling", plan.most_watts / TON_WATTS, "tons of refrigeration"),
             ("air through the machines", air, "m3/h"),
             ("water through the racks", water, "l/min"),
@@ -369,24 +368,23 @@ def _warning_texts(plan: ClusterPlan) -> tuple[str, ...]:
     if storage.idle > WIDE:
         worth = counted(ceil(storage.idle * plan.gpus), "GPU")
         warning_list.append(
-            f"GPUs wait {share_text(storage.idle)} of the time for storage, as if there "
-            f"were {worth} "
-            f"less: it needs {storage.need_read:,.0f} GB/s to read and "
-            f"{storage.need_write:,.0f} GB/s to "
-            "write."
+            f"GPUs wait {share_text(storage.idle)} of the time for storage, which is a loss "
+            f"of {worth}. "
+            f"The storage should read {storage.need_read:,.0f} GB/s and write "
+            f"{storage.need_write:,.0f} GB/s."
         )
     if plan.request.rail_only and plan.nodes > 1:
         warning_list.append(
-            "Between rails there is no way but through the links inside of a node."
+            "GPUs of different rails communicate only through the links inside of a node."
         )
     if plan.liquid_watts:
         warning_list.append(
-            f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack."
+            f"Racks of {plan.racks.most_watts / 1e3:.0f} kW require water cooling at the rack."
         )
     if _floor_load(plan) > FLOOR_KG:
         warning_list.append(
-            f"The floor bears {_floor_load(plan):,.0f} kg a m2 below a rack, where raised floors "
-            f"usually bear {FLOOR_KG:,.0f}."
+            f"The heaviest rack loads the floor with {_floor_load(plan):,.0f} kg per m2; raised "
+            f"floors usually bear {FLOOR_KG:,.0f} kg per m2."
         )
     return tuple(warning_list)
 

@@ -98,13 +98,14 @@ def plan_storage(
     if parameters is None:
         parameters = min(USUAL_PARAMETERS, gpus * gpu.memory_bytes / TRAINED_BYTES)
         remarks.append(
-            f"checkpoints are of {parameters / 1e9:.3g} billion parameters: --parameters"
+            f"a checkpoint contains {parameters / 1e9:.3g} billion parameters; change it with "
+            "--parameters"
         )
     mb_per_gpu_s = asked.data_mb_per_gpu_s
     if mb_per_gpu_s is None:
         mb_per_gpu_s = rule("storage-need", "read") * 1e3
         remarks.append(
-            f"a GPU reads {mb_per_gpu_s:g} MB/s of data: --data-mb-per-gpu-s says another rate"
+            f"a GPU reads {mb_per_gpu_s:g} MB/s of data; change it with --data-mb-per-gpu-s"
         )
     interval = asked.save_minutes * 60
     saved = parameters * rule("checkpoint", "bytes")

@@ -4,13 +4,12 @@ when."""
 from typing import Final
 
 from corral.catalog.devices import device
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.plan.cost.budget import AffordableGpus
 from corral.plan.cost.hybrid import Hybrid
 from corral.plan.cost.market import rented_only
 from corral.plan.cost.plan import OWN, Costs, OwnOrRent
 from corral.plan.cost.terms_report import assumption_lines as term_words
-from corral.plan.report import counted
 
 SURE: Final = 0.8  # of the draws agree: below, the prices decide
 NEAR: Final = 0.1  # of a bill: what is less than that, an offer turns over
@@ -57,9 +56,9 @@ def _what_to_do(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
     share = spared / next_best.bill.usd if next_best.bill.usd else 0.0
     verb = VERBS[best.name]
     if request.budget_usd is not None and best.bill.spent > request.budget_usd:
-        verb = f"With more money {verb.lower()}"
+        verb = f"With a larger budget {verb.lower()}"
     elif share < NEAR and not _is_sure(best, next_best):
-        verb = f"Too close to call, with {DOING[best.name]} ahead"
+        verb = f"The difference is too small to decide; {DOING[best.name]} is slightly cheaper"
     return (
         f"{verb}: {counted(request.gpus, 'GPU')} used for "
         f"{share_text(request.utilisation)} of the hours cost {usd_text(best.bill.usd)} over "
@@ -73,22 +72,24 @@ def _from_when(found: Costs, best: OwnOrRent) -> str:
     if rented_only(device(found.request.gpu)):
         return ""
     if rent.even_use is None:
-        return "Buying would not pay against renting on demand even if used around the clock."
-    pays = (
-        f"Against renting on demand buying pays from {share_text(rent.even_use)} use on"
-    )
+        return (
+            "Even with use around the clock, buying costs more than renting on demand."
+        )
+    pays = f"Buying is cheaper than renting on demand from {share_text(rent.even_use)} use on"
     if best.name != OWN:
         return f"{pays}."
     if rent.even_month is not None:
-        return f"{pays}, and is paid back in month {rent.even_month}."
+        return f"{pays}, and the purchase is paid back in month {rent.even_month}."
     residual_usd = -sum(line.usd for line in best.bill.lines if line.usd < 0)
-    return f"{pays}, counting the {usd_text(residual_usd)} that the hardware is worth in the end."
+    return (
+        f"{pays}, counting the hardware's residual value of {usd_text(residual_usd)}."
+    )
 
 
 def _from_which_bill(found: Costs) -> str:
     if rented_only(device(found.request.gpu)):
         return ""
-    return f"Owning is cheaper than a cloud bill of more than {usd_text(found.even_bill)} a month."
+    return f"Owning is cheaper if the cloud bill exceeds {usd_text(found.even_bill)} a month."
 
 
 def _own_win_share(best: OwnOrRent, next_best: OwnOrRent) -> float | None:
@@ -112,8 +113,8 @@ def _how_sure(found: Costs, best: OwnOrRent, next_best: OwnOrRent) -> str:
         return ""
     top_swings = " and ".join(swing.name for swing in found.swings[:2])
     return (
-        f"Owning wins in {share_text(wins)} of the draws of what is assumed: ask for offers first; "
-        f"most hangs on {top_swings}."
+        f"Owning is cheaper in {share_text(wins)} of random draws of the assumptions: get offers "
+        f"first; the most important assumptions are {top_swings}."
     )
 
 
@@ -123,7 +124,7 @@ def _on_spot(found: Costs, best: OwnOrRent) -> str:
     if spared <= 0:
         return ""
     return (
-        f"Work that may be stopped at any moment costs {usd_text(spot.bill.usd)} on spot, "
+        f"Work that may be interrupted costs {usd_text(spot.bill.usd)} on spot GPUs, "
         f"{share_text(spared / best.bill.usd)} less."
     )
 
@@ -139,12 +140,12 @@ def _of_budget(found: Costs) -> str:
     elif affordable_gpus.by_capital:
         can = (
             f"buy {counted(affordable_gpus.by_capital, 'GPU')} and run them for "
-            f"{counted(affordable_gpus.months, 'month')}; {years} of {node} take "
+            f"{counted(affordable_gpus.months, 'month')}; for {years}, {node} cost "
             f"{usd_text(affordable_gpus.node_usd)}"
         )
     else:
         can = (
-            f"buy no node: {node} take {usd_text(affordable_gpus.node_once)} at the start, and "
+            f"buy no node: {node} cost {usd_text(affordable_gpus.node_once)} at the start, and "
             f"{usd_text(affordable_gpus.node_usd)} in {years}"
         )
     return f"{usd_text(budget)} {can}. {rented_text(found, affordable_gpus)}"
@@ -157,11 +158,11 @@ def rented_text(found: Costs, own: AffordableGpus) -> str:
     years, use = counted(request.years, "year"), share_text(request.utilisation)
     months = counted(own.rented_months, "month")
     gpus = counted(request.gpus, "GPU")
-    lasts = f"At {use} use it rents {gpus} on demand for {months}"
+    lasts = f"At {use} use, the budget rents {gpus} on demand for {months}"
     if own.kept_gpus < 1:
         return (
-            f"{lasts}; for {years} it rents none, since people for a rented cluster take "
-            f"{usd_text(own.people_usd)} of it."
+            f"{lasts}; for {years} it rents none, because staff for a rented cluster cost "
+            f"{usd_text(own.people_usd)}."
         )
     spot = f", or {own.kept_on_spot:,.1f} on spot" if own.kept_on_spot >= 1 else ""
     return f"{lasts}; for {years} it rents {own.kept_gpus:,.1f} GPUs on demand{spot}."
@@ -170,11 +171,15 @@ def rented_text(found: Costs, own: AffordableGpus) -> str:
 def _of_demand(mix: Hybrid) -> str:
     optimal_mix = mix.best
     unmixed_usd = min(mix.all_own.usd, mix.all_rent.usd)
-    cheaper_way = "owning all" if mix.all_own.usd < mix.all_rent.usd else "renting all"
+    cheaper_way = (
+        "owning all GPUs" if mix.all_own.usd < mix.all_rent.usd else "renting all GPUs"
+    )
     if optimal_mix.usd >= unmixed_usd:
-        return f"For the demand {cheaper_way} is cheapest: {usd_text(optimal_mix.usd)}."
+        return (
+            f"For this demand, {cheaper_way} is cheapest: {usd_text(optimal_mix.usd)}."
+        )
     return (
-        f"For the demand own {counted(optimal_mix.owned, 'GPU')} and rent the peaks on demand: "
+        f"For this demand, own {counted(optimal_mix.owned, 'GPU')} and rent the peaks on demand: "
         f"{usd_text(optimal_mix.usd)}, {share_text(1 - optimal_mix.usd / unmixed_usd)} "
         f"less than {cheaper_way}."
     )

@@ -19,9 +19,7 @@ from corral.plan.cost.market import electricity, of_market
 
 MONTH_HOURS: Final = 8_760 / 12
 RENTS: Final = ("on demand", "reserved", "spot")
-YEARS: Final = NumberBound(
-    0.08, 20, hint="give 0.08, a month, to 20: no GPU is worth its power for longer"
-)
+YEARS: Final = NumberBound(0.08, 20, hint="give 0.08, a month, to 20 years")
 USED: Final = NumberBound(
     0.001, 1, hint="give a share of all hours above 0, for example 0.7 for 70 % of them"
 )
@@ -45,8 +43,8 @@ class CostRequest:
         egress_tb_month: Data that leaves a cloud each month, in TB.
         budget_usd: Budget in USD. It replaces the number of GPUs, or is given in
             addition to it.
-        demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and
-            rented GPUs.
+        demand: Pairs of GPUs and the hours of a year in which they are used, for the
+            best mix of owned and rented GPUs.
         assume: Numbers that replace those of catalog/data/economics.csv, by name.
         cloud: Cloud to rent from; the default is the median of all clouds.
         region: Region of the GPUs, for the price of electricity.
@@ -76,12 +74,12 @@ def check_demand(demand: Sequence[tuple[float, float]]) -> None:
     Raises: SpecInvalid for impossible numbers of GPUs or hours of a year.
     """
     if not all(0 <= number <= GPUS.most for pair in demand for number in pair):
-        hint = f"give GPUs and hours from 0 on, as 64:1000; GPUs up to {GPUS.most:,.0f}"
-        raise SpecInvalid("--demand asks for what cannot be", hint=hint)
+        hint = f"give GPUS:HOURS from 0 to {GPUS.most:,.0f} each, for example 64:1000"
+        raise SpecInvalid("--demand contains a number that is not allowed", hint=hint)
     if (hours := sum(hours for _, hours in demand)) > YEAR_HOURS:
         raise SpecInvalid(
-            f"--demand is for {hours:g} hours",
-            hint=f"a year has {YEAR_HOURS:,.0f}: how long each number of GPUs is used in one",
+            f"--demand contains {hours:g} hours, more than a year has",
+            hint=f"give hours of one year, at most {YEAR_HOURS:,.0f} in all",
         )
 
 

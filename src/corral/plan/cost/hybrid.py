@@ -10,7 +10,7 @@ from corral.domain.errors import SpecInvalid
 from corral.plan.cost.bills import MONTH_HOURS, PriceAssumptions, check_demand
 
 YEAR_HOURS: Final = 12 * MONTH_HOURS
-NOTHING: Final = "the demand asks for no GPU at any hour"
+NOTHING: Final = "the demand contains no GPU-hours"
 FORM: Final = "give GPUs and hours, for example 64:2000 16:6760"
 Demand = tuple[tuple[float, float], ...]  # (GPUs, hours or any weight), in any order
 

@@ -44,7 +44,10 @@ def of_market(
     if cloud and not offers:
         known_clouds = [rent.cloud for rent in market.rent(about.name)]
         raise NotFound(
-            f"price of {about.name} at", cloud, known_clouds, see="corral plan prices"
+            f"price of {about.name} at the cloud",
+            cloud,
+            known_clouds,
+            see="corral plan prices",
         )
     market_terms: dict[str, Assumption] = {}
     if offers:

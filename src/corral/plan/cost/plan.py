@@ -35,8 +35,8 @@ from corral.plan.text import brief
 
 OWN: Final = "own"
 TELLS: Final = {
-    "server_per_gpu": "what a server of {} costs",
-    "on_demand": "what {} costs by the hour",
+    "server_per_gpu": "the price of a server of {}",
+    "on_demand": "the hourly price of {}",
 }
 
 
@@ -229,15 +229,15 @@ def _caution_texts(
     without a source."""
     about = device(request.gpu)
     if kind := rented_only(about):
-        yield f"{kind} can be rented only: owning is shown as if they were sold."
+        yield f"{kind} can only be rented: owning is shown as if they could be bought."
     for name in untold(about, market):
         if name not in request.assume:
             assumption = known[name]
             yield (
-                f"No source gives {TELLS[name].format(about.title)}: taken are "
+                f"No source contains {TELLS[name].format(about.title)}; the assumption is "
                 f"{brief(assumption.value)} "
                 f"{assumption.unit}, {assumption.source} ({brief(assumption.low)} to "
-                f"{brief(assumption.high)}). Say your own: "
+                f"{brief(assumption.high)}). Set your own: "
                 f"--assume {name}=NUMBER"
             )
 

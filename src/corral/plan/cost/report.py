@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from corral.catalog.devices import device
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.plan.cost.advice import advice, usd_text
 from corral.plan.cost.bills import MONTH_HOURS, RENTS
 from corral.plan.cost.budget import AffordableGpus
@@ -20,12 +20,11 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
 )
 
 OFFERS: Final = (
-    "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "
-    "FILE (its form: corral plan prices --help)."
+    "List prices change weekly, and large buyers pay less. Use your own offers with --prices "
+    "FILE; for its format, run: corral plan prices --help."
 )
 # assumptions in the figure, as many as its words have room for; the table has all
 SHOWN: Final = 6
@@ -49,7 +48,8 @@ def report(found: Costs) -> PlannerReport:
         tables=(*tables, _sensitivity_table(found)),
         figures=tuple(figures),
         assumed=(
-            f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
+            f"the GPUs are used for {share_text(request.utilisation)} of all hours; change it with "
+            "--utilisation",
             *found.remarks,
         ),
         sources=tuple(
@@ -87,13 +87,13 @@ def _answer_figures(found: Costs) -> Iterator[ReportFigure]:
     yield ReportFigure(
         name="break-even month",
         value=rent.even_month if rent.even_month is not None else "not in these years",
-        note="of payments alone, against renting on demand",
+        note="counting payments only, compared with renting on demand",
     )
     yield ReportFigure(
         name="cloud bill from which owning pays",
         value=found.even_bill,
         unit="USD a month",
-        note=f"for the work of {counted(found.request.gpus, 'GPU')}, with storage and people",
+        note=f"for the work of {counted(found.request.gpus, 'GPU')}, with storage and staff",
     )
     saved = found.saving_band
     yield ReportFigure(
@@ -102,7 +102,7 @@ def _answer_figures(found: Costs) -> Iterator[ReportFigure]:
         unit="USD",
         low=saved.low,
         high=saved.high,
-        note="against renting on demand",
+        note="compared with renting on demand",
     )
     if found.bought is not None:
         yield from _of_budget(found, found.bought)
@@ -124,36 +124,36 @@ def _of_budget(found: Costs, own: AffordableGpus) -> Iterator[ReportFigure]:
     yield ReportFigure(
         name="GPUs that it buys",
         value=own.by_capital,
-        note=f"what is left runs them for {counted(own.months, 'month')}"
+        note=f"the rest of the budget runs them for {counted(own.months, 'month')}"
         if own.by_capital
-        else f"{node} take {usd_text(own.node_once)} at the start",
+        else f"{node} cost {usd_text(own.node_once)} at the start",
     )
     yield ReportFigure(
         name="GPUs that it buys and runs",
         value=own.by_whole_cost,
         note=f"for {years}"
         if own.by_whole_cost
-        else f"{node} take {usd_text(own.node_usd)} in "
-        f"{years}, {usd_text(own.node_usd - (request.budget_usd or 0.0))} more",
+        else f"{node} cost {usd_text(own.node_usd)} in {years}, "
+        f"{usd_text(own.node_usd - (request.budget_usd or 0.0))} more than the budget",
     )
     yield ReportFigure(
         name="months that it rents",
         value=own.rented_months,
         unit="months",
-        note=f"{counted(request.gpus, 'GPU')} on demand at {use} use, with storage and people",
+        note=f"{counted(request.gpus, 'GPU')} on demand at {use} use, with storage and staff",
     )
     if own.kept_gpus >= 1:
         yield ReportFigure(
             name="GPUs that it rents",
             value=round(own.kept_gpus, 1),
-            note=f"on demand at {use} use for {years}, with storage and people; on spot "
+            note=f"on demand at {use} use for {years}, with storage and staff; on spot "
             f"{own.kept_on_spot:,.1f}",
         )
     yield ReportFigure(
         name="GPU-hours that it rents",
         value=own.rented_hours,
         unit="GPU h",
-        note=f"rent alone: {_rent_only_text(own, years)}",
+        note=f"without storage and staff: {_rent_only_text(own, years)}",
     )
 
 
@@ -170,11 +170,11 @@ def _own_or_rent_table(found: Costs) -> ReportTable:
             "way",
             ("at the start", "USD"),
             ("a month", "USD"),
-            ("in all, worth now", "USD"),
+            ("present value in all", "USD"),
             ("a used GPU-hour", "USD"),
-            ("owning is no dearer from", "% of the hours"),
+            ("owning is cheaper from", "% of the hours"),
             "and from month",
-            ("owning wins", "% of the draws"),
+            ("owning is cheaper in", "% of random draws"),
         ),
         rows=tuple(
             (
@@ -207,7 +207,7 @@ def _bill_table(found: Costs) -> ReportTable:
             "what",
             ("at the start", "USD"),
             ("a month", "USD"),
-            ("worth now", "USD"),
+            ("present value", "USD"),
         ),
         rows=tuple(rows),
     )
@@ -222,7 +222,7 @@ def _hybrid_table(found: Hybrid) -> ReportTable:
     return ReportTable(
         title="Own a base, rent the peaks",
         columns=columns(
-            "mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")
+            "mix", "own GPUs", ("of the GPU-hours", "%"), ("present value", "USD")
         ),
         rows=tuple(
             (name, mix.owned, 100 * mix.owned_share, mix.usd)
@@ -234,9 +234,9 @@ def _hybrid_table(found: Hybrid) -> ReportTable:
 def _hybrid_figure(found: Hybrid) -> Figure:
     points = tuple((float(mix.owned), mix.usd) for mix in found.tried)
     return Figure(
-        title="Cost by how many GPUs are owned",
+        title="Cost by the number of owned GPUs",
         x=TableColumn(name="own GPUs"),
-        y=TableColumn(name="worth now", unit="USD"),
+        y=TableColumn(name="present value", unit="USD"),
         series=(FigureSeries(name=f"the rest {found.kind}", points=points),),
     )
 
@@ -245,7 +245,7 @@ def _use_figure(found: Costs) -> Figure:
     return Figure(
         title="Cost by use",
         x=TableColumn(name="used", unit="% of the hours"),
-        y=TableColumn(name="worth now", unit="USD"),
+        y=TableColumn(name="present value", unit="USD"),
         series=tuple(
             FigureSeries(
                 name=name,
@@ -261,7 +261,7 @@ def _use_figure(found: Costs) -> Figure:
 
 def _sensitivity_table(found: Costs) -> ReportTable:
     return ReportTable(
-        title="What the answer hangs on: what owning saves against renting on demand",
+        title="Sensitivity: what owning saves compared with renting on demand",
         columns=columns(
             "assumption",
             "unit",
@@ -281,7 +281,7 @@ def _sensitivity_table(found: Costs) -> ReportTable:
             )
             for swing in found.swings
         ),
-        note="One assumption at a time; the bands have all of them off at once.",
+        note="Each row changes one assumption; the error bands above change all of them at once.",
     )
 
 
@@ -289,7 +289,7 @@ def _swing_figure(found: Costs) -> Figure:
     """Return a tornado figure: what owning saves, from each assumption's low to its
     high."""
     return Figure(
-        title="What the answer hangs on: what owning saves, from each assumption's low to its high",
+        title="Sensitivity: what owning saves, from each assumption's low to its high",
         x=TableColumn(name="assumption"),
         y=TableColumn(name="owning saves", unit="USD"),
         series=tuple(

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from corral.domain.units import counted
 from corral.plan.cost.terms import CloudKind, CostTerm, YearLine
-from corral.plan.report import ReportTable, columns, counted
+from corral.plan.report import ReportTable, columns
 
 
 def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
@@ -16,7 +17,7 @@ def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
             "for",
             *((option_name, "USD") for option_name in option_names),
             "cheapest",
-            ("owning is no dearer from", "% of the hours"),
+            ("owning is cheaper from", "% of the hours"),
         ),
         rows=tuple(
             (
@@ -27,7 +28,7 @@ def terms_table(terms: Sequence[CostTerm], own: str) -> ReportTable:
             )
             for term in terms
         ),
-        note=f"worth now; {own} with what the hardware is worth in the end",
+        note=f"present values; {own} includes the residual value of the hardware",
     )
 
 
@@ -43,8 +44,8 @@ def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
             ("highest", "USD a GPU-hour"),
             "oldest",
             "older, left out",
-            ("in all, worth now", "USD"),
-            ("owning is no dearer from", "% of the hours"),
+            ("present value in all", "USD"),
+            ("owning is cheaper from", "% of the hours"),
         ),
         rows=tuple(
             (
@@ -60,7 +61,7 @@ def clouds_table(kinds: Sequence[CloudKind]) -> ReportTable:
             )
             for kind in kinds
         ),
-        note="offers a year older than the newest are left out where newer ones remain",
+        note="offers that are a year older than the newest are left out if newer ones remain",
     )
 
 

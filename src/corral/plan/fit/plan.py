@@ -10,6 +10,7 @@ from corral.catalog.devices import Device
 from corral.catalog.models import Model
 from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
+from corral.domain.units import counted
 from corral.perf.adapters import adapter_memory
 from corral.perf.layout import (
     BytesPerParameter,
@@ -20,7 +21,6 @@ from corral.perf.layout import (
 )
 from corral.perf.memory import TrainMemory, training_memory
 from corral.perf.serving_memory import ServingReplica, serving_memory
-from corral.plan.report import counted
 from corral.plan.train.layout_text import in_short
 
 MOST_GPUS: Final = 4_096  # if the request has no limit
@@ -62,7 +62,7 @@ class FitUse:
 
     def __post_init__(self) -> None:
         if min(self.context, self.batch, self.rank, self.gpus or 1) < 1:
-            raise ValueError("context, batch, rank and GPUs are at least 1 each")
+            raise ValueError("context, batch, rank and GPUs must be at least 1 each")
 
     @property
     def usable_bytes(self) -> float:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from corral.catalog.bands import band, quoted_band
 from corral.catalog.overheads import overhead
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.perf.serving_memory import kv_token_bytes
 from corral.plan.cautions import WHOLE, cautions
 from corral.plan.fit.plan import Fit, FitCandidate, Fitting, FitUse, Purpose, on_gpus
@@ -19,7 +19,6 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
 )
 
 # bands of memory: of Megatron-LM's functional tests,
@@ -46,7 +45,7 @@ PARTS: Final = (
     "collectives",
 )
 SOURCES: Final = (
-    "what training keeps: arXiv:2205.05198; sharing out: arXiv:1910.02054; keys and values: "
+    "memory of training: arXiv:2205.05198; sharding: arXiv:1910.02054; KV cache: "
     "arXiv:2309.06180",
     "memory of libraries, driver and NCCL: catalog/data/overheads.csv",
 )
@@ -83,7 +82,9 @@ def _verdict_text(found: Fitting) -> str:
             f"{request_text} do not fit on {_format_gpu_count(serving.best.gpus)}: "
             f"{_shortage_text(serving.best)}"
         )
-        near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
+        near = (
+            f" It would fit: {'; '.join(serving.nearest)}." if serving.nearest else ""
+        )
         return f"{shortage_sentence}.{near} {_capitalize_first(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
     needs_text = (
@@ -107,20 +108,23 @@ def _why_not_fewer(serving: Fit) -> str:
     weights, rest = fewer.parts["weights"], fewer.needed - cache
     gpu_count_text, room = (
         _capitalize_first(_format_gpu_count(fewer.gpus)),
-        f"of the {usable / GB:.1f} GB that can be used",
+        f"{usable / GB:.1f} GB are usable",
     )
     if weights > usable:
-        return f"{gpu_count_text} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
+        return (
+            f"{gpu_count_text} cannot hold the weights: they need {weights / GB:.1f} GB per "
+            f"GPU, {room}."
+        )
     if rest > usable:
         return (
-            f"{gpu_count_text} are too tight: weights take {weights / GB:.1f} {room}; "
-            "with driver, libraries "
-            f"and one step it is {rest / GB:.1f}, before a token is cached."
+            f"Too little memory on {_format_gpu_count(fewer.gpus)}: weights need "
+            f"{weights / GB:.1f} GB per GPU, with driver, libraries "
+            f"and one step {rest / GB:.1f} GB, without any KV cache; {room}."
         )
     return (
-        f"On {_format_gpu_count(fewer.gpus)} weights and one step leave "
-        f"{(usable - rest) / GB:.1f} GB for a KV "
-        f"cache of {cache / GB:.1f}."
+        f"On {_format_gpu_count(fewer.gpus)}, weights and one step leave "
+        f"{(usable - rest) / GB:.1f} GB per GPU for the KV "
+        f"cache, which needs {cache / GB:.1f} GB."
     )
 
 
@@ -141,7 +145,7 @@ def _shortage_text(tried: FitCandidate) -> str:
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
     parts_text = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
     need, usable = tried.needed / GB, tried.usable / GB
-    return f"{need:,.1f} GB a GPU ({parts_text}) where {usable:,.1f} can be used"
+    return f"{need:,.1f} GB per GPU are needed ({parts_text}), {usable:,.1f} are usable"
 
 
 def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
@@ -160,7 +164,7 @@ def _answer_figures(found: Fitting) -> Iterator[ReportFigure]:
         note = (
             fit.best.layout
             if fit.gpus
-            else f"nearest: {'; '.join(fit.nearest) or 'none'}"
+            else f"it would fit: {'; '.join(fit.nearest) or 'nothing known'}"
         )
         yield ReportFigure(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
         yield ReportFigure(
@@ -229,8 +233,9 @@ def _by_part(found: Fitting) -> ReportTable:
         ),
         rows=tuple(rows),
         note=(
-            "passing: gradients inside a layer, beyond the room of the logits; buffers: gathered "
-            "weights; allocator: held and not used; context: the driver's; collectives: NCCL's"
+            "passing: gradients inside a layer, beyond the memory of the logits; buffers: "
+            "gathered weights; allocator: reserved and unused; context: of the driver; "
+            "collectives: of NCCL"
         ),
     )
 
@@ -299,12 +304,15 @@ def _context_figures(found: Fitting) -> tuple[Figure, ...]:
 def _assumption_texts(ask: FitUse) -> Iterator[str]:
     share = overhead(ask.device.architecture).kept_free
     yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
-    yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
-    yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
-    yield f"LoRA of rank {ask.rank} on all matrices but those of experts; --rank says otherwise"
+    yield "memory is in decimal GB as on the data sheet; for 80 GB the driver reports 85.5"
+    yield f"the KV cache is in {ask.kv_precision}; change it with --kv-precision"
     yield (
-        "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
-        "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
+        f"LoRA has rank {ask.rank}, on all matrices except those of experts; change it with "
+        "--rank"
+    )
+    yield (
+        "training uses one sequence of this context per GPU and pass, and per parameter 16 bytes "
+        "in fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
     )
     yield WHOLE
 

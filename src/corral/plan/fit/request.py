@@ -17,17 +17,17 @@ class FitRequest:
     """Whether a model fits.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or
+        model: Name of the model, the file (or text) of its config.json, or
             layers=32,hidden=4096,...
-        gpu: The type of GPU.
-        context: Tokens of a sequence.
-        batch: Sequences that are served at once.
+        gpu: Type of GPU.
+        context: Length of a sequence, in tokens.
+        batch: Number of sequences that are served at the same time.
         precision: Precision of served or frozen weights: fp8, int4, ...; the default is
             the published precision.
         kv_precision: Precision of the keys and values in the cache while serving: fp8,
             ...; the default is 16 bits.
         gpus: Maximum number of GPUs.
-        rank: Rank of LoRA's matrices.
+        rank: Rank of the LoRA matrices.
     """
 
     model: str

@@ -70,7 +70,9 @@ def _by_rate(text: str, gpu: Device) -> LinkKind:
         )
     if link_kind is None or not _LEAST <= link_kind.bytes_per_s <= _MOST:
         hint = "write for example '280 Gb/s infiniband', '100 Gb/s ethernet', or a name: ib-ndr"
-        raise SpecInvalid(f"{text!r} is not the rate of a network", hint=hint)
+        raise SpecInvalid(
+            f"{text!r} is not a known network, and not a possible rate", hint=hint
+        )
     family = re.sub(r"[\d.,]+ ?(?:[TG]b/s|%).*|,.*", "", link_kind.title).strip()
     return replace(
         link_kind, title=f"{family}, {link_kind.bytes_per_s * 8e-9:g} Gb/s a GPU"
@@ -95,5 +97,7 @@ def _refuse_inside(text: str, name: str) -> None:
         for inside_name in inside
     )
     if name and name not in between and is_family:
-        hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"
-        raise SpecInvalid(f"{text} is inside of nodes and joins none", hint=hint)
+        hint = "give for example ib-ndr or roce-400; for all links run: corral plan catalog links"
+        raise SpecInvalid(
+            f"{text} is a link inside of nodes; it cannot connect nodes", hint=hint
+        )

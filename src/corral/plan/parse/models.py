@@ -54,13 +54,13 @@ def _parse_config(text: str) -> Mapping[str, Any]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        hint = "give a config.json as Hugging Face has it"
+        hint = "give the config.json of a model from Hugging Face"
         raise ModelRefused(
-            f"the model's config is no JSON: {error}", hint=hint
+            f"the model's config is not valid JSON: {error}", hint=hint
         ) from error
     if not isinstance(config, dict):
         raise ModelRefused(
-            "the model's config is no JSON object", hint="give the whole file"
+            "the model's config is not a JSON object", hint="give the whole config.json"
         )
     return config
 
@@ -73,15 +73,19 @@ def _of_dimensions(text: str) -> Model:
         )
         if name not in _DIMENSIONS:
             raise ModelRefused(
-                f"a model has no dimension {name!r}", hint=_suggest_dimension(name)
+                f"{name!r} is not a dimension of a model", hint=_suggest_dimension(name)
             )
         if not (value.isdecimal() and value.isascii() and len(value) < 20):
-            raise ModelRefused(f"{name} of the model is {value!r}", hint=_FORM)
+            raise ModelRefused(
+                f"{name} of the model must be a whole number, not {value!r}", hint=_FORM
+            )
         sizes[name] = int(value)
     if missing := [
         name for name in ("layers", "hidden", "heads", "vocab") if name not in sizes
     ]:
-        raise ModelRefused(f"the model has no {' and no '.join(missing)}", hint=_FORM)
+        raise ModelRefused(
+            f"dimensions of the model are missing: {', '.join(missing)}", hint=_FORM
+        )
     return model_of_dimensions(
         layers=sizes["layers"],
         hidden=sizes["hidden"],

@@ -126,7 +126,10 @@ def reliability(run: ReliabilityRequest) -> Reliability:
     wall = best_outcome.wall_days * DAY
     failures = wall / saving.mtbf_seconds
     repair = _value_or_usual(
-        run.repair_hours, "repair", remarks, "a broken node is back after {:g} h"
+        run.repair_hours,
+        "repair",
+        remarks,
+        "a failed node is back after {:g} h; change it with --repair-hours",
     )
     fewest_spares, spares, most_spares = (
         _required_spares(run, repair, per) for per in (lower_rate, rate, upper_rate)
@@ -167,7 +170,9 @@ def _resolve_parameters(
     if run.parameters is not None or not run.model and run.stall_seconds is not None:
         return run
     if not run.model:
-        remarks.append(f"saves are those of {USUAL}: name another model")
+        remarks.append(
+            f"the size of checkpoints is that of {USUAL}; change it with a model"
+        )
     return replace(run, parameters=float(model_said(run.model or USUAL).parameters))
 
 
@@ -208,7 +213,8 @@ def _failure_rates(
     if run.rate is not None:
         if run.counted is None:
             remarks.append(
-                "the given rate holds to a tenth: say of how many failures it was counted"
+                "the given rate is assumed to be within 10 %; give the number of failures behind "
+                "it with --counted"
             )
             return run.rate, run.rate * 0.9, run.rate * 1.1
         lower_count, upper_count = count_band(run.counted)
@@ -220,8 +226,8 @@ def _failure_rates(
     usual = rate_of(run.architecture)
     factor = size_factor(run.each)
     remarks.append(
-        f"{usual.usual * factor:.2f} failures per 1,000 node-days ({usual.source}); clusters have "
-        f"seen {usual.low:g} to {usual.high:g}"
+        f"{usual.usual * factor:.2f} failures per 1,000 node-days ({usual.source}); measured rates "
+        f"of clusters are {usual.low:g} to {usual.high:g}; change it with --rate"
     )
     sources.append("failure rates of clusters: catalog/data/failures.csv")
     return usual.usual * factor, usual.low * factor, usual.high * factor
@@ -238,14 +244,15 @@ def _checkpoint_costs(
         if run.async_saves:
             stall /= recovery("async")
             remarks.append(
-                f"a save in the background stalls {recovery('async'):g} times less"
+                f"a background save stops training for 1/{recovery('async'):g} of the write time"
             )
     restart = run.restart_minutes
     if restart is None:
         detect, restore = recovery("detect"), recovery("restore")
         restart = detect + restore
         remarks.append(
-            f"a restart takes {detect:g} min to find the fault and {restore:g} min to load"
+            f"a restart takes {detect:g} min to find the fault and {restore:g} min to load; "
+            "change it with --restart-minutes"
         )
     return Saving(
         mtbf_seconds=mtbf_seconds(run.nodes, rate),
@@ -261,11 +268,12 @@ def _write_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
     if speed is None:
         speed = recovery("write") * run.held_gpus
         remarks.append(
-            f"saves are written at {recovery('write'):g} GB/s a GPU, {brief(speed)} in all"
+            f"saves are written at {recovery('write'):g} GB/s per GPU, {brief(speed)} GB/s in "
+            "all; change it with --write-gb-per-s"
         )
     size = recovery("checkpoint") * (run.parameters or 0.0)
     remarks.append(
-        f"a save has {recovery('checkpoint'):g} bytes a parameter: {size / 1e9:,.0f} GB"
+        f"a save has {recovery('checkpoint'):g} bytes per parameter: {size / 1e9:,.0f} GB"
     )
     return size / (speed * 1e9)
 
@@ -275,7 +283,8 @@ def _unsaved_seconds(run: ReliabilityRequest, remarks: list[str]) -> float:
     save begins before that."""
     if run.parameters is None:
         remarks.append(
-            "how long a save in the background takes is not known: counted as nothing"
+            "the time to write a background save is not known, and counts as 0 s; set "
+            "--parameters"
         )
         return 0.0
     return _write_seconds(run, [])
@@ -411,12 +420,12 @@ def _no_progress_error(run: ReliabilityRequest, saving: Saving) -> Conflict:
             else (lower_bound, middle)
         )
     able = (
-        f"{lower_bound} nodes would keep half of their time"
+        f"use {lower_bound} nodes or fewer, which make progress half of the time"
         if lower_bound
-        else "not even one node gets on"
+        else "use nodes with a lower --rate: even one node makes no progress"
     )
     return Conflict(
         f"{run.nodes} nodes fail every {saving.mtbf_seconds:.0f} s, and a restart with its save "
-        f"takes {saving.restart_seconds + saving.save_seconds:.0f} s: the run would not end",
-        hint=f"{able}; or save and restart faster",
+        f"takes {saving.restart_seconds + saving.save_seconds:.0f} s: the run would never end",
+        hint=f"{able}; or set shorter --stall-seconds and --restart-minutes",
     )

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from corral.catalog.failures import seen
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.perf.failures import chance_of_failure, goodput
 from corral.plan.reliability.plan import (
     Faster,
@@ -22,14 +22,13 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
 )
 
 POINTS: Final = 40
 CLUMPS: Final = (
-    "Failures are taken to be independent and steady. They come in clumps too: OPT-175B lost 5 "
-    "hosts at once, and on RSC-1 jobs of 1,024 GPUs failed every 7.9 h where the rate of its nodes "
-    "gives 28.8 h."
+    "Failures are assumed to be independent, at a constant rate. Real ones also come together: "
+    "OPT-175B lost 5 hosts at once, and on RSC-1 jobs of 1,024 GPUs failed every 7.9 h, where the "
+    "rate of its nodes predicts 28.8 h."
 )
 
 
@@ -58,13 +57,14 @@ def report(found: Reliability) -> PlannerReport:
 def _verdict_text(found: Reliability) -> str:
     run, best_outcome = found.run, found.best
     verdict = (
-        f"A failure every {_format_hours(found.mtbf_hours)}: save every "
-        f"{_format_hours(best_outcome.interval_seconds / 3_600)}, which keeps "
+        f"The run fails every {_format_hours(found.mtbf_hours)}. If it saves every "
+        f"{_format_hours(best_outcome.interval_seconds / 3_600)}, "
         f"{share_text(best_outcome.goodput, 1)} of the "
-        f"time, so that {counted(run.days, 'day')} of work take {best_outcome.wall_days:,.1f}"
+        f"time is useful, and {counted(run.days, 'day')} of work take "
+        f"{best_outcome.wall_days:,.1f} days"
     )
     if found.spares:
-        verdict += f". Have {counted(found.spares, 'spare node')} ready"
+        verdict += f". Keep {counted(found.spares, 'spare node')} ready"
     saved = {
         name: _saved_gpu_hours(found, faster)
         for name, faster in _half_time_options(found).items()
@@ -73,7 +73,7 @@ def _verdict_text(found: Reliability) -> str:
     if saved[best_option] < 1:
         return f"{verdict}."
     return (
-        f"{verdict}. Most is gained by {best_option} in half the time: "
+        f"{verdict}. The largest gain is {best_option} in half the time: "
         f"{saved[best_option]:,.0f} GPU-hours."
     )
 
@@ -103,7 +103,7 @@ def _answer_figures(found: Reliability) -> Iterator[ReportFigure]:
         unit="nodes",
         low=found.spares_few,
         high=found.spares_many,
-        note=f"so that enough are up {100 * run.availability:.6g} % of the time",
+        note=f"so that enough nodes work {100 * run.availability:.6g} % of the time",
     )
 
 
@@ -213,13 +213,13 @@ def _intervals(found: Reliability) -> ReportTable:
             )
             for interval in found.intervals
         ),
-        note="Young and Daly are formulas near the exact one, which has the least expected time.",
+        note="Young and Daly are approximations; the exact one has the least expected time.",
     )
 
 
 def _recovery_table(found: Reliability) -> ReportTable:
     return ReportTable(
-        title="What a faster restart or save would buy",
+        title="Gain of a faster restart or save",
         columns=columns(
             ("restart", "min"),
             ("stall of a save", "s"),
@@ -241,7 +241,7 @@ def _recovery_table(found: Reliability) -> ReportTable:
 def _spare_node_table(found: Reliability) -> ReportTable:
     return ReportTable(
         title="Spare nodes",
-        columns=columns("spares", ("enough nodes are up", "% of the time")),
+        columns=columns("spares", ("enough nodes work", "% of the time")),
         rows=tuple((spared.spares, 100 * spared.enough) for spared in found.spared),
         note="A run that has too few nodes waits for a repair.",
     )
@@ -250,22 +250,22 @@ def _spare_node_table(found: Reliability) -> ReportTable:
 def _failing_parts_table(found: Reliability) -> ReportTable:
     rows = sorted(found.by_part, key=lambda part: -part[1])
     return ReportTable(
-        title="What will fail",
+        title="Expected failures by cause",
         columns=columns("what", ("expected", "failures in the run")),
         rows=tuple(rows),
-        note="By the shares of Llama 3's 419 unexpected interruptions.",
+        note="The shares are those of the 419 unexpected interruptions of Llama 3.",
     )
 
 
 def _observed_rates_table(found: Reliability) -> ReportTable:
     nodes = found.run.nodes
     return ReportTable(
-        title="What clusters have seen",
+        title="Failure rates of real clusters",
         columns=columns(
             "cluster",
             "GPU",
             ("rate", "per 1,000 node-days"),
-            ("here a failure every", "h"),
+            ("this run would fail every", "h"),
         ),
         rows=tuple(
             (
@@ -276,7 +276,7 @@ def _observed_rates_table(found: Reliability) -> ReportTable:
             )
             for cluster_failures in seen()
         ),
-        note="Nodes of 8 GPUs.",
+        note="The rates are of nodes with 8 GPUs.",
     )
 
 
@@ -292,7 +292,7 @@ def _by_interval(found: Reliability) -> Figure:
 
     usual = kept(found.rate)
     return Figure(
-        title="Goodput by the interval between saves, at rates that clusters have seen",
+        title="Goodput by the interval between saves, at failure rates of real clusters",
         x=TableColumn(name="interval", unit="min"),
         y=TableColumn(name="goodput", unit="%"),
         x_is_log=True,
@@ -319,7 +319,7 @@ def _by_nodes(found: Reliability) -> Figure:
 
     usual = hours(found.rate)
     return Figure(
-        title="Mean time between failures by the size of a run, at rates that clusters have seen",
+        title="Mean time between failures by the size of a run, at rates of real clusters",
         x=TableColumn(name="nodes"),
         y=TableColumn(name="between failures", unit="h"),
         x_is_log=True,

@@ -27,24 +27,27 @@ class ReliabilityRequest:
     report lists.
 
     Attributes:
-        model: Model whose training state is saved, as in plan model; for the size of a
-            save.
-        gpus: GPUs that the run needs at once.
+        model: Model that is trained, as in plan model; it determines the size of a
+            checkpoint.
+        gpus: Number of GPUs of the run.
         gpu: Type of GPU.
-        days: Days of training without any failure.
-        parameters: Number of parameters, instead of a model: 70B.
-        node_gpus: GPUs of a node, which fails as a unit.
-        rate: Failures that end the run, per 1,000 node-days of these nodes.
-        counted: Number of failures from which `rate` was measured, for its error band.
-        stall_seconds: Seconds that the run stops for one save.
-        async_saves: Saves are written in the background.
-        write_gb_per_s: GB/s that storage accepts from all nodes together.
+        days: Days that the training would take without any failure.
+        parameters: Number of parameters, instead of a model, for example 70B.
+        node_gpus: GPUs of a node; a node fails as a whole.
+        rate: Measured failures that end a run, per 1,000 node-days of your nodes.
+        counted: Number of failures from which the rate was measured; it determines the
+            error band.
+        stall_seconds: Seconds that training stops for one checkpoint.
+        async_saves: Write checkpoints in the background.
+        write_gb_per_s: Write rate of the storage for all nodes together, in GB/s.
         restart_minutes: Minutes from a failure until training continues.
-        interval_minutes: Minutes between saves, to be compared with the best interval.
-        repair_hours: Hours until a broken node is back.
-        crews: Nodes that are repaired at once.
-        availability: Share of the time in which enough nodes work, spares included.
-        usd_per_gpu_hour: Price of a GPU-hour, for the cost of failures.
+        interval_minutes: Minutes between checkpoints, to compare with the best
+            interval.
+        repair_hours: Hours until a failed node is repaired.
+        crews: Number of nodes that can be repaired at the same time.
+        availability: Target: the share of the time in which enough nodes work for the
+            run. It determines the number of spare nodes.
+        usd_per_gpu_hour: Price of a GPU-hour in USD, for the cost of failures.
     """
 
     model: str = ""

@@ -64,7 +64,8 @@ def said_benchmark(row: Row) -> Benchmark | None:
                 prompt=prompt, output=output, ttft_seconds=ttft, itl_seconds=itl
             )
     raise RowRefused(
-        f"{row['model']} is not a model of MLPerf Inference that is known here"
+        f"{row['model']} is not a known model of MLPerf Inference, so its results "
+        "cannot be predicted"
     )
 
 

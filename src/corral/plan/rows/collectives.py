@@ -115,7 +115,7 @@ def _collective_bytes(row: Row, remarks: list[str]) -> float:
     )
     if not tokens * width * experts:
         raise RowRefused(
-            "its size in bytes is not given", hint="fill the column size_bytes"
+            "the row gives no size in bytes", hint="fill the column size_bytes"
         )
     remarks.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
     return tokens * width * experts * (2 if "combine" in name else 1)
@@ -132,11 +132,11 @@ def place_of(row: Row) -> RowTopology:
     gpus = _parse_number(row, "n_gpus")
     if not gpus or gpus < 1:
         raise RowRefused(
-            "its number of GPUs is not given", hint="fill the column n_gpus"
+            "the row gives no number of GPUs", hint="fill the column n_gpus"
         )
     nodes = _node_count(row, round(gpus), known_device, remarks)
     if gpus % nodes:
-        raise RowRefused(f"{gpus:.0f} GPUs do not lie evenly in {nodes} nodes")
+        raise RowRefused(f"{gpus:.0f} GPUs cannot be divided evenly over {nodes} nodes")
     gpus_per_node = round(gpus) // nodes
     text = row.get("intra_link", "")
     if "bridge" in text.lower() and nodes == 1:
@@ -144,7 +144,7 @@ def place_of(row: Row) -> RowTopology:
     inside = said_inside(text)
     if inside is None:
         inside = _default_link(known_device, "scale_up")
-        remarks.append(f"intra_link: {inside.title}, as is usual for this GPU")
+        remarks.append(f"intra_link: {inside.title}, the usual one for this GPU")
     domain = max(
         gpus_per_node, known_device.domain_gpus if known_device else gpus_per_node
     )
@@ -167,7 +167,7 @@ def place_of(row: Row) -> RowTopology:
     per_domain = gpus_per_node
     if nodes > 1 and known_device is not None and is_in_rack(row, known_device):
         per_domain = largest_share(round(gpus), gpus_per_node, known_device.domain_gpus)
-        remarks.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
+        remarks.append(f"{inside.title} connects {per_domain} GPUs of several nodes")
     group = GpuGroup(size=round(gpus), per_domain=per_domain)
     return RowTopology(group=group, wires=wires, remarks=tuple(remarks))
 
@@ -216,12 +216,13 @@ def _bridged_topology(
     PCIe joins these groups."""
     if known is None or known.bridge is None:
         raise RowRefused(
-            f"no GPU is given that has a bridge ({text})", hint="fill the column gpu"
+            f"the link {text!r} requires a GPU that has a bridge",
+            hint="fill the column gpu",
         )
     inside = min(gpus, known.bridge_gpus)
     if gpus % inside:
         raise RowRefused(
-            f"{gpus} GPUs do not lie evenly under bridges of {known.bridge_gpus}"
+            f"{gpus} GPUs cannot be divided evenly over bridges of {known.bridge_gpus} GPUs"
         )
     wires = Wires(
         scale_up=known.bridge, domain_gpus=known.bridge_gpus, fabric=known.scale_up
@@ -238,7 +239,7 @@ def _resolve_fabric(
     fabric = said_across(row.get("inter_link", ""), node_gpus=node_gpus)
     if fabric is None:
         fabric = _default_link(known, "fabric")
-        remarks.append(f"inter_link: {fabric.title}, as is usual for this GPU")
+        remarks.append(f"inter_link: {fabric.title}, the usual one for this GPU")
     rate = _parse_number(row, "nic_GBps_per_gpu")
     return fabric if rate is None else replace(fabric, bytes_per_s=rate * 1e9)
 
@@ -246,7 +247,7 @@ def _resolve_fabric(
 def _default_link(known: Device | None, which: str) -> LinkKind:
     if known is None:
         raise RowRefused(
-            "neither the GPU nor the link is one that the catalog knows",
+            "the catalog contains neither the GPU nor the link of the row",
             hint="run: corral plan catalog gpus",
         )
     link_kind: LinkKind = getattr(known, which)
@@ -287,7 +288,8 @@ def _collective(text: str) -> Collective:
     plain = re.sub(r"[^a-z]", "", text.lower())
     if plain not in NAMES:
         raise RowRefused(
-            f"there is no collective {text!r}", hint=f"one of: {', '.join(Collective)}"
+            f"{text!r} is not a known collective",
+            hint=f"use one of: {', '.join(Collective)}",
         )
     return NAMES[plain]
 

@@ -50,14 +50,16 @@ def check_columns(
     measured column to compare predictions with. Raises: ColumnsMissing."""
     if missing := [name for name in NEEDED[kind] if name not in columns]:
         raise ColumnsMissing(
-            f"a table of {kind} needs the columns {', '.join(NEEDED[kind])}; "
-            f"this one has no {' and no '.join(missing)}",
+            f"a table of the kind {kind} requires the columns {', '.join(NEEDED[kind])}; "
+            f"this table lacks {', '.join(missing)}",
             hint=_column_hint(kind, columns),
         )
     if measured and not any(name in columns for name in MEASURED[kind]):
         raise ColumnsMissing(
-            f"nothing in the table was measured: it has none of {', '.join(MEASURED[kind])}",
-            hint=f"add one, or run: corral plan predict FILE --kind {kind} --out OUT",
+            "the table contains no measured values: it has none of the columns "
+            f"{', '.join(MEASURED[kind])}",
+            hint="add one of these columns, or run: corral plan predict FILE "
+            f"--kind {kind} --out OUT",
         )
 
 
@@ -68,5 +70,5 @@ def _column_hint(kind: str, columns: Collection[str]) -> str:
         if kind_name != kind and set(NEEDED[kind_name]) <= set(columns)
     ]
     if matching_kinds:
-        return f"its columns are those of {matching_kinds[0]}: name that kind"
-    return "rename its columns, or add them; those of each kind: corral plan predict --help"
+        return f"its columns are those of the kind {matching_kinds[0]}: use this kind"
+    return "rename or add columns; for the columns of each kind run: corral plan predict --help"

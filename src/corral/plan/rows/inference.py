@@ -86,7 +86,7 @@ def _predict_values(
         return _benchmark(server, benchmark, remarks)
     _refuse_what_does_not_fit(server)
     if "production" in scenario:
-        raise RowRefused("averages over days of production say nothing of their load")
+        raise RowRefused("averages over days of production do not state the load")
     if "in-flight" in scenario or "max throughput" in scenario:
         return _predict_max_throughput(row, server, remarks)
     if scenario.startswith("online") or row["requests_per_s"].strip():
@@ -105,8 +105,8 @@ def _refuse_what_does_not_fit(server: BenchmarkServer) -> None:
     need, available_gb = weight_bytes(replica) / 1e9, replica.device.memory_bytes / 1e9
     if need > available_gb:
         raise RowRefused(
-            f"weights of {need:.0f} GB do not fit a GPU of {available_gb:.0f} GB",
-            hint="take more GPUs, or fewer bits a weight",
+            f"weights of {need:.0f} GB do not fit on a GPU of {available_gb:.0f} GB",
+            hint="use more GPUs, or fewer bits per weight",
         )
 
 
@@ -117,10 +117,10 @@ def _token_lengths(row: Row, remarks: list[str]) -> tuple[int, int]:
         remarks.append(f"prompts of {prompt} tokens")
     if output is None:
         output = 1 if "prefill" in row["scenario"] else DECODED
-        remarks.append(f"{output} tokens out")
+        remarks.append(f"{output} output tokens")
     if min(prompt, output) < 1:
         raise RowRefused(
-            f"{prompt:g} tokens in and {output:g} out: need 1 or more of each"
+            f"input_len is {prompt:g} and output_len is {output:g}: both must be at least 1"
         )
     return round(prompt), round(output)
 
@@ -159,11 +159,13 @@ def _predict_max_throughput(
     max_sequences = most_sequences(replica, prompt + output)
     if max_sequences < 1:
         raise RowRefused(
-            f"no sequence of {prompt + output} tokens fits next to the weights",
-            hint="take more GPUs, or fewer bits a number",
+            f"no sequence of {prompt + output} tokens fits in memory next to the weights",
+            hint="use more GPUs, or fewer bits per number",
         )
     limits = BatchLimits(sequences=min(max_sequences, IN_FLIGHT * replica.data))
-    remarks.append(f"{limits.sequences} sequences in flight, as many as memory allows")
+    remarks.append(
+        f"{limits.sequences} sequences in flight, the maximum that memory allows"
+    )
     rate = capacity(replica, Load(rate=1.0, prompt=prompt, output=output), limits)
     return {"pred_output_tokens_per_s_total": server.copies * rate * output}
 
@@ -196,12 +198,12 @@ def _request_rates(row: Row) -> list[float]:
     stage in its notes."""
     if (rate := number(row, "requests_per_s")) is not None:
         if rate <= 0:
-            raise RowRefused(f"{rate:g} requests a second: need more than 0")
+            raise RowRefused(f"requests_per_s is {rate:g}: it must be above 0")
         return [rate]
     if match := re.search(r"offered rates ([\d./]+) req/s", row["notes"]):
         return [float(rate_text) for rate_text in match[1].split("/") if rate_text]
     raise RowRefused(
-        "a server under load needs the rate of its requests", hint="fill requests_per_s"
+        "the row gives no rate of requests", hint="fill the column requests_per_s"
     )
 
 
@@ -230,7 +232,7 @@ def _predict_online(
     if any(math.isinf(stage.ttft) for stage in stages):
         busy = max(stage.busy for stage in stages)
         raise RowRefused(
-            f"{busy:.1f} times what the server can do: its queue only grows"
+            f"the load is {busy:.1f} times the maximum of the server: its queue would only grow"
         )
     return _of_stages(stages, server.copies)
 
@@ -278,7 +280,7 @@ def _benchmark(
     )
     server_layout = best_replica(server, load)
     if server_layout is None:
-        raise RowRefused("the weights do not fit the GPUs", hint="take more of them")
+        raise RowRefused("the weights do not fit on the GPUs", hint="use more GPUs")
     remarks.append(
         f"{server_layout.server.copies} copies on {server_layout.server.replica.gpus} GPUs each"
     )
@@ -287,7 +289,9 @@ def _benchmark(
         return {"pred_output_tokens_per_s_total": total}
     served_load = most_within(server_layout, load, benchmark)
     if served_load is None:
-        raise RowRefused("no rate keeps the benchmark's limits of latency")
+        raise RowRefused(
+            "no rate of requests meets the latency limits of the benchmark"
+        )
     return {
         "pred_output_tokens_per_s_total": server_layout.server.copies
         * served_load.output_rate,

@@ -48,7 +48,7 @@ def predict(row: Row) -> Predicted:
     if known_row["family"] not in FAMILIES:
         raise RowRefused(
             f"{known_row['family'] or 'unnamed'} models have parts that the row does not describe",
-            hint=f"rows of {', '.join(FAMILIES)} models are predicted",
+            hint=f"use rows of the families {', '.join(FAMILIES)}",
         )
     remarks: list[str] = []
     try:
@@ -79,7 +79,7 @@ def _predict_t5(row: Row, remarks: list[str]) -> tuple[TrainMemory, TimedRun]:
     flags = flags_of(row)
     halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
     if not all(half.isdigit() for half in halves):
-        raise RowRefused("the row does not say the layers of encoder and decoder")
+        raise RowRefused("the row does not give the layers of encoder and decoder")
     encoder, decoder = map(int, halves)
     remarks.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
     known_row = defaultdict(
@@ -134,7 +134,9 @@ def flag_number(flags: Mapping[str, str], name: str) -> int:
     """
     flag_text = flags.get(name, "0")
     if not flag_text.isdigit():
-        raise RowRefused(f"--{name} is {flag_text or 'nothing'}: need a whole number")
+        raise RowRefused(
+            f"--{name} is {flag_text or 'empty'}: it must be a whole number"
+        )
     return int(flag_text)
 
 
@@ -148,7 +150,7 @@ def number(row: Row, name: str, default: int | None = None) -> int:
         return int(float(cell)) if cell or default is None else default
     except (ValueError, OverflowError):
         raise RowRefused(
-            f"{name} is {cell or 'not given'}: need a whole number"
+            f"{name} is {cell or 'not given'}: it must be a whole number"
         ) from None
 
 
@@ -211,7 +213,7 @@ def vocabulary(note: str, remarks: list[str]) -> int:
 def step_of(row: Row, remarks: list[str]) -> TrainStep:
     flags, sequence = flags_of(row), number(row, "seq_len")
     if sequence < 1:
-        raise RowRefused(f"seq_len is {sequence}: a sequence has at least 1 token")
+        raise RowRefused(f"seq_len is {sequence}: it must be at least 1")
     return TrainStep(
         model=model_of(row, remarks),
         sequence=sequence,
@@ -241,7 +243,8 @@ def batch_of(row: Row) -> int:
     batches = [int(batch_text) for batch_text in batch_words if batch_text.isdigit()]
     if not batches:
         raise RowRefused(
-            f"global_batch is {row['global_batch'] or 'not given'}: need a whole number"
+            f"global_batch is {row['global_batch'] or 'not given'}: it must be a whole "
+            "number"
         )
     return batches[-1]
 

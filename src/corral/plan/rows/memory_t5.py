@@ -34,7 +34,7 @@ def t5_memory(
     decoder together. `step`: its `sequence` is the decoder's sequence length. Raises:
     ValueError if the layout has pipeline stages or is impossible."""
     if layout.pipeline > 1:
-        raise ValueError("an encoder and a decoder in pipeline stages")
+        raise ValueError("an encoder with a decoder cannot have pipeline stages")
     base = training_memory(
         replace(step, model=model), layout, architecture=architecture
     )

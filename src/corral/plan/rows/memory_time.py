@@ -41,7 +41,9 @@ class TimedRun:
             remarks.append(f"no step time: {wrong}")
             return {}
         if batch != self.steps[-1].global_batch:
-            remarks.append(f"a batch of {batch}, with which the test begins and ends")
+            remarks.append(
+                f"a batch of {batch}, the first and the last one of the test"
+            )
         tokens = batch * self.steps[-1].sequence
         return {
             "pred_step_time_s": seconds,

@@ -45,14 +45,14 @@ def model_of_row(row: Row, remarks: list[str]) -> Model:
     if known_model is not None and (
         known_model.experts or known_model.latent or not has_dimensions
     ):
-        remarks.append(f"{known_model.name} as the catalog has it")
+        remarks.append(f"{known_model.name} as in the catalog")
         return _with_layers(known_model, layers or known_model.layers)
     if layers is None or hidden is None or heads is None:
         layers, hidden, heads = _by_size(row, vocab or VOCABULARY, remarks)
     if (whole(row, "ep") or 1) > 1:
         raise RowRefused(
-            f"{name or 'the model'} has experts, and no column says how many",
-            hint="name a model that is in: corral plan catalog models",
+            f"{name or 'the model'} has experts, but no column gives their number",
+            hint="use a model of the catalog; run: corral plan catalog models",
         )
     if vocab is None:
         vocab = VOCABULARY
@@ -86,7 +86,7 @@ def sequence_of(row: Row, remarks: list[str]) -> int:
     known_model = _find_catalog_model(name, has_dimensions=True)
     if known_model is None and not (row.get("layers") or row.get("params")):
         raise RowRefused(
-            "the row does not say how long a sequence is",
+            "the row gives no sequence length",
             hint="fill the column seq_len",
         )
     made_for = known_model.context if known_model else 0

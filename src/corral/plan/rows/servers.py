@@ -34,7 +34,7 @@ def number(row: Row, column: str) -> float | None:
     try:
         return float(cell) if cell else None
     except ValueError:
-        raise RowRefused(f"{column} is {cell}: need a number") from None
+        raise RowRefused(f"{column} is {cell}: it must be a number") from None
 
 
 def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
@@ -46,7 +46,7 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
     gpus = _read_positive_int(row, "n_gpus", 1, remarks)
     runs = engine(row["engine"])
     if runs.name == "default":
-        remarks.append("an engine like those that are measured")
+        remarks.append("an engine like the measured ones")
     tensor, pipeline = (
         _read_positive_int(row, "tp", 1, []),
         _read_positive_int(row, "pp", 1, []),
@@ -87,10 +87,12 @@ def server_of(row: Row, remarks: list[str]) -> BenchmarkServer:
 def _read_positive_int(row: Row, column: str, default: int, remarks: list[str]) -> int:
     value = number(row, column)
     if value is None:
-        remarks.append(f"{column} of {default}")
+        remarks.append(f"{column} is {default}")
         return default
     if value < 1 or value != int(value):
-        raise RowRefused(f"{column} is {row[column]}: need a whole number, at least 1")
+        raise RowRefused(
+            f"{column} is {row[column]}: it must be a whole number of at least 1"
+        )
     return int(value)
 
 
@@ -122,10 +124,10 @@ def model_of(row: Row, remarks: list[str]) -> Model:
     }
     if len(sizes) < len(stated_sizes):
         raise RowRefused(
-            f"the catalog does not know the model {row['model'] or '(none)'}",
-            hint="fill layers, hidden, heads and vocab",
+            f"the catalog does not contain the model {row['model'] or '(none)'}",
+            hint="fill the columns layers, hidden, heads and vocab",
         )
-    remarks.append("a dense model of the row's dimensions")
+    remarks.append("a dense model with the row's dimensions")
     try:
         return model_of_dimensions(
             layers=sizes["layers"],

@@ -101,7 +101,7 @@ def read(row: Row) -> TrainingRow:
     remarks: list[str] = []
     if re.search(r"full offload", row.get("notes", ""), re.I):
         raise RowRefused(
-            "the run keeps its model in the memory of the host, and fetches it"
+            "runs that offload the whole model to the host's memory are not supported"
         )
     gpu_device = _read_device(row)
     train_software = software(library(row))
@@ -158,7 +158,7 @@ def _with_batch(row: Row, sequence: int, remarks: list[str]) -> Row:
     if whole(row, "global_batch") or not tokens:
         return row
     batch = max(round(int(tokens[1].replace(",", "")) / sequence), 1)
-    remarks.append(f"{batch} sequences, for the tokens of a step")
+    remarks.append(f"a batch of {batch} sequences, from the tokens of a step")
     return {**row, "global_batch": str(batch)}
 
 
@@ -199,9 +199,16 @@ def _to_fit(row: Row, run: TrainingRow) -> TrainingRow:
             )
     if run.layout.shard is not Shard.PARAMETERS:
         return replace(
-            run, remarks=(*run.remarks, "nothing is recomputed, though it does not fit")
+            run,
+            remarks=(
+                *run.remarks,
+                "nothing is recomputed, although the run does not fit",
+            ),
         )
-    remarks = (*run.remarks, "each layer is recomputed, and even so it hardly fits")
+    remarks = (
+        *run.remarks,
+        "each layer is recomputed, although the run does not fit even so",
+    )
     return replace(run, layout=recompute_layout, remarks=remarks)
 
 
@@ -226,7 +233,9 @@ def _read_device(row: Row) -> Device:
     try:
         return device(row.get("gpu", ""))
     except NotFound as wrong:
-        raise RowRefused(f"GPU {row.get('gpu') or 'not given'} is not known") from wrong
+        raise RowRefused(
+            f"the GPU is not known: {row.get('gpu') or '(none)'}"
+        ) from wrong
 
 
 def _gpus_of_parts(row: Row) -> int:
@@ -246,7 +255,7 @@ def _build_layout(
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(
-            f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp"
+            f"n_gpus is {gpus}: it must be a multiple of tp x pp x cp, which is {apart}"
         )
     recompute_text = row.get("activation_checkpointing", "").lower()
     in_sequence = "sequence parallel" in recompute_text
@@ -293,7 +302,7 @@ def _by_slices(
         return layout
     if layout.shard is not Shard.PARAMETERS or layout.data % slices:
         return layout
-    remarks.append(f"shared out within each of {slices} slices")
+    remarks.append(f"the model is sharded within each of {slices} slices")
     return replace(layout, replicas=slices)
 
 
@@ -307,7 +316,7 @@ def _pipeline_interleave(
         return pieces
     if not by.interleaves or model.layers % pipeline:
         return 1
-    remarks.append("a pipeline in pieces of one layer")
+    remarks.append("interleaved pipeline stages of one layer")
     return model.layers // pipeline
 
 
@@ -346,7 +355,7 @@ def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
     precision_text = row.get("precision", "").lower()
     if "not stated" in precision_text and "mlperf" in row.get("source", "").lower():
         narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
-        remarks.append(f"products in {narrow}")
+        remarks.append(f"matrix products in {narrow}")
         return narrow
     if "fp4" in precision_text:
         return Precision.FP4
@@ -363,9 +372,7 @@ def _precision(row: Row, used: Device, remarks: list[str]) -> Precision:
 
 def _has_flash(by: Software, remarks: list[str]) -> bool:
     if by.name in OLD:
-        remarks.append(
-            "attention without a flash kernel, as libraries had it before 2023"
-        )
+        remarks.append("attention without a flash kernel, as in libraries before 2023")
         return False
     return True
 

@@ -13,6 +13,7 @@ from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.catalog.prices import KINDS, PriceList, prices
 from corral.domain.errors import Refusal, SpecInvalid
+from corral.domain.units import counted
 from corral.perf.engines import engine_said
 from corral.perf.inference import Replica
 from corral.perf.replicas import most_sequences
@@ -21,7 +22,6 @@ from corral.perf.topology import Wires
 from corral.plan.bounds import Above, Length, NumberBound, Usd, check, number_text
 from corral.plan.gpu_support import USUAL, Unsuited, half, kept_in, served_by
 from corral.plan.parse.models import model_said, precision_said
-from corral.plan.report import counted
 
 HALF: Final = "bf16 (fp16 on GPUs without)"
 QPS: Final = NumberBound(0.001, 1e7)
@@ -54,20 +54,22 @@ class ServeRequest:
     Attributes:
         model: Name of the model, the file (or text) of its config.json, or
             layers=32,hidden=4096,...
-        qps: Requests per second, in all.
-        input: Tokens of a prompt.
-        output: Tokens of an answer.
-        ttft_p90: Milliseconds within which 90 % of the requests have their first token.
-        itl_p90: Milliseconds between two tokens, in 90 % of cases.
+        qps: Requests per second, of all users together.
+        input: Number of tokens of a prompt.
+        output: Number of tokens of an answer.
+        ttft_p90: Target for the time to the first token: 90 % of the requests have it
+            within this time, in milliseconds.
+        itl_p90: Target for the time between two tokens: it is at most this in 90 % of
+            cases, in milliseconds.
         gpu: Type of GPU; the default is all types that have a price.
         precision: Precision of the weights: fp8, int4, ...; the default is that of the
             published weights.
         kv_precision: Precision of the cached keys and values: fp8, ...; the default is
             16 bits.
         engine: Inference engine: vllm, tensorrt-llm, ...
-        shared: Tokens that all prompts share, and that stay cached.
+        shared: Number of first tokens that all prompts share, and that stay cached.
         price: Kind of price: on_demand, reserved_1y, reserved_3y or spot.
-        usd_per_gpu_hour: Price of a GPU-hour of the named type, instead of the
+        usd_per_gpu_hour: Price of a GPU-hour of the given type, in USD, instead of the
             catalog's price.
     """
 
@@ -197,17 +199,18 @@ def _validate_request(request: ServeRequest) -> None:
     check(request)
     if not 0 <= request.shared < request.input:
         raise SpecInvalid(
-            f"--shared is {number_text(request.shared)} where a prompt has "
+            f"--shared cannot be {number_text(request.shared)}: a prompt has "
             f"{request.input:,} tokens",
             hint=f"give a number from 0 to {request.input - 1:,}",
         )
     if request.price not in KINDS:
         raise SpecInvalid(
-            f"--price is {request.price!r}", hint=f"give one of {', '.join(KINDS)}"
+            f"--price cannot be {request.price!r}",
+            hint=f"give one of {', '.join(KINDS)}",
         )
     if request.usd_per_gpu_hour is not None and not request.gpu:
         raise SpecInvalid(
-            "--usd-per-gpu-hour is of no GPU", hint="name its type with --gpu"
+            "--usd-per-gpu-hour requires a type of GPU", hint="set the type with --gpu"
         )
 
 
@@ -221,15 +224,18 @@ def _context_cautions(request: ServeRequest, model: Model) -> Iterator[str]:
     tokens = request.input + request.output
     if not model.context or tokens <= model.context:
         return
-    request_text = f"{counted(request.input, 'token')} in and {request.output:,} out are {tokens:,}"
+    request_text = (
+        f"{counted(request.input, 'token')} in and {request.output:,} out are "
+        f"{tokens:,} in all"
+    )
     if model.positions:
         raise SpecInvalid(
-            f"{request_text}, and {model.name} has places for {model.context:,}",
-            hint=f"ask for {model.context:,} or fewer in all, or for another model: "
-            "corral plan catalog models",
+            f"{request_text}, but {model.name} supports at most {model.context:,}",
+            hint=f"reduce --input and --output to {model.context:,} in all, or choose another "
+            "model: corral plan catalog models",
         )
     yield (
-        f"{request_text}, and {model.name} was made for {model.context:,}: engines take "
+        f"{request_text}, but {model.name} was trained for {model.context:,}: engines accept "
         "more only with "
         "scaled positions (vLLM: --rope-scaling), and answers get worse."
     )
@@ -260,7 +266,7 @@ def _best_of(
     one: Device, model: Model, request: ServeRequest, usd: float | None
 ) -> ReplicaSet | Unfit:
     best_set: ReplicaSet | None = None
-    unfit = Unfit(device=one, why="no layout comes out even")
+    unfit = Unfit(device=one, why="no layout divides the model evenly")
     for replica in _candidate_replicas(one, model, request):
         if replica.pipeline > 1 and (best_set or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
@@ -314,7 +320,7 @@ def _size_replica_set(
     batch_limit = most_sequences(replica, request.input + request.output)
     if batch_limit < 1:
         return Unfit(
-            device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}"
+            device=replica.device, why=f"does not fit on {counted(replica.gpus, 'GPU')}"
         )
     limits = BatchLimits(sequences=min(batch_limit, SEQUENCES))
     load = Load(
@@ -362,7 +368,7 @@ def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
     if request.itl_p90 is not None and itl * 1e3 > request.itl_p90:
         late.append(f"{itl * 1e3:,.1f} ms between tokens")
     gpu_text = counted(replica.gpus, "GPU")
-    reason = f"{' and '.join(late)} even where a request is alone on {gpu_text}"
+    reason = f"{' and '.join(late)} even for a single request on {gpu_text}"
     return Unfit(device=replica.device, why=reason, ttft=ttft, itl=itl)
 
 
@@ -377,18 +383,18 @@ def _targets_missed_error(
     nearest = min(unfit, key=_latency_sum, default=None)
     if nearest is None:
         return TargetsMissed(
-            "no GPU has a price of this kind",
-            hint="name one with --gpu, or another --price",
+            f"no GPU has a price of the kind {request.price}",
+            hint="choose a GPU with --gpu, or another kind with --price",
         )
     if nearest.ttft == inf:
         largest = max(unfit, key=lambda one: one.device.memory_bytes)
         return TargetsMissed(
-            f"no GPU that was asked for serves {model.name}; {largest.device.title}: {largest.why}",
+            f"no requested GPU serves {model.name}; {largest.device.title}: {largest.why}",
             hint=_that_fits(request, model),
         )
     return TargetsMissed(
-        f"no GPU keeps these targets; {nearest.device.title} comes nearest: {nearest.why}",
-        hint=f"ask for {ceil(nearest.ttft * 1e3)} ms or more to the first token and "
+        f"no GPU meets these targets; {nearest.device.title} is nearest: {nearest.why}",
+        hint=f"allow {ceil(nearest.ttft * 1e3)} ms or more to the first token and "
         f"{ceil(nearest.itl * 1e4) / 10:.1f} ms or more between tokens",
     )
 
@@ -406,11 +412,11 @@ def _that_fits(request: ServeRequest, model: Model) -> str:
             )
             replicas += islice(fit, 1)
     if not replicas:
-        return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
+        return "reduce --input and --output, or choose a --precision with fewer bits"
     smallest_replica = min(replicas, key=lambda each: each.gpus)
     return (
-        f"it fits {counted(smallest_replica.gpus, 'GPU')} of --gpu "
-        f"{smallest_replica.device.name}"
+        f"set --gpu {smallest_replica.device.name}: the model fits on "
+        f"{counted(smallest_replica.gpus, 'GPU')} of it"
     )
 
 
@@ -422,21 +428,21 @@ def _assumption_remarks(
     request: ServeRequest, model: Model, offers: PriceList
 ) -> Iterator[str]:
     yield (
-        "requests come independently of each other (Poisson), each with "
+        "requests arrive independently of each other (Poisson), each with "
         f"{counted(request.input, 'token')} in and {request.output:,} out"
     )
     weights = request.precision or model.published or HALF
     yield (
-        f"weights in {weights}, cache in {request.kv_precision or '16 bits'}: "
-        "--precision and --kv-precision say others"
+        f"weights are in {weights}, the KV cache in {request.kv_precision or '16 bits'}; "
+        "change them with --precision and --kv-precision"
     )
-    yield f"engine {engine_said(request.engine).name}: --engine names another"
+    yield f"the engine is {engine_said(request.engine).name}; change it with --engine"
     if not request.shared:
-        yield "no tokens of prompts are shared: --shared names how many"
+        yield "prompts share no tokens; change it with --shared"
     if request.ttft_p90 is None:
-        yield "any time to the first token: --ttft-p90 sets a target"
+        yield "the time to the first token has no target; set one with --ttft-p90"
     if request.itl_p90 is None:
-        yield "any time between tokens: --itl-p90 sets a target"
+        yield "the time between tokens has no target; set one with --itl-p90"
     if request.usd_per_gpu_hour is None:
         yield from _price_remarks(request, offers)
 
@@ -444,10 +450,13 @@ def _assumption_remarks(
 def _price_remarks(request: ServeRequest, offers: PriceList) -> Iterator[str]:
     how = PRICED[request.price]
     if request.gpu and not offers.rent(device(request.gpu).name, request.price):
-        yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"
+        yield (
+            f"no cloud in the price list rents out this GPU {how}; set its price with "
+            "--usd-per-gpu-hour"
+        )
         return
-    yield f"the median of what clouds ask {how}: --price names another kind"
+    yield f"the price is the median of the clouds {how}; change it with --price"
     if not request.gpu and (
         oldest := min((rent.date for rent in offers.rents), default=None)
     ):
-        yield f"their lists are from {oldest.isoformat()} on: corral plan prices"
+        yield f"prices are from {oldest.isoformat()} on; see them with: corral plan prices"

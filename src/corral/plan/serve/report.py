@@ -7,6 +7,7 @@ from math import isinf
 from typing import Any, Final
 
 from corral.catalog.bands import ErrorBand, gpu_band
+from corral.domain.units import counted
 from corral.perf.serving import capacity, served
 from corral.plan.report import (
     Figure,
@@ -15,7 +16,6 @@ from corral.plan.report import (
     ReportFigure,
     ReportTable,
     columns,
-    counted,
 )
 from corral.plan.serve.plan import ReplicaSet, ServePlan
 
@@ -33,8 +33,8 @@ MEASURED_TIMES: Final = {
 }
 MEASURED: Final = "NVIDIA"  # vendor of the GPUs in the rows of servers under load
 OPEN: Final = (
-    "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
-    "very different lengths wait longer than this says."
+    "Requests are assumed to be alike and to arrive independently of each other. In bursts, or "
+    "with prompts of very different lengths, requests wait longer than predicted."
 )
 
 
@@ -48,9 +48,9 @@ def report(plan: ServePlan) -> PlannerReport:
         f"{counted(request.input, 'token')} in, {request.output:,} out",
         verdict=f"{best_set.gpus:,} x {best_set.replica.device.title} "
         f"({spread}){price}: 90 % of the "
-        "requests have their first token in "
-        f"{best_set.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
-        f"next within {best_set.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
+        "requests have their first token within "
+        f"{best_set.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and each "
+        f"next one within {best_set.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
         answers=tuple(_answer_figures(best_set)),
         tables=(
             _replica_set_table(plan),
@@ -83,8 +83,8 @@ def _unmeasured(best: ReplicaSet) -> Iterator[str]:
     device = best.replica.device
     if device.vendor != MEASURED:
         yield (
-            f"Servers under load were measured on {MEASURED} GPUs alone: of {device.title} this is "
-            "what its data sheet allows an engine like theirs."
+            f"Servers under load were measured only on {MEASURED} GPUs. The numbers for "
+            f"{device.title} are computed from its data sheet."
         )
 
 
@@ -105,14 +105,14 @@ def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
         note=batch_note(best.limits.sequences, served_load.queue_seconds),
     )
     yield ReportFigure(
-        name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for"
+        name="throughput", value=best.output_rate, unit="tokens/s", note="as requested"
     )
     yield ReportFigure(
         name="load",
         value=100 * min(1.0, served_load.load.rate / best.most_rate),
         unit="%",
         band=itl_band,
-        note="of what the replicas can do within the targets",
+        note="of the highest load within the targets",
     )
     for share in QUANTILES:
         value = served_load.ttft_quantile(share) * 1e3
@@ -122,7 +122,7 @@ def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
         )
     for share in QUANTILES:
         value = served_load.itl_quantile(share) * 1e3
-        note = "" if share == QUANTILES[0] else "the band is that of the mean"
+        note = "" if share == QUANTILES[0] else "the error is that of the mean"
         yield ReportFigure(
             name=f"ITL p{share * 100:.0f}",
             value=value,
@@ -143,7 +143,7 @@ def _answer_figures(best: ReplicaSet) -> Iterator[ReportFigure]:
             name="cost of a million tokens",
             value=best.usd_per_million,
             unit="USD",
-            note="of answers, at this load",
+            note="output tokens, at this load",
         )
 
 
@@ -154,12 +154,12 @@ def batch_note(most: int, queue_seconds: float) -> str:
     for_place = (
         f"; a request waits {waits:,} ms for its place, on average" if waits else ""
     )
-    return f"on average; {most:,} at the most{for_place}"
+    return f"on average; at most {most:,}{for_place}"
 
 
 def _replica_set_table(plan: ServePlan) -> ReportTable:
     return ReportTable(
-        title="What keeps the targets",
+        title="GPUs that meet the targets",
         columns=columns(
             "GPU",
             "GPUs",
@@ -167,7 +167,7 @@ def _replica_set_table(plan: ServePlan) -> ReportTable:
             "GPUs a replica",
             ("TTFT p90", "ms"),
             ("ITL p90", "ms"),
-            ("a replica can do", "requests/s"),
+            ("maximum of a replica", "requests/s"),
             ("cost", "USD/h"),
             ("a million tokens", "USD"),
         ),
@@ -185,15 +185,19 @@ def _replica_set_table(plan: ServePlan) -> ReportTable:
             )
             for fleet in plan.fleets
         ),
-        note="The cheapest way on each type of GPU, the cheapest first."
-        + ("" if plan.unfit or plan.request.gpu else " All that have a price do."),
+        note="The cheapest layout for each type of GPU, the cheapest first."
+        + (
+            ""
+            if plan.unfit or plan.request.gpu
+            else " All types with a price meet them."
+        ),
     )
 
 
 def _unfit_tables(plan: ServePlan) -> Iterator[ReportTable]:
     if plan.unfit:
         yield ReportTable(
-            title="What does not",
+            title="GPUs that miss the targets",
             columns=columns("GPU", "why"),
             rows=tuple((unfit.device.title, unfit.why) for unfit in plan.unfit),
         )
@@ -215,7 +219,7 @@ def _latency_table(best: ReplicaSet) -> ReportTable:
             )
             for percent in percents
         ),
-        note="Waiting for a place in the batch and for the prompts of others is in them.",
+        note="Times include waiting for a place in the batch and for prompts of other requests.",
     )
 
 
@@ -233,7 +237,7 @@ def _by_load(best: ReplicaSet) -> Figure:
     )
     x, y = columns(("requests of one replica", "requests/s"), ("time", "ms"))
     return Figure(
-        title="By the load of a replica",
+        title="Latency by the load of a replica",
         x=x,
         y=y,
         y_is_log=True,

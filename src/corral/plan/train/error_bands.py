@@ -38,7 +38,7 @@ class Bands:
         )
 
     def sentences(self) -> Iterator[str]:
-        step_label = f"the step, and of what follows, of {self.like}"
+        step_label = f"the step time, and of values derived from it, for {self.like}"
         for error_band, quantity in ((self.step, step_label), (self.memory, "memory")):
             if error_band is not None:
                 yield error_band.sentence(quantity)
@@ -47,9 +47,9 @@ class Bands:
         """Yield a sentence if the error of the step time is large."""
         if self.step is not None and self.step.quoted >= WIDE:
             yield (
-                f"times of {self.like} are less certain than others: "
-                f"{share_text(self.step.quoted)} off in the mean of {self.step.measured}, one in "
-                f"ten more than {share_text(self.step.p90)}"
+                f"predicted times for {self.like} are less certain than others: the mean error of "
+                f"{self.step.measured} is {share_text(self.step.quoted)}, and one in ten is off "
+                f"by more than {share_text(self.step.p90)}"
             )
 
 

@@ -7,7 +7,7 @@ from math import lcm
 from typing import Final
 
 from corral.domain.errors import Refusal
-from corral.plan.report import counted
+from corral.domain.units import counted
 from corral.plan.train.layout_text import words
 from corral.plan.train.layouts import (
     SHORTEST,
@@ -44,15 +44,16 @@ def refuse_impossible(ask: TrainAsk) -> None:
             if ask.sequence // divisor >= SHORTEST
         ]
         raise NoLayout(
-            f"{ask.sequence:,} tokens are not cut into {pieces} pieces of {SHORTEST:,} or more",
+            f"{ask.sequence:,} tokens cannot be divided into {pieces} equal pieces of "
+            f"{SHORTEST:,} or more",
             hint=f"give --context-parallel {_join_with_or(can or [1])}",
         )
     together = _least_model_gpus(ask)
     if ask.gpus % together:
         raise NoLayout(
-            f"{counted(ask.gpus, 'GPU')} do not come out even in groups of {together:,}, which is "
-            "the product of the sizes that were given",
-            hint=f"take {-(-ask.gpus // together) * together:,} GPUs, or other sizes",
+            f"{counted(ask.gpus, 'GPU')} cannot be divided into groups of {together:,}, which is "
+            "the product of the given sizes",
+            hint=f"use {-(-ask.gpus // together) * together:,} GPUs, or other sizes",
         )
 
 
@@ -61,13 +62,13 @@ def _refuse_tensor(ask: TrainAsk) -> None:
     can = [divisor for divisor in divisors(heads) if divisor <= near]
     if ask.tensor and heads % ask.tensor:
         raise NoLayout(
-            f"{ask.model.name} has {heads} heads, which do not divide by {ask.tensor}",
+            f"{ask.model.name} has {heads} heads, which is not a multiple of {ask.tensor}",
             hint=f"give --tensor {_join_with_or(can)}",
         )
     if ask.tensor > near:
         raise NoLayout(
-            f"tensor parallelism of {ask.tensor} goes beyond the {counted(near, 'GPU')} of "
-            f"{ask.device.title} that fast links join",
+            f"tensor parallelism of {ask.tensor} is more than the {counted(near, 'GPU')} of "
+            f"{ask.device.title} that fast links connect",
             hint=f"give --tensor {_join_with_or(can)}",
         )
 
@@ -122,13 +123,13 @@ def refused(ask: TrainAsk, tally: RefusedLayouts) -> NoLayout:
     reason = (
         f"{ask.model.name} does not fit in {on}: {near}"
         if (near := tally.why())
-        else f"{ask.model.name} has no layout on {on}: each one {tally.commonest()}"
+        else f"{ask.model.name} has no layout on {on}: every layout {tally.commonest()}"
     )
     alternatives = "a GPU with more memory" + (
-        "" if ask.frozen else ", or fine-tune by LoRA"
+        "" if ask.frozen else ", or fine-tune with --lora"
     )
     if (larger_fit := least(ask)) is None:
-        return NoLayout(reason, hint=f"take {alternatives}")
+        return NoLayout(reason, hint=f"use {alternatives}")
     layout = larger_fit[0]
     fewest = f"{counted(layout.gpus, 'GPU')} ({words(layout)})"
-    return NoLayout(reason, hint=f"it fits on {fewest}; or take {alternatives}")
+    return NoLayout(reason, hint=f"use {fewest}, or {alternatives}")

@@ -36,7 +36,7 @@ MICRO_BATCHES: Final = (1, 2, 4, 8)
 # GPUs over which experts are spread, besides all of a stage
 SPREADS: Final = (8, 32, 64)
 LEAST_UNEVEN: Final = 2  # layers of a stage where stages are not alike
-UNASKED: Final = "is not of the sizes that were asked for"
+UNASKED: Final = "does not have the requested sizes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class TrainAsk:
 
     def __post_init__(self) -> None:
         if min(self.gpus, self.sequence, self.rank) < 1 or self.tokens <= 0:
-            raise ValueError("GPUs, sequence, rank and tokens are at least 1 each")
+            raise ValueError("GPUs, sequence, rank and tokens must be at least 1 each")
 
     @property
     def step(self) -> TrainStep:
@@ -178,7 +178,7 @@ class RefusedLayouts:
         if self._over is None:
             return ""
         excess_bytes, layout = self._over
-        return f"{words(layout)} is {_format_bytes(excess_bytes)} a GPU too large"
+        return f"{words(layout)} needs {_format_bytes(excess_bytes)} per GPU too much"
 
     def commonest(self) -> str:
         """Return the most common reason why layouts were refused, apart from sizes that
@@ -186,9 +186,7 @@ class RefusedLayouts:
         own_counts = {
             reason: count for reason, count in self._counts.items() if reason != UNASKED
         }
-        return max(
-            own_counts, key=lambda reason: own_counts[reason], default="comes out even"
-        )
+        return max(own_counts, key=lambda reason: own_counts[reason], default=UNASKED)
 
     def turned(self) -> tuple[Turned, ...]:
         return tuple(
@@ -240,19 +238,19 @@ def _refusal_reason(ask: TrainAsk, step: TrainStep, grid: TrainLayout) -> str | 
     if any(request and request != grid_size for request, grid_size in size_pairs):
         return UNASKED
     if model.heads % grid.tensor:
-        return f"does not share out {model.heads} heads over its tensor-parallel GPUs"
+        return f"does not divide {model.heads} heads over its tensor-parallel GPUs"
     if grid.tensor > ask.wires.domain_gpus:
-        return f"is tensor-parallel beyond {ask.wires.domain_gpus} GPUs with fast links"
+        return f"is tensor-parallel over more than {ask.wires.domain_gpus} GPUs with fast links"
     if grid.pipeline > model.layers:
         return f"has more pipeline stages than {model.layers} layers"
     if model.layers % grid.pipeline and model.layers + 2 < LEAST_UNEVEN * grid.pipeline:
-        return f"has stages of one of {model.layers} layers and stages of two"
+        return f"divides {model.layers} layers into stages of one and of two"
     if grid.context > 1 and ask.sequence // grid.context < SHORTEST:
-        return f"cuts a sequence in pieces under {SHORTEST:,} tokens"
+        return f"divides a sequence into pieces under {SHORTEST:,} tokens"
     if ask.sequence % grid.context:
-        return f"does not share out a sequence of {ask.sequence:,} tokens"
+        return f"does not divide a sequence of {ask.sequence:,} tokens"
     if step.global_batch % grid.data:
-        return f"does not share out a batch of {step.global_batch:,} sequences"
+        return f"does not divide a batch of {step.global_batch:,} sequences"
     return None
 
 
@@ -279,7 +277,7 @@ def _micro_batch_layouts(
     recomputed only if the layout does not fit otherwise."""
     for micro in MICRO_BATCHES:
         if step.global_batch % (base.data * micro):
-            tally.down("leaves a part of a micro batch over")
+            tally.down("does not divide the batch into whole micro batches")
             continue
         sized = replace(base, micro_batch=micro)
         for pieces in _interleave_options(ask.model, step, sized):

@@ -84,7 +84,7 @@ def published_table(
         return
     own_rate = found.tokens_per_s / found.ask.gpus
     yield ReportTable(
-        title="What others measured of this model on such GPUs",
+        title="Published runs of this model on such GPUs",
         columns=columns(
             "run",
             "GPUs",
@@ -112,7 +112,7 @@ def published_table(
             )
             for published_fit in others
         ),
-        note="off: of what is predicted of their layout, in their batch; "
+        note="off: error of the prediction for their layout and batch; "
         + "; ".join(
             dict.fromkeys(
                 f"{published_fit.run.title}: {published_fit.run.source}"
@@ -136,10 +136,9 @@ def published_cautions(found: Trained, others: Sequence[PublishedFit]) -> Iterat
     times = found.tokens_per_s / found.ask.gpus / fastest_fit.run.tokens_per_s_per_gpu
     if times >= QUICKER:
         yield (
-            f"no published run is as fast: this is {times:.2f} times the tokens a second and "
-            f"GPU of {fastest_fit.run.title} ({words(fastest_fit.layout)} on "
+            f"no published run is as fast: this plan has {times:.2f} times the tokens per second "
+            f"and GPU of {fastest_fit.run.title} ({words(fastest_fit.layout)} on "
             f"{fastest_fit.run.gpus:,} {fastest_fit.run.gpu}), "
-            f"whose layout is predicted {fastest_fit.off:+.0%} off; what is newer since "
-            "explains the "
-            "rest, or the plan is too good"
+            f"for which the prediction is off by {fastest_fit.off:+.0%}; newer software may "
+            "explain the rest, or the plan is too optimistic"
         )

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from corral.catalog.economics import assumptions
-from corral.domain.units import share_text
+from corral.domain.units import counted, share_text
 from corral.perf.train_step_time import StepTime
 from corral.plan.cautions import WHOLE, cautions
 from corral.plan.report import (
@@ -17,7 +17,6 @@ from corral.plan.report import (
     ReportTable,
     TableColumn,
     columns,
-    counted,
     lasting,
 )
 from corral.plan.ticks import number_text
@@ -32,12 +31,12 @@ KINDS: Final[Mapping[str, str]] = {
     "matmul": "matrix products",
     "attention": "attention",
     "elementwise": "norms, activations and the loss",
-    "recompute": "layers done again",
+    "recompute": "recomputation of layers",
     "host": "waiting for the host",
     "tensor": "tensor-parallel communication",
     "context": "context-parallel communication",
     "expert": "expert-parallel communication",
-    "pipeline": "between pipeline stages",
+    "pipeline": "pipeline communication",
     "data": "data-parallel communication",
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
@@ -101,8 +100,8 @@ def _list_cautions(found: Trained) -> Iterator[str]:
     yield from Bands.of(ask).cautions()
     if ask.tokens < ask.step.tokens:
         yield (
-            f"{ask.tokens:,.0f} tokens are less than one step of {ask.step.tokens:,}: give a "
-            "smaller batch"
+            f"{ask.tokens:,.0f} tokens are less than one step of {ask.step.tokens:,}: set a "
+            "smaller --batch"
         )
 
 
@@ -136,7 +135,7 @@ def bottleneck(time: StepTime) -> str:
     rest = next(
         ((name, size) for name, size in sorted_parts if name not in computing), None
     )
-    bottleneck_text = f"{share_text(share)} of it is computing"
+    bottleneck_text = f"{share_text(share)} of a step is computing"
     if rest is None or rest[1] < TOLD * time.seconds:
         return bottleneck_text
     return f"{bottleneck_text}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
@@ -161,7 +160,7 @@ def _answer_figures(
         value=100 * found.mfu,
         unit="%",
         band=band,
-        note="6 FLOPs a parameter and token and causal attention; recomputation does not count",
+        note="of 6 FLOPs per parameter and token, and causal attention, without recomputation",
     )
     yield ReportFigure(
         name="memory",
@@ -233,12 +232,12 @@ def _layouts_table(found: Trained) -> ReportTable:
             "layout",
             "settings",
             ("step", "s"),
-            ("behind", "%"),
+            ("slower", "%"),
             ("memory", "GB"),
-            "most waits for",
+            "longest wait",
         ),
         rows=tuple(rows),
-        note=f"the first is the simplest of those within {share_text(TIE)} of the quickest",
+        note=f"the first is the simplest of those within {share_text(TIE)} of the fastest",
     )
 
 
@@ -262,7 +261,7 @@ def _by_part(found: Trained) -> ReportTable:
 
 def _refusals_table(found: Trained) -> ReportTable:
     return ReportTable(
-        title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
+        title=f"Why {found.considered - found.timed:,} of {found.considered:,} layouts are refused",
         columns=columns("a layout that", "layouts", "nearest"),
         rows=tuple(
             (turned.reason, turned.count, turned.nearest) for turned in found.turned
@@ -283,7 +282,7 @@ def _levers_table(found: Trained, others: tuple[Lever, ...]) -> ReportTable:
 
 def _parts_figure(found: Trained) -> Figure:
     return Figure(
-        title="A step by part",
+        title="Time of a step by part",
         x=TableColumn(name="part"),
         y=TableColumn(name="time", unit="s"),
         kind="bars",
@@ -299,13 +298,15 @@ def _list_assumptions(found: Trained) -> Iterator[str]:
     ask, known_assumptions = found.ask, assumptions()
     if not ask.global_batch:
         yield (
-            f"a batch of {counted(ask.step.global_batch, 'sequence')}, "
-            f"{ask.step.tokens / 1e6:.1f} million tokens, as is usual: --batch"
+            f"the batch has the usual {counted(ask.step.global_batch, 'sequence')}, "
+            f"{ask.step.tokens / 1e6:.1f} million tokens; change it with --batch"
         )
-    yield f"the library is {ask.by}: --library"
+    yield f"the library is {ask.by}; change it with --library"
     yield WHOLE
     if ask.gpus > ask.wires.domain_gpus:
-        yield f"nodes are joined by {ask.wires.fabric.title}: --fabric"
+        yield (
+            f"the network between nodes is {ask.wires.fabric.title}; change it with --fabric"
+        )
     for name in ("node_watts", "pue"):
         yield f"{known_assumptions[name].title}: {known_assumptions[name].value:g} times"
 

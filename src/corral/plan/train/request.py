@@ -23,7 +23,9 @@ from corral.plan.train.layouts import TrainAsk
 from corral.plan.train.plan import Lever, Trained, search, with_device
 from corral.plan.train.report import report
 
-ANY: Final = NumberBound(0, 1e6, hint="give a number up to 1,000,000, or 0 for any")
+ANY: Final = NumberBound(
+    0, 1e6, hint="give a number up to 1,000,000, or 0 for any value"
+)
 OTHERS: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
@@ -32,25 +34,25 @@ class TrainRequest:
     """A training run.
 
     Attributes:
-        model: Its name, the file (or text) of its config.json, or
+        model: Name of the model, the file (or text) of its config.json, or
             layers=32,hidden=4096,...
         gpus: Number of GPUs.
         gpu: Type of GPU.
-        tokens: Tokens of the whole training: 1e12, 15T.
-        context: Tokens of a sequence.
-        batch: Sequences of a step; 0 takes the usual number, which the report lists.
-        precision: Precision of the products, or of the frozen weights with adapters:
-            fp8, ...; the default is bf16, or fp16 on GPUs without it.
-        lora: Train adapters on a frozen model.
-        rank: Rank of LoRA's matrices.
-        library: megatron-core, pytorch, torchtitan, ...
-        fabric: Link between nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU,
-            280 Gb/s; the default depends on the GPU.
-        tensor: Tensor parallelism of exactly this size; 0 leaves it to the search.
-        pipeline: Pipeline stages, likewise.
-        context_parallel: Context parallelism, likewise.
-        no_shard: Leave ZeRO-3 and FSDP out.
-        usd_per_gpu_hour: Price of a GPU-hour; the default is the median of the
+        tokens: Number of tokens of the whole training, for example 1e12 or 15T.
+        context: Length of a sequence, in tokens.
+        batch: Sequences per step; with 0 the usual number, which the report shows.
+        precision: Precision of matrix products or, with LoRA, of the frozen weights:
+            fp8, ...; the default is bf16, or fp16 on GPUs without bf16.
+        lora: Train LoRA adapters on a frozen model.
+        rank: Rank of the LoRA matrices.
+        library: Training library: megatron-core, pytorch, torchtitan, ...
+        fabric: Network between nodes: ib-ndr, efa, spectrum-x, ..., or its rate for
+            one GPU: 280 Gb/s; the default depends on the GPU.
+        tensor: Size of tensor parallelism; with 0 the search chooses it.
+        pipeline: Number of pipeline stages; with 0 the search chooses it.
+        context_parallel: Size of context parallelism; with 0 the search chooses it.
+        no_shard: Use neither ZeRO-3 nor FSDP.
+        usd_per_gpu_hour: Price of a GPU-hour, in USD; the default is the median of the
             catalog's prices.
     """
 
@@ -139,9 +141,12 @@ def _gpu_hour_price(
     try:
         usual = listed.typical(used.name)
     except NotFound:
-        return None, (f"no price of {used.title} is known: --usd-per-gpu-hour",)
+        return None, (
+            f"no price of {used.title} is known; set it with --usd-per-gpu-hour",
+        )
     return usual, (
-        f"{usual:.2f} USD a GPU-hour, the median on demand: --usd-per-gpu-hour",
+        f"the price is {usual:.2f} USD a GPU-hour, the median on demand; change it with "
+        "--usd-per-gpu-hour",
     )
 
 

@@ -8,9 +8,9 @@ from corral.reconcile.changeset import Draft
 
 
 class AllocationsByNode:
-    """Allocations of each node; a node's allocations can be taken once. They are
-    grouped by node only at the first call, because grouping visits every seat, which a
-    pass over a healthy cluster must avoid."""
+    """The allocations of each node; those of one node can be taken only once. They are
+    grouped by node at the first call and not before, because grouping visits every
+    seat, which is too slow for each pass over a healthy cluster."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft

@@ -12,8 +12,9 @@ from corral.schedule.quota.fair_share import ResourceAmounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOffers:
-    """Summary of nodes and their resources. `fleet`: types of all known nodes.
-    `capacity` and `kinds`: resources and kinds of the nodes that are not dead."""
+    """Summary of the cluster's resources. `fleet` holds the types of all known nodes.
+    `capacity` and `kinds` are the resources and GPU types of all nodes that are not
+    dead."""
 
     fleet: NodeTypes
     capacity: ResourceAmounts
@@ -21,8 +22,8 @@ class NodeOffers:
 
 
 class Offers:
-    """Cache of the summary of nodes. A row that is still the same object is not read
-    again."""
+    """Keeps `NodeOffers` up to date. A node whose row is still the same object is not
+    read again."""
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}

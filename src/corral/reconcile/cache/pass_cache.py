@@ -17,13 +17,13 @@ from corral.schedule.quota.balances import Standing
 
 
 class Memo:
-    """All caches of a scheduling pass. Each cache updates itself when it is used: a row
-    that is still the same object is not read again. After a failed commit, the caches
-    therefore revert together with the rows. Without the caches, the decisions are the
-    same.
+    """All caches that scheduling passes share. Each cache updates itself when it is
+    used: a row that is still the same object is not read again. After a failed commit,
+    the caches thus go back to the old rows together with the world. The decisions are
+    the same without the caches.
 
     `floor`: nodes that accept work, with their free resources; `fleet`: all known
-    nodes, whether they accept work now or not. Both are as of the last update.
+    nodes, whether they accept work or not. Both are as of the last update.
     """
 
     def __init__(self) -> None:

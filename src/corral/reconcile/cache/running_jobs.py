@@ -19,9 +19,10 @@ from corral.schedule.quota.balances import Standing
 
 
 class Looked(NamedTuple):
-    """A running gang as computed in an earlier pass, with the objects that it was
-    computed from. While all of them are still the same objects, only time has passed.
-    `over`: queues whose budget was spent; `seats`: the seats that the gang held."""
+    """A running gang as an earlier pass computed it, with the objects from which it was
+    computed. While these are still the same objects, only values that depend on time
+    are computed again. `over`: queues whose budget was spent; `seats`: the seats that
+    the gang held."""
 
     job: Job
     attempt: Attempt

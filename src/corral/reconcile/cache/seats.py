@@ -10,9 +10,8 @@ from corral.reconcile.changeset import Draft
 
 
 class Seats:
-    """All allocations that are not released. A row that is still the same object counts
-    as unchanged. Only the state of its job may differ, which may be over before its
-    seat is released."""
+    """Cache of all allocations that are not released. An allocation whose row is still
+    the same object counts as unchanged, although its job may have ended meanwhile."""
 
     def __init__(self) -> None:
         self._rows: dict[AllocationKey, Allocation] = {}

@@ -29,8 +29,8 @@ Basis = tuple[
 
 
 class UsageCache:
-    """Current usage, kept in step with the seats. Callers pass the seats that changed
-    in each pass."""
+    """Current usage of queues and users. Callers report in each pass which seats have
+    changed."""
 
     def __init__(self) -> None:
         self.held: dict[AllocationKey, ChargedAllocation] = {}

@@ -22,9 +22,9 @@ Make = Callable[[Job], Waiting | None]
 
 @dataclass(frozen=True, slots=True)
 class OfNodes:
-    """The state of nodes that decides about waiting jobs.
+    """Data about the nodes that the scheduler needs to place waiting jobs.
 
-    `shared`: paths that nodes declare as shared. `refused`: for each user who has no
+    `shared`: paths that nodes declare as shared. `refused`: for each user without an
     account on some nodes, the constraint that keeps the user's jobs off these nodes.
     """
 
@@ -60,8 +60,8 @@ def _refused_owners(
 
 
 class Queued:
-    """Cache of waiting jobs. Without it a pass decides the same, except for what it has
-    learned about the usual sizes of requested GPU parts.
+    """Cache of waiting jobs. Decisions are the same without it, except for the usual
+    sizes of GPU shares, which only the cache remembers.
 
     `shares`: those sizes, learned from all jobs that were unfinished when this head
     began, and from each later job.

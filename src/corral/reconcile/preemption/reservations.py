@@ -230,14 +230,14 @@ def _update_victim(draft: Draft, victim: Victim) -> Victim:
 def _why_ended(draft: Draft, one: Reservation) -> str:
     job = draft.job(one.job)
     if job is None or job.state != JobState.QUEUED:
-        return f"it is {draft.state_of(one.job)}"
+        return f"{one.job} is {draft.state_of(one.job)}"
     if one.latest_start is not None:
         # the next pass finds it another start, in its place among the promised
         return ""
     for seat in one.seats:
         node = draft.node(seat.node)
         if node is None or not node.takes_work:
-            return f"node {seat.node} takes no work now"
+            return f"node {seat.node} gets no new jobs now"
     if draft.queues is not None and any(
         is_untold(draft, victim) for victim in one.victims
     ):
@@ -251,7 +251,10 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
     for victim in ended.victims:
         job = draft.job(victim.job)
         if job is not None and is_untold(draft, victim):
-            text = f"{job.spec.name} need not yield to {name_of(draft, ended.job)}: {ended.ended}"
+            text = (
+                f"{job.spec.name} is no longer to be stopped for "
+                f"{name_of(draft, ended.job)}: {ended.ended}"
+            )
             draft.tell(EventKind.SPARED, text, job=job.id, attempt=job.attempt)
 
 
@@ -393,7 +396,9 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
 
 def _end_reservation(draft: Draft, id: JobId) -> None:
     reservation = draft.reservations.get(id) or draft.world.reservations[id]
-    ended_reservation = replace(reservation, ended="what was kept is there no more")
+    ended_reservation = replace(
+        reservation, ended="the kept nodes are no longer available"
+    )
     draft.reservations[id] = ended_reservation
     _tell_spared(draft, ended_reservation)
 
@@ -441,7 +446,9 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
         return
     ended_reservation = replace(reservation, ended="placed")
     draft.reservations[placed.job] = ended_reservation
-    _tell_spared(draft, replace(ended_reservation, ended="it has started elsewhere"))
+    _tell_spared(
+        draft, replace(ended_reservation, ended="that job has started elsewhere")
+    )
     taken_victims = [
         victim
         for victim in reservation.victims

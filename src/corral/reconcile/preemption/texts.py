@@ -19,9 +19,13 @@ from corral.schedule.waiting import Reason
 
 
 def min_runtime_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """Return the remaining seconds of the job's minimum run time, within which it may
-    not be stopped for another job. The time counts from when the job came up; before,
-    from its placement. Negative: it is over."""
+    """Return the seconds until the job has run for its minimum run time, before which
+    it may not be stopped for another job. The result is negative once that time has
+    passed.
+
+    The time counts from when the job's ranks were up or, before that, from the job's
+    placement.
+    """
     if job.state == JobState.RUNNING:
         return draft.tree.min_runtime_seconds - ran_seconds(draft, attempt)
     return draft.tree.min_runtime_seconds - max(0.0, draft.now.wall - attempt.placed_at)
@@ -43,8 +47,8 @@ def left_seconds(draft: Draft, victim: Victim) -> float:
 
 def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
     """Return a text about a job that will be stopped, with its queue, the reason and
-    the time. For example: j3 of queue b (train, borrowing), in 40 s, after its minimum
-    run time."""
+    the time. For example: j3 of queue b (train, on borrowed GPUs), in 40 s, after its
+    minimum run time."""
     job, attempt = draft.job(id), draft.attempt(id)
     if job is None or attempt is None:
         return str(id)
@@ -52,7 +56,9 @@ def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
         job.served_seconds + attempt_seconds(attempt, draft.now.wall)
     )
     because = {
-        PreemptWhy.RECLAIM: "its queue owes" if _is_owed(draft, job) else "borrowing",
+        PreemptWhy.RECLAIM: "its queue used more than its share"
+        if _is_owed(draft, job)
+        else "on borrowed GPUs",
         PreemptWhy.PRIORITY: f"priority {job.spec.priority}",
         PreemptWhy.SERVICE: f"{served_text} of service",
         PreemptWhy.PREEMPTIBLE: "preemptible",
@@ -73,22 +79,23 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
     if why == PreemptWhy.PRIORITY:
         own_priority, victim_priority = by.spec.priority, job.spec.priority
         return (
-            f"{of}, which has priority {own_priority}, above its own {victim_priority}"
+            f"{of}, whose priority {own_priority} is above that of this job "
+            f"({victim_priority})"
         )
     if why == PreemptWhy.SERVICE:
-        justification = "has waited for as long as that costs"
+        justification = "has waited for as long as the preemption costs"
         if by.spec.queue != job.spec.queue:
             owed = _is_owed(draft, job)
             why_its = (
-                "has lately held more than its own"
+                "has recently used more than its share"
                 if owed
-                else "had borrowed the place"
+                else "had borrowed the GPUs"
             )
             justification += f"; queue {job.spec.queue} {why_its}"
         return f"{of}, which {_service_text(draft, by, job)} and {justification}"
     if why == PreemptWhy.ROOM:
         return f"{of}, which fits nowhere else"
-    return f"{of}, since it is preemptible"
+    return f"{of}, because this job is preemptible"
 
 
 def _is_owed(draft: Draft, job: Job) -> bool:
@@ -114,7 +121,7 @@ def _service_text(draft: Draft, by: Job, job: Job) -> str:
     )
     if by.served_seconds < served_seconds:
         return f"has had less service ({amounts})"
-    return f"ends sooner by what ended jobs like it had (service: {amounts})"
+    return f"is expected to end sooner, as similar jobs did (service: {amounts})"
 
 
 def where_text(seats: Sequence[Seat]) -> str:
@@ -134,15 +141,15 @@ def kept_text(draft: Draft, one: Reservation) -> str:
     millis = one.shape.gpu_millis
     verb = "are" if millis > MILLIS_PER_GPU else "is"
     reservation_text = (
-        f"{counted_gpus(millis) if millis else one.shape} {verb} kept for it"
+        f"{counted_gpus(millis) if millis else one.shape} {verb} kept for the job"
     )
     if not victims:
         if not one.victims and one.moved_for is not None:
             return (
-                f"{reservation_text}: it was moved to make room for "
+                f"{reservation_text}, which was moved to make room for "
                 f"{name_of(draft, one.moved_for)}"
             )
-        return f"{reservation_text}, and come free from what is stopping there"
+        return f"{reservation_text}; other jobs are still stopping there"
     names = ", ".join(name_of(draft, victim.job) for victim in victims)
     if all(victim.why == PreemptWhy.ROOM for victim in victims):
         verb = "saves and is" if len(victims) == 1 else "save and are"
@@ -165,14 +172,14 @@ def to_come(draft: Draft, one: Reserved) -> Reason:
     """Return why the job waits for reserved seats: the GPUs kept for it, and the
     victims that must first leave them."""
     millis = sum(seat.gpu_millis for seat in one.seats)
-    verbs = ("are", "come") if millis > MILLIS_PER_GPU else ("is", "comes")
+    verbs = ("are", "are") if millis > MILLIS_PER_GPU else ("is", "is")
     victims_text = (
         ", ".join(name_of(draft, victim) for victim in one.victims)
-        or "what is stopping there"
+        or "jobs that are stopping"
     )
     sentence = (
-        f"{counted_gpus(millis)} {verbs[0]} kept for it, and {verbs[1]} free from "
-        f"{victims_text}"
+        f"{counted_gpus(millis)} {verbs[0]} kept for the job, and {verbs[1]} being freed "
+        f"by {victims_text}"
     )
     return Reason(code=ReasonCode.PREEMPTING, sentence=sentence)
 

@@ -43,13 +43,13 @@ class NodeColumns:
 
 
 class ClusterArrays(NamedTuple):
-    """State of all nodes as columns; each flat column below is given with its index.
-    `max_gpus`, the GPUs of the largest node, is at most 62.
+    """State of all nodes in columns, for compiled code. The list below shows how each
+    flat column is indexed. `max_gpus`, the GPUs of the largest node, is at most 62.
 
     `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in
     thousandths. `eligible`, `preferred`: class * nodes + row. `likes`: how many nodes a
-    class prefers, see `prefer`. `count`, the nodes in a bucket: bucket * (blocks + 1) +
-    block; the last entry of a bucket counts all blocks.
+    class prefers, see `prefer`. `count`, the number of nodes in a bucket: bucket *
+    (blocks + 1) + block; the last entry of a bucket is the sum over all blocks.
     """
 
     nodes: int
@@ -91,7 +91,8 @@ def cluster_of(rows: Sequence[NodeColumns], *, classes: int = 1) -> ClusterArray
     size, wide = len(rows), max([1, *(row.gpus for row in rows)])
     if wide > 62:
         raise ValueError(
-            f"a node of {wide} GPUs: the indices of 62 fit into one number"
+            f"a node has {wide} GPUs; the fast simulation supports at most 62 GPUs per "
+            "node; describe this node as several smaller nodes"
         )
     blocks, buckets = -(-size // BLOCK), 1 + STEPS + wide
     types = 1 + max((row.gpu_type for row in rows), default=0)
@@ -172,9 +173,12 @@ def _int_column(values: Sequence[int]) -> Any:
 
 @compiled
 def bucket_of(cluster: ClusterArrays, node: int) -> int:
-    """Return the bucket of a node, which says how much GPU capacity is free on it. 0:
-    it has no GPUs; 1: none is free; 2 to STEPS: only parts of GPUs are free, by the
-    size of the largest part; STEPS + n: n whole GPUs are free."""
+    """Return the bucket of a node, a number that describes how much GPU capacity is
+    free on the node.
+
+    0: the node has no GPUs; 1: no GPU is free; 2 to STEPS: only parts of GPUs are free,
+    ordered by the size of the largest part; STEPS + n: n whole GPUs are free.
+    """
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
     if cluster.free_whole[node]:
@@ -253,7 +257,7 @@ def give(
     memory: int,
     alone: bool,
 ) -> None:
-    """Return to the node what `take` took."""
+    """Return resources to the node that `take` has taken from it."""
     lift(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
@@ -288,7 +292,7 @@ def lift(
     memory: int,
     alone: bool,
 ) -> None:
-    """Undo `lower`."""
+    """Undo a call of `lower` with the same arguments."""
     _change_free_gpus(cluster, node, mask, millis)
     cluster.free_cpu[node] += cpu
     cluster.free_memory[node] += memory

@@ -21,12 +21,12 @@ ROUNDING: Final = 8  # millis that a share may be rounded to a slice by
 
 
 class ColumnRequest(NamedTuple):
-    """Request of a gang for seats on `nodes` nodes, each with whole GPUs (`gpus`) or
-    one share of a GPU in thousandths.
+    """The request of a gang: seats on `nodes` nodes, each with `gpus` whole GPUs or
+    with one share of a GPU in thousandths.
 
-    `group` is the job class, by which the cluster selects eligible nodes. `alone`
-    requests exclusive nodes. `topology` is PREFER for the smallest domain, REQUIRE for
-    one domain of `level` (NVLINK, RACK, POD), or SPREAD over racks.
+    `group` is the job class; it determines which nodes are eligible. `alone` requests
+    exclusive nodes. `topology` is PREFER (the smallest possible domain), REQUIRE (one
+    domain of `level`: NVLINK, RACK or POD), or SPREAD (over racks).
     """
 
     nodes: int = 1
@@ -75,8 +75,9 @@ def _has_free_share(cluster: ClusterArrays, ask: ColumnRequest, node: int) -> bo
 
 @compiled
 def share_gpu(cluster: ClusterArrays, demand: Demand, millis: int, node: int) -> int:
-    """Return the index of the GPU on the node where the share adds least waste. Among
-    equals, it is the fullest GPU, then the first; -1 if no GPU can hold it."""
+    """Return the index of the GPU on this node where a share of `millis` thousandths
+    adds the least waste. Among equals, the fullest GPU is chosen, then the first.
+    Return -1 if no GPU has room for the share."""
     best_gpu, least_waste, start = -1, 2.0, node * cluster.max_gpus
     for index in range(cluster.gpus[node]):
         free_millis = cluster.free_gpu[start + index]

@@ -31,13 +31,14 @@ GPUS, CPU, MEMORY, ARRIVED, LEARN_AT, CPU_PER_GPU, MEMORY_PER_GPU = range(7)
 
 
 class Demand(NamedTuple):
-    """Statistics of all jobs that have arrived, and the prices learned from them, by
-    which waste is measured.
+    """The usual requests of jobs, learned from all jobs that have arrived. They
+    determine which free resources count as waste.
 
     `sums`, indexed by the names above, holds the sums over jobs with GPUs (millis,
-    millis, MiB, jobs). `shares` counts arrived shares by size, in units of LEVEL.
-    `price` is a share's dual price in GPUs. `part_waste` is the waste in GPUs of a free
-    part of a GPU, by its size in units of LEVEL. The other fields are work space.
+    millis, MiB, jobs). `shares` counts the requested shares of a GPU by size, in units
+    of LEVEL. `price` is the dual price of a share in GPUs. `part_waste` is the waste,
+    in GPUs, of a free part of a GPU, by the size of the part in units of LEVEL. The
+    other fields are work space.
     """
 
     sums: Any
@@ -173,8 +174,11 @@ def _learn_prices(demand: Demand, kinds: int, mean: float) -> None:
 
 @compiled
 def _best_fills(demand: Demand, kinds: int, prices: Any) -> None:
-    """Compute, for each part of a GPU, the most valuable set of shares that fits in it.
-    `value` is the sum of their prices, and `choice` is the last size in the set, or -1.
+    """Compute, for each size of a free part of a GPU, the set of shares with the
+    highest total price that fits in it.
+
+    `value` receives the total price. `choice` receives the last share size that was
+    added to the set; -1 if no share fits.
     """
     for level in range(LEVELS + 1):
         demand.value[level] = demand.value[level - 1] if level else 0.0

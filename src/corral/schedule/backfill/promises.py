@@ -34,10 +34,10 @@ _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
 class Promising:
-    """Promised starts during one scheduling pass. Future capacity is computed only if a
-    gang has a promise or is due to get one.
+    """Promised starts of waiting gangs during one scheduling pass.
 
-    `ask` returns the seats of running jobs whose end is known.
+    Future capacity is computed only if a gang already has a promise, or is about to get
+    one. `ask` returns the seats of running jobs whose end is known.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Promising:
     # -- updates from the pass
 
     def begin(self, gang: Waiting, seats: tuple[Seat, ...]) -> None:
-        """Record that the gang has been placed on the seats, so that their end by its
-        time limit is known."""
+        """Record that the gang has been placed on these seats, so that later promises
+        can count on the seats being free at the gang's time limit."""
         if gang.holds_seconds is None:
             return
         ending = SeatEnd(
@@ -107,8 +107,8 @@ class Promising:
             self._opened.ahead.ends(ending)
 
     def keep(self, nodes: Iterable[NodeId]) -> None:
-        """Reserve all that comes free on these nodes, so that it is not promised to
-        other gangs."""
+        """Reserve all capacity that becomes free on these nodes, so that it is not
+        promised to other gangs."""
         self._never_free.update(nodes)
         if self._opened.ahead is not None:
             self._opened.ahead.never_free(self._never_free)
@@ -131,8 +131,8 @@ class Promising:
         return promise
 
     def lets(self, gang: Waiting, shape: Shape) -> bool:
-        """Return whether the queue's limits allow the gang in this shape now, together
-        with all starts promised during its run."""
+        """Return whether the limits of the gang's queue allow it to run in this shape
+        now, counting also all starts that are promised before it ends."""
         ahead = self._opened.ahead
         return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
 
@@ -152,7 +152,7 @@ class Promising:
         )
 
     def idle(self) -> list[Idle]:
-        """Return promised capacity that is idle now."""
+        """Return the GPUs that are reserved for promised starts and idle until then."""
         ahead = self._opened.ahead
         idle_rooms = []
         for gang, promise in ahead.promises if ahead is not None else ():
@@ -179,8 +179,10 @@ class Promising:
         return ahead.firm() if ahead is not None else ()
 
     def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
-        """Return a promised start for a gang that has no room now, by the policy of its
-        queue. Return None if the policy promises none. `before` is its earlier promise.
+        """Return a promised start for a gang that has no room now; None if the policy
+        of its queue promises none.
+
+        `before` is the promise that the gang had until now, if any.
         """
         queue = self._policy_queue(gang)
         promise_limit = _MOST.get(queue.policy, 0)
@@ -343,8 +345,9 @@ class Promising:
         return self._opened.ahead
 
     def _as_known(self, one: SeatEnd) -> SeatEnd:
-        """Return the end of the seats. If it lies only a moment after a promised start,
-        it is set to that start, which waits for it."""
+        """Return the given end of seats. An end that lies only a moment after a
+        promised start is moved to that start, so that the promise itself does not
+        move."""
         start_index = bisect_left(self._starts, one.until) - 1
         start = self._starts[start_index] if start_index >= 0 else self._now
         is_same = self._now < start and one.until - start < SAME_SECONDS
@@ -380,8 +383,9 @@ def promised(promise: Promise) -> Reason:
     gpus = sum(seat.gpu_millis for seat in promise.seats)
     blocking_jobs = ", ".join(promise.after)
     when = f", when {blocking_jobs} reach their limits" if blocking_jobs else ""
-    kept_text = "GPUs are kept for it" if gpus else "its nodes are kept for it"
+    kept_text = "GPUs are" if gpus else "nodes are"
     return Reason(
         code=ReasonCode.PROMISED,
-        sentence=f"{kept_text}: it starts at {moment_text(promise.start)} at the latest{when}",
+        sentence=f"{kept_text} kept for the job: it starts at "
+        f"{moment_text(promise.start)} at the latest{when}",
     )

@@ -14,8 +14,8 @@ _FEW = 8  # changes of up to 1 in N rooms are inserted in order; more cause a fu
 
 
 def fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
-    """Return the sort key of best fit, which takes the lowest first. No two keys are
-    equal."""
+    """Return the sort key of a node for best fit: nodes with lower keys are used first.
+    No two nodes have the same key."""
     return room.fullness
 
 
@@ -25,10 +25,14 @@ def _shunned_names(room: NodeRoom) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Free capacity of all nodes that take work. Neither the Floor nor its rooms ever
-    change: a pass copies each room that it changes. `kinds` counts the nodes that have
-    each GPU type. `shunned` counts, for each name, the nodes with a job that must be
-    kept apart from jobs of that name."""
+    """Free capacity of all nodes that accept work, at one moment. Neither the Floor nor
+    its rooms are ever changed: a scheduling pass copies each room before it changes the
+    room.
+
+    `kinds` maps each GPU type to the number of nodes that have it. `shunned` maps each
+    job name to the number of nodes with a job that must not share a node with jobs of
+    that name.
+    """
 
     by_id: Mapping[NodeId, NodeRoom] = field(default_factory=dict)
     rooms: Sequence[NodeRoom] = ()

@@ -19,9 +19,9 @@ Waste = Callable[[int, int], float]
 
 
 class ReservedCapacity(NamedTuple):
-    """Capacity of a node that is reserved for a job that does not hold it yet. `gpus`
-    are pairs (GPU index, thousandths), and `slices` are pairs (GPU index, slice name).
-    """
+    """The part of a seat that was free on a node and has been reserved for a waiting
+    job. `gpus` are pairs (GPU index, thousandths); `slices` are pairs (GPU index, slice
+    name)."""
 
     gpus: tuple[tuple[int, int], ...]
     slices: tuple[tuple[int, str], ...]
@@ -177,7 +177,8 @@ class NodeRoom:
     def give(
         self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()
     ) -> None:
-        """Count the seat as free again."""
+        """Count the seat as free again; the arguments are those of the call of
+        `take`."""
         gpu_share_millis = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
             if index < len(self.free_gpu_millis):
@@ -390,8 +391,8 @@ class NodeRoom:
         return 0 < millis <= self.free_gpu_millis[index] and holds
 
     def _taken_by(self, asked_millis: int, index: int) -> tuple[int, int]:
-        """Return how many thousandths of this GPU a share takes, and how many of its
-        slices; 0 if the share does not fit on this GPU."""
+        """Return how many thousandths of this GPU a share would take, and how many of
+        the GPU's slices that is. Both are 0 if the share does not fit on this GPU."""
         cut = len(self.node.inventory.gpus[index].slices)
         if cut:
             count = slices_for(asked_millis, cut)

@@ -27,10 +27,13 @@ CREDIT, SHARE, SEEN, NEXT = 0, 1, 2, 3
 
 
 class Ageing(NamedTuple):
-    """State of the share for old jobs. `number` holds the unused credit in GPU-seconds,
-    the share (0 to 1), the time of their last update, and the time of the next check.
+    """State of the rule that reserves a share of the cluster for the jobs that have
+    waited longest.
 
-    `elder` is the waiting job that may start next by age, or -1.
+    `number` holds four values: the unused credit in GPU-seconds, the present share (0
+    to 1), the time at which both were last updated, and the time of the next check.
+    `elder` is the waiting job that may start next because of its age; -1 if there is
+    none.
     """
 
     number: Any
@@ -46,7 +49,9 @@ def ageing_of() -> Ageing:
 def look_for_elder(
     policy: ColumnPolicy, jobs: JobColumns, pool: Pool, ageing: Ageing, now: float
 ) -> int:
-    """Return the waiting job that may start next by age, or -1."""
+    """Return the waiting job that may start next because it has waited longest (the
+    elder). Return -1 if age does not count in this policy, no job is old enough, the
+    credit of old jobs is used up, or the next check is not due yet."""
     if policy.elder_scale_seconds <= 0:
         return NONE
     elder = ageing.elder[0]

@@ -64,8 +64,8 @@ def backfill(policy: ColumnPolicy, state: PassState, now: float) -> None:
 
 @compiled
 def _start_first(policy: ColumnPolicy, state: PassState, now: float) -> int:
-    """Start jobs from the head of the line until one has no room. Reserve for that job
-    and return it; -1 if no job is left."""
+    """Start jobs from the head of the line until one has no room. Reserve GPUs for that
+    job and return it; -1 if all jobs of the line have started."""
     jobs, reserved = state.jobs, state.promises.count
     while jobs.count[AT_WAITING] > 0:
         first_job = reserved[RESERVED]

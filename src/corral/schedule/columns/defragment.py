@@ -26,8 +26,8 @@ Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovableGangs:
-    """A running gang that may be relocated as a whole, its present seats, and what its
-    relocation costs in GPU-seconds."""
+    """A running gang that may be moved to other nodes, with its present seats and the
+    cost of the move in GPU-seconds."""
 
     job: int
     ask: ColumnRequest
@@ -43,8 +43,8 @@ class RelocationColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Clearing:
-    """The gangs that must leave some nodes so that `wanted` fits there, and what moving
-    them costs."""
+    """The gangs that must leave a set of nodes to make room for the request `wanted`,
+    and the cost of moving them in GPU-seconds."""
 
     leaving: tuple[int, ...]
     cost_gpu_seconds: float
@@ -173,8 +173,8 @@ def _without_the_vain(
     node: int,
     leaving: list[MovableGangs],
 ) -> list[MovableGangs]:
-    """Return the gangs that must leave the node. Gangs whose removal is not needed are
-    left out, the most expensive first."""
+    """Return the gangs of `leaving` that really must leave the node. Gangs that can
+    stay although the seat then fits are left out, the most expensive first."""
     for gang in reversed(leaving[:-1]):
         other_gangs = [
             leaving_gang for leaving_gang in leaving if leaving_gang is not gang
@@ -250,7 +250,8 @@ def _toggle_gang_seats(
 def _turn_seats(
     cluster: ClusterArrays, ask: ColumnRequest, seats: Seats, *, take_seats: bool
 ) -> None:
-    """Take the given seats of a request if `take_seats`; else give them back."""
+    """Take the seats of a request if `take_seats` is True; otherwise return them to the
+    nodes."""
     for node, mask in seats:
         millis = (
             WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))

@@ -15,12 +15,12 @@ SPARE, USED = 0, 1
 
 
 class Pool(NamedTuple):
-    """Columns of nodes, of seats and of jobs. A seat is a job's GPUs on one node.
+    """Columns of nodes, seats and jobs. A seat is the GPUs of one job on one node.
 
-    `held` maps node * wide + place to a seat, where `wide` is the size of the largest
-    node. `with_free` maps a number of free GPUs to the number of nodes that have
-    exactly that number. `total` holds the number of unused seats at SPARE, and the
-    number of held GPUs at USED.
+    `held` maps node * wide + position to a seat, where `wide` is the number of GPUs of
+    the largest node. `with_free` maps a number of free GPUs to the number of nodes with
+    exactly that many. `total` holds two values: the number of unused seat rows at
+    SPARE, and the number of held GPUs at USED.
     """
 
     nodes: int
@@ -92,8 +92,8 @@ def part_gpus(pool: Pool, gpus: int, part: int) -> int:
 
 @compiled
 def best_fit(pool: Pool, need: int) -> int:
-    """Return the node with the fewest free GPUs that are at least `need`, the first of
-    equals; -1 if none. Nodes in `taken` are skipped."""
+    """Return the node with the fewest free GPUs, but at least `need`; the first one of
+    equals. Return -1 if no node has so many. Nodes in `taken` are skipped."""
     best_node, least_free = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
         free_gpus = pool.free[node]

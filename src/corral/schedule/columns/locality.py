@@ -18,8 +18,9 @@ HOUR: Final = 3600.0
 
 
 class LocalityDelay(NamedTuple):
-    """The seconds of waiting within which a gang accepts only one rack, and then only
-    one pod."""
+    """Times for which a gang waits for nodes that are close together: the seconds in
+    which it accepts only nodes of one rack, and the seconds until which it then accepts
+    only nodes of one pod."""
 
     rack_seconds: float = HOUR
     pod_seconds: float = 2 * HOUR

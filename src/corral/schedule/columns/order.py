@@ -118,8 +118,9 @@ def group_of(policy: ColumnPolicy, klass: int, level: int) -> int:
 
 @compiled
 def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
-    """Return the job's sort key within its group or line: its remaining work, its limit
-    or its time of submission, by the policy."""
+    """Return the number by which the job is sorted within its group or line. It is the
+    job's remaining work, its time limit or its time of submission, depending on the
+    policy."""
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
     if policy.rule == EASY_SHORTEST:
@@ -132,7 +133,8 @@ def turn_of(policy: ColumnPolicy, jobs: JobColumns, job: int) -> float:
 
 @compiled
 def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
-    """Return the sort key of a group, that of its first job."""
+    """Return the sort key of a group: the rank of the group if the policy counts
+    service, else the key of its first job."""
     return float(
         jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]]
     )
@@ -140,8 +142,8 @@ def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
 
 @compiled
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
-    """Return the group whose first job has the best key, among first jobs that request
-    fewer than `smaller_than` GPUs; -1 if none is left."""
+    """Return the group whose first job has the best sort key. Only groups whose first
+    job requests fewer than `smaller_than` GPUs count; -1 if there is none."""
     best_group, least_key, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:
@@ -203,8 +205,8 @@ def _count_live(jobs: JobColumns, history: History, now: float) -> None:
 def key_running(
     policy: ColumnPolicy, jobs: JobColumns, history: History, now: float
 ) -> float:
-    """Set the key of each running job. Return the largest (worst) key, after each has
-    been reduced by the cost of that job's restart."""
+    """Set the sort key of each running job. Return the largest (worst) of these keys,
+    where each key is first reduced by the cost of restarting its job."""
     worst = KEPT
     for running_index in range(jobs.count[AT_RUNNING]):
         job = jobs.running[running_index]

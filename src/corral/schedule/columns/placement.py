@@ -58,8 +58,8 @@ def take_all(cluster: ClusterArrays, ask: ColumnRequest) -> None:
 
 @compiled
 def _find_best_node(cluster: ClusterArrays, demand: Demand, ask: ColumnRequest) -> int:
-    """Return the node where a seat of the request adds the least waste, the first of
-    equals; -1 if it fits nowhere."""
+    """Return the node on which a seat of the request adds the least waste; the first
+    one of equals. Return -1 if the seat fits on no node."""
     best_node, least_waste, weighed, width = -1, 1e300, 0, cluster.blocks + 1
     start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
     for bucket in range(first_bucket(ask), cluster.buckets):

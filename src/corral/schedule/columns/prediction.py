@@ -16,9 +16,12 @@ _mean_after = compiled(formulas.mean_after)
 
 
 class KinMeans(NamedTuple):
-    """Mean run times by group of similar jobs. A circle says how similar: 0 is the
-    closest. `group` maps job * CIRCLES + circle to a row of `mean` (seconds) and
-    `ended` (jobs), or to -1."""
+    """Mean run times of groups of similar jobs, from which run times are predicted.
+    Each job belongs to one group in each circle; circle 0 has the most similar jobs.
+
+    `group` maps job * CIRCLES + circle to a row of `mean` (seconds) and `ended` (number
+    of jobs), or to -1 if the job has no group in that circle.
+    """
 
     group: Any
     mean: Any

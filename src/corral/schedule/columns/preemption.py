@@ -19,12 +19,12 @@ NEVER: Final = 1e300
 
 
 class VictimColumns(NamedTuple):
-    """Columns for the choice of victims. `job` holds the victims chosen so far for the
-    gang, and `chosen` marks these jobs. `picked` holds the victims on the node under
-    examination, `best` those on the cheapest node.
+    """Work space for the choice of jobs to preempt (victims) for one waiting gang.
 
-    `count` holds the length of `job` at 0, and that of `picked` at 1. `cost` is that of
-    `picked`.
+    `job` lists the victims chosen so far, and `chosen` marks the same jobs. `picked`
+    lists the victims on the node that is being examined, and `best` those on the
+    cheapest node so far. `count` holds the length of `job` at 0, and that of `picked`
+    at 1. `cost` is the cost of the victims in `picked`.
     """
 
     job: Any
@@ -102,8 +102,9 @@ def _cheapest_node(
     need: int,
     key: float,
 ) -> int:
-    """Return the node where `need` GPUs can be had at the least cost, or -1. Its
-    victims are in `best`, and their number in count[2]."""
+    """Return the node on which `need` GPUs can be freed at the least cost; -1 if no
+    node can free so many. The victims on that node are in `best`, and their number is
+    in count[2]."""
     chosen, least_cost, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):
         if pool.taken[node] or pool.size[node] < need:

@@ -19,8 +19,8 @@ ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
 
 
 class Shadow(NamedTuple):
-    """The free GPUs of a pool at a later time, in the same columns, so that `find`
-    works on both."""
+    """The free GPUs that a pool will have at a later time. It has the same columns as
+    Pool, so that `find` can search in both."""
 
     nodes: int
     wide: int
@@ -34,16 +34,17 @@ class Shadow(NamedTuple):
 
 
 class Promises(NamedTuple):
-    """Future free GPUs and promised starts.
+    """Future free GPUs, and the starts promised to waiting jobs.
 
-    `ending` holds running jobs by their latest end. `later` is the pool at the start of
-    the reserved job, without the seats for that job. `both` is the part that is free
-    both now and then.
+    `ending` holds running jobs in the order of their latest end. `later` is the pool at
+    the start of the job with the reservation, without the seats of that job. `both` is
+    what is free now and also free then.
 
-    `at` and `free` hold times, and from each time on the number of GPUs neither held
-    nor promised. `starts_at` holds each job's promised start, or -1. `next` is the
-    earliest promised start. `count` holds the number of rows in `ending` and in `at`,
-    the reserved job, and whether a job ended early.
+    `at` and `free` hold times and, from each time on, the number of GPUs that are
+    neither held nor promised. `starts_at` holds the promised start of each job; -1 if
+    nothing is promised to the job. `next` is the earliest promised start. `count` holds
+    the number of rows in `ending`, the number of rows in `at`, the job with the
+    reservation, and whether a job has ended early.
     """
 
     ending: Any

@@ -23,11 +23,12 @@ _gittins_rank = compiled(hazard.gittins_rank)
 
 
 class History(NamedTuple):
-    """Columns of the learned hazards. They are indexed by class * LEVELS + level,
-    except `edge`, `hazard`, `overall` and `count`.
+    """Columns of the hazards learned from ended jobs: the probability that a job ends
+    in a level of service. The columns are indexed by class * LEVELS + level, except
+    `edge`, `hazard`, `overall` and `count`.
 
-    `paused` counts preempted jobs that reached the level and wait now. `live` counts
-    these and the running jobs. `rank` is the Gittins rank in seconds: the least
+    `paused` counts the preempted jobs that have reached the level and wait now. `live`
+    counts these and the running jobs. `rank` is the Gittins rank in seconds: the least
     expected service for each job end, over all lengths of further service. A small rank
     means that an end is expected soon.
     """
@@ -96,8 +97,8 @@ def learn_end(history: History, klass: int, level: int) -> None:
 
 @compiled
 def pause(history: History, klass: int, level: int, jobs: int) -> None:
-    """Record how many jobs wait after they reached the level: 1 is added for a job that
-    was preempted, -1 for one that continues."""
+    """Add `jobs` to the number of preempted jobs that have reached the level and wait:
+    1 when a job is preempted, -1 when a preempted job continues."""
     for row in range(klass * LEVELS, klass * LEVELS + level):
         history.paused[row] += jobs
 

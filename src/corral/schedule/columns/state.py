@@ -19,11 +19,12 @@ HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the m
 
 
 class PassMoves(NamedTuple):
-    """Actions of the passes, in order: starts, preemptions and promises. The reader
-    empties the list by setting `count` to 0.
+    """The actions of scheduling passes, in order: starts, preemptions and promises. The
+    reader sets `count` to 0 to empty the list.
 
-    `seconds` is, for a preempted job, how much of restoring its state it had still to
-    do; for a promise, the latest start of the job if no running job exceeds its limit.
+    `seconds` depends on the action. For a preempted job, it is the time that the job
+    still needed to restore its state. For a promise, it is the latest start of the job
+    if no running job exceeds its limit.
     """
 
     kind: Any

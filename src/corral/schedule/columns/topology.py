@@ -62,9 +62,13 @@ def _size_of_type(cluster: ClusterArrays, found: int, kind: int) -> int:
 def _lowest_level_domain(
     cluster: ClusterArrays, ask: ColumnRequest, found: int, kind: int, size: int
 ) -> tuple[int, int, int]:
-    """Return the lowest level with a domain that holds the gang, that domain (-1: any
-    nodes), and how many fitting nodes are left over in it. A level above ANYWHERE: no
-    room."""
+    """Return (level, domain, left over) for the smallest domain that has room for the
+    gang.
+
+    `domain` is -1 if the gang may use nodes of any domain. `left over` is the number of
+    suitable nodes in the domain that the gang does not need. A level above ANYWHERE
+    means that there is no room.
+    """
     last_level = ask.level if ask.topology == REQUIRE else ANYWHERE
     if ask.topology != SPREAD:
         for level in range(min(ANYWHERE, last_level + 1)):
@@ -80,8 +84,12 @@ def _lowest_level_domain(
 def _tightest_domain(
     cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
 ) -> int:
-    """Return the domain of the level with the fewest fitting nodes that are at least
-    `wanted`, the first of equals; or -1."""
+    """Return the domain of this level that has the fewest suitable nodes, but at least
+    `wanted`; the first one of equals. Return -1 if no domain has so many.
+
+    Nodes are suitable if they are among the first `found` rows of `cluster.found` and
+    have the GPU type `kind`.
+    """
     for found_index in range(found):
         cluster.tally[
             cluster.domain[level * cluster.nodes + cluster.found[found_index]]
@@ -103,8 +111,8 @@ def _tightest_domain(
 def _filter_nodes(
     cluster: ClusterArrays, found: int, kind: int, level: int, place: int
 ) -> int:
-    """Keep only those found nodes that are of the GPU type `kind` and in the domain
-    `place`. Return their number; their order stays."""
+    """Keep, among the found nodes, only those of the GPU type `kind` in the domain
+    `place`, in the same order. Return how many are kept."""
     kept_count = 0
     for found_index in range(found):
         node = cluster.found[found_index]
@@ -138,8 +146,8 @@ def _pack_gang(
 
 @compiled
 def _largest_domain(cluster: ClusterArrays, kept: int, level: int) -> int:
-    """Return the domain with the most nodes left, the first of equals. `tally` must be
-    as `_tightest_domain` left it."""
+    """Return the domain with the most nodes left; the first one of equals. `tally` must
+    be unchanged since the last call of `_tightest_domain`."""
     best_domain = cluster.domain[level * cluster.nodes + cluster.found[0]]
     for found_index in range(kept):
         domain = cluster.domain[level * cluster.nodes + cluster.found[found_index]]

@@ -27,8 +27,9 @@ def class_of(gang: Waiting) -> Class:
 
 
 class PriorityKeys:
-    """Sort keys of waiting and running gangs; the smallest goes first. If `learned` is
-    None, no run times are known, and only age counts."""
+    """Computes the sort keys of waiting and running gangs; the gang with the smallest
+    key goes first. If `learned` is None, no run times are known, and gangs are sorted
+    by age alone."""
 
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
         self._tree = tree

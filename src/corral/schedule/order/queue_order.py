@@ -24,11 +24,11 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A group of gangs with equal requests, of which this pass has reached position
-    `at`. `rank` is its sort key by the queue's policy.
+    """A group of gangs with equal requests, with the position `at` up to which this
+    pass has tried them. `rank` is the group's sort key by the policy of its queue.
 
-    `has_elder` means that its first gang is the elder (protected oldest gang) of the
-    line.
+    `has_elder` means that the first gang of the group goes first in its line because it
+    has waited longest (the elder).
     """
 
     gangs: Sequence[Waiting]

@@ -32,8 +32,8 @@ OVERTIME_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatEnd:
-    """A running job, its seats, and the latest time at which it ends and frees them
-    (wall clock)."""
+    """A running job, its seats, and the latest time at which the job ends and the seats
+    become free (wall clock)."""
 
     job: JobId
     seats: tuple[Seat, ...]
@@ -45,10 +45,11 @@ class SeatEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """A guaranteed latest start of the gang on these seats, at `start` (wall clock).
+    """A promise that a waiting gang starts at `start` (wall clock) at the latest, on
+    these seats.
 
-    The gang may also start before, on any seats. `after` holds the jobs whose ends it
-    waits for. `since` is the time at which the promise was made (wall clock).
+    The gang may also start earlier, on any seats. `after` are the jobs that must end
+    first. `since` is the time at which the promise was made (wall clock).
     """
 
     job: JobId
@@ -61,8 +62,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A promised use of seats, from the promise's start until `stop`; inf if the end is
-    unknown."""
+    """The time in which a gang will use its promised seats: from the promised start
+    until `stop`, which is inf if the end is unknown."""
 
     gang: Waiting
     promise: Promise
@@ -74,10 +75,11 @@ class _Stay:
 
 
 class Availability:
-    """Future capacity as one pass computes it. `rooms` belong to the pass, so what the
-    pass takes is also taken here.
+    """The capacity that is free at each future time, as one scheduling pass computes
+    it. The rooms are those of the pass, so seats that the pass takes are also taken
+    here.
 
-    `holding` returns how much of its queue's quota a gang uses with these seats.
+    `holding` returns how much of its queue's quota a gang uses on given seats.
     """
 
     def __init__(

@@ -23,7 +23,8 @@ MIB: Final = 1 << 20
 
 
 class Shares:
-    """Requests of submitted jobs, counted from the first request for a share on."""
+    """The sizes of GPU shares that submitted jobs have requested. Jobs are counted from
+    the first request for a share on."""
 
     def __init__(self) -> None:
         self._demand: Demand = new_demand()
@@ -71,8 +72,9 @@ class Shares:
         return float(share_waste(self._demand, taken, free))
 
     def _seat_waste(self, room: NodeRoom, seat: Seat, shape: Shape) -> float:
-        """Return how many GPUs the seat makes unusable beyond those that it takes.
-        Nodes under suspicion count as worse."""
+        """Return how many GPUs could no longer be used by usual jobs if this seat were
+        taken, in addition to the GPUs of the seat itself. For each recent failure of
+        the node, one GPU is added."""
         free_millis, cpu, memory = (
             sum(room.free_gpu_millis),
             room.free_cpu_millis,

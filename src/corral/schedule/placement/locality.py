@@ -38,8 +38,8 @@ def locality_delays(tree: QueueTree, gang: Waiting) -> list[float]:
 
 @dataclass(slots=True)
 class Nearness:
-    """Locality rules of one pass, at `now` (wall clock): how close a gang's nodes must
-    be. `rooms` are the nodes that take work."""
+    """Decides in one scheduling pass how close to each other a gang's nodes must be.
+    `now` is the wall clock, and `rooms` are the nodes that accept work."""
 
     rooms: Collection[NodeRoom]
     fleet: NodeTypes
@@ -91,7 +91,8 @@ class Nearness:
         up_to = duration_text(self._delay_seconds(level))
         return Reason(
             code=ReasonCode.TOPOLOGY,
-            sentence=f"waits up to {up_to} for one {level}: fits now over {domains} {level}s",
+            sentence=f"the job waits up to {up_to} for nodes in one {level}; now it would "
+            f"fit only across {domains} {level}s",
         )
 
     def _is_on(self) -> bool:

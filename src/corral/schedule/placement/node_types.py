@@ -24,8 +24,8 @@ V = TypeVar("V")
 
 
 class NodeTypes:
-    """All known nodes, grouped by equal capacity: a thousand nodes are only a few
-    kinds, so each is examined once."""
+    """All known nodes in groups of equal capacity. Each group is examined only once,
+    because a thousand nodes usually belong to a few groups."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -61,7 +61,8 @@ class NodeTypes:
         )
 
     def holding(self, asked: Resources) -> int:
-        """Return how many nodes could give these resources if nothing else ran."""
+        """Return how many nodes could provide these resources if nothing ran on
+        them."""
 
         def find() -> int:
             return sum(

@@ -14,11 +14,12 @@ from corral.schedule.waiting import Waiting
 
 
 class PassView:
-    """Free capacity of the nodes as a gang may use it in one pass. `rooms` stay sorted,
-    since a sort for each gang is slow.
+    """The free capacity that one gang may use in a scheduling pass. The rooms are kept
+    sorted, because sorting them for each gang would be slow.
 
-    A gang that runs beyond a promised start sees only the capacity that it may hold
-    until its end. A gang that ends before the promised start sees all free capacity.
+    A gang that would still run at a promised start sees only the capacity that it may
+    hold until its own end. A gang that ends before the promised start sees all free
+    capacity.
     """
 
     def __init__(self, floor: Floor, *, copies: bool = False) -> None:
@@ -63,7 +64,8 @@ class PassView:
                 room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
 
     def see(self, stop: float) -> None:
-        """Show the capacity that a gang may use that will have ended by `stop`."""
+        """Show only the capacity that a gang may use if the gang ends by the time
+        `stop`."""
         if self.ahead is None:
             return
         starts = self.ahead.starts()
@@ -105,14 +107,14 @@ class PassView:
         return bisect_left(self.rooms, lowest, lo=start, key=fullness)
 
     def shut(self, nodes: Set[NodeId]) -> None:
-        """Exclude these nodes from further use in this pass."""
+        """Close these nodes: no further gang is placed on them in this pass."""
         self.is_shut |= nodes
         self.rooms = [room for room in self.rooms if room.id not in nodes]
         if self.ahead is not None:
             self.ahead.shut(nodes)
 
     def _remove_room(self, node: NodeId) -> bool:
-        """Whether the node was open."""
+        """Take the node out of the sorted rooms. Return whether it was among them."""
         shown_room = self._shown.get(node, self.by_id[node])
         room_index = bisect_left(self.rooms, shown_room.fullness, key=fullness)
         is_open = room_index < len(self.rooms) and self.rooms[room_index] is shown_room

@@ -42,14 +42,17 @@ def in_order(
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
-    """Yield possible choices of nodes for a gang of `nodes` nodes, the best first. Each
-    is a list of rooms in the order of use.
+    """Yield choices of nodes on which a gang of `nodes` nodes could be placed, the best
+    choice first. Each choice is a list of rooms, in the order in which they should be
+    used.
 
-    `able`: nodes with room for a seat of the gang, in the order of best fit. `likes`:
-    nodes preferred among equally near ones. `avoid`: nodes on which the gang failed,
-    the newest last. Nodes without suspicion come first. Of the other nodes, those
-    without a failure of the gang come first, and then those with the oldest failure.
-    `of_one_type`: the gang has GPUs, so nodes of mixed types are less preferred.
+    Args:
+        able: nodes with room for one seat of the gang, the best fit first.
+        topology: how close together the nodes must be.
+        avoid: nodes on which this gang has failed, the newest failure last. They are
+            used after all nodes without failures; the oldest failure comes first.
+        likes: nodes that are preferred among nodes in equally small domains.
+        of_one_type: prefer nodes with GPUs of one type; True for a gang with GPUs.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)

@@ -33,17 +33,17 @@ RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
 CIRCLE_WORDS: Final = (  # of _similarity_groups
     *(
-        "of its user, name and size",
-        "of its user and size",
-        "of its queue and size",
-        "of all",
+        "of the same user, name and size",
+        "of the same user and size",
+        "of the same queue and size",
+        "of the whole cluster",
     ),
 )
 
 
 class Class(NamedTuple):
-    """Class of jobs whose run times are compared: the queue and the requested GPUs in
-    thousandths."""
+    """Queue and requested GPUs (in thousandths) of a job. Run times are compared only
+    between jobs for which both are equal."""
 
     queue: QueueName
     gpu_millis: int
@@ -51,7 +51,8 @@ class Class(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """An ended job. `seconds`: its service. `stem`: its name without numbers."""
+    """A job that has ended, as input for predictions. `seconds` is the service that it
+    received; `stem` is its name without numbers."""
 
     job_class: Class
     user: UserName
@@ -88,9 +89,11 @@ def level_of(seconds: float) -> int:
 
 
 class Learned:
-    """Statistics of run times, built at one time and never changed. `ended`: ended
-    jobs, the oldest first. `live`: class and service of jobs that are not over and have
-    had some service."""
+    """Statistics of run times, built from the jobs known at one time and never changed.
+
+    `ended` are jobs that have ended, the oldest first. `live` are class and service of
+    each unfinished job that has received some service.
+    """
 
     def __init__(
         self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()

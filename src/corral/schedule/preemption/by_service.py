@@ -31,7 +31,8 @@ MARGIN: Final = 1.25  # minimum factor by which a preemptor's key must be better
 
 @dataclass(frozen=True, slots=True)
 class Buying:
-    """State of preemption by service in one pass, at `now` (wall clock)."""
+    """Decides in one scheduling pass which gangs may preempt others because they have
+    received less service; `now` is the wall clock."""
 
     standing: Standing
     keys: PriorityKeys
@@ -71,20 +72,21 @@ class Buying:
         return victim.protected_until is None or self.now >= victim.protected_until
 
     def has_paid(self, gang: Waiting, shape: Shape, price_gpu_seconds: float) -> bool:
-        """Return whether the gang has waited long enough: its waiting time, times its
-        GPUs, must reach the GPU-seconds that the victims need to restore their state.
-        """
+        """Return whether the gang has waited long enough to preempt these victims: its
+        waiting time times its GPUs must be at least `price_gpu_seconds`, the cost of
+        restoring their state."""
         gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
         return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
 
     def sellers(self, queue: QueueName) -> Sequence[QueueName]:
-        """Return the queues that share one order by service with this queue; it may
-        preempt in them."""
+        """Return the queues whose gangs this queue may preempt by service: all queues
+        that share one order by service with it."""
         return self.standing.tree.sharing_service(queue)
 
     def delay(self, victim: RunningGang) -> float:
-        """Return the cost of stopping a gang ordered by service: its GPUs divided by
-        its `worth`. It is high if an end is expected soon."""
+        """Return how costly it is to stop this gang, in a queue ordered by service: the
+        gang's GPUs divided by its `worth`. The cost is high if the gang is expected to
+        end soon."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
         return gpus / max(1.0, self.worth(victim))
 

@@ -14,20 +14,21 @@ Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preempti
 
 
 class Listed(NamedTuple):
-    """A candidate in its group. `order`: order of its submission, so that every head
-    stops the same one of two candidates with equal cost."""
+    """A running gang in a group of candidates for preemption. `order` is the gang's
+    place in the order of submission; it decides between two candidates of equal cost,
+    so that every head stops the same one."""
 
     order: tuple[int, int]
     job: JobId
 
 
 class Roster:
-    """All candidates for preemption.
+    """All running gangs that may be candidates for preemption.
 
-    `groups`: gangs that another gang might have a right to stop, each group in order. A
-    right to stop one gang of a group applies to all of the group. `leaving`: gangs that
-    are about to end, whether in a group or not. `look` returns the current state of a
-    gang in `groups` or `leaving`, and None for any other gang.
+    `groups`: gangs that another gang might have a right to stop. A right to stop one
+    gang of a group applies to the whole group. `leaving`: gangs that are about to end,
+    whether they are in a group or not. `look` returns the current state of a gang in
+    `groups` or `leaving`, and None for any other gang.
     """
 
     def __init__(

@@ -14,7 +14,12 @@ Gpus = tuple[tuple[str, int], ...]
 
 
 class PreemptionRights:
-    """Preemption rights in one pass, for its current state."""
+    """Answers, during one scheduling pass, whether a waiting gang may stop a running
+    gang, and by which right (`PreemptWhy`).
+
+    The answers depend on what queues hold (`Standing`) and are cached until that
+    changes.
+    """
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing

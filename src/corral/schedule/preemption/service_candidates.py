@@ -16,8 +16,9 @@ Buyer = tuple[QueueName, UserName, int]  # its queue, its user and its priority
 
 
 class _Lot(NamedTuple):
-    """A running gang that may be preempted by service; the one with the worst key sorts
-    first. `at`: its index among the running gangs; `queue`: its queue."""
+    """A running gang that may be preempted by service; gangs with a worse sort key come
+    first. `at` is the gang's index among the running gangs, and `queue` is its
+    queue."""
 
     minus_worth: float
     at: int
@@ -45,9 +46,9 @@ class ServiceOffer(NamedTuple):
 
 
 class Sales:
-    """Running gangs that may be preempted by service. They are grouped by priority and
-    by queues with a common order, so that a gang examines only those that it may take.
-    """
+    """All running gangs that may be preempted by service, grouped by priority and by
+    queues with a common order. A waiting gang thus examines only those that it may
+    preempt."""
 
     def __init__(self, buying: Buying, running: Sequence[RunningGang]) -> None:
         self._buying = buying

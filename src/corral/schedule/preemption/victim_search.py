@@ -40,7 +40,8 @@ NOTHING = Cost(0, 0.0, float("-inf"), 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimCandidate:
-    """A running gang that might be stopped."""
+    """A running gang that might be stopped for a waiting gang, with the cost of
+    stopping it."""
 
     running: RunningGang
     holding: QuotaHolding
@@ -96,12 +97,12 @@ class VictimSet(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """Search for the victims that one gang in one shape needs. `right`: returns the
-    right by which the gang may stop a candidate in the current state; None if it has no
-    right.
+    """Searches for the running gangs that must be stopped (victims) so that one waiting
+    gang fits in one shape.
 
-    The search changes the standing temporarily, because a queue borrows less once its
-    victims have ended. Afterwards the standing is as before.
+    `right` returns the right by which the waiting gang may stop a candidate; None if it
+    has no right. The standing is changed during the search, because a queue borrows
+    less once its victims have ended, and is restored afterwards.
     """
 
     standing: Standing

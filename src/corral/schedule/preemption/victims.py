@@ -66,8 +66,8 @@ _SETTLED: Final = (
 
 
 class Victims:
-    """Choice of the jobs to preempt in one pass. A job that was chosen once is not
-    chosen again."""
+    """Chooses the running jobs to preempt in one scheduling pass. A job is chosen at
+    most once."""
 
     def __init__(
         self,
@@ -191,8 +191,8 @@ class Victims:
         )
 
     def _weigh_by_work(self, one: VictimCandidate) -> VictimCandidate:
-        """Return the candidate with its cost measured by the work that it is about to
-        get done."""
+        """Return the candidate with the lost work in its cost replaced by
+        `Buying.delay`, the cost of stopping a gang in a queue ordered by service."""
         assert self._buying is not None
         job = one.running.job
         if job not in self._by_work:

@@ -47,8 +47,8 @@ class QuotaHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRefusal:
-    """The limit that refuses more resources to a job. It belongs to a queue, to the
-    cluster (queue None), or to the job's user (user set)."""
+    """The limit that forbids a job more resources. It is a limit of a queue, of the
+    whole cluster (`queue` is None), or of the job's user (`user` is set)."""
 
     queue: QueueName | None
     user: UserName | None = None

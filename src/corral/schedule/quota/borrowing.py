@@ -24,8 +24,8 @@ LEAST: Final = 0.01  # GPUs that count as owed: sums are rounded
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of a queue, including all queues below it: what it owns, holds and waits
-    for, in thousandths of GPUs. Preemptible jobs are left out."""
+    """The numbers of GPUs that a queue, including all queues below it, owns, holds and
+    waits for, in thousandths. Preemptible jobs do not count."""
 
     own: int
     held: int = 0
@@ -72,7 +72,8 @@ def changes_at(debts: Iterable[Debt], tree: QueueTree, at: float) -> float:
 
 
 def claims_of(standing: Standing, waiting: Groups) -> dict[QueueName, Claim]:
-    """Return what each queue that may owe GPU time owns, holds and waits for."""
+    """Return, for each queue that can owe GPU time, how many GPUs it owns, holds and
+    waits for."""
     tree = standing.tree
     claims = {
         name: Claim(standing.own_millis(name), standing.lasting_millis(name))

@@ -107,8 +107,8 @@ def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
 
 
 class EntitlementRows(NamedTuple):
-    """Names of the rows and GPU types of the columns, and the way from a name to its
-    index."""
+    """The queue of each row and the GPU type of each column, with the index of each
+    name."""
 
     row_of: Mapping[QueueName, int]
     names: tuple[QueueName, ...]  # by row; that of the cluster is empty

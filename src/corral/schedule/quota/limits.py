@@ -19,8 +19,8 @@ Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class QueueLimits:
-    """Limits of queues during one pass. A request that was refused stays refused until
-    `given_back` is called."""
+    """Answers during one scheduling pass which shapes a gang's queue may hold. A
+    refused request stays refused until `given_back` is called."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
         self._standing = standing
@@ -55,14 +55,16 @@ class QueueLimits:
         return self._reasons[alike]
 
     def beside(self, gang: Waiting) -> Reason:
-        """Return why a gang waits that is within its queue's limit now, but not
-        together with the promised starts of other gangs."""
-        request_text = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        """Return the reason why a gang must wait if its queue's limit would allow the
+        gang now, but not together with the promised starts of other gangs."""
+        request_text = (
+            "the job asks for "
+            f"{counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        )
         return Reason(
             code=ReasonCode.QUEUE_LIMIT,
-            sentence=f"{request_text}; with those who are promised a start before it "
-            "would be gone that is "
-            f"more than queue {gang.queue} may hold",
+            sentence=f"{request_text}; together with jobs that are promised a start "
+            f"before it would end, that is more than queue {gang.queue} may use",
             suggestions=(f"run: corral queue show {gang.queue}",),
         )
 
@@ -74,21 +76,20 @@ class QueueLimits:
             gang.queue, gang.user, asked_millis, preemptible=gang.preemptible
         )
         refused = refused or LimitRefusal(queue=gang.queue)
-        request_text = f"it asks for {counted_gpus(shape.gpu_millis)}"
+        request_text = f"the job asks for {counted_gpus(shape.gpu_millis)}"
         if gang.whole_gpus:
             request_text += (
-                ", and exclusively: "
-                f"{counted_gpus(sum(millis for _, millis in asked_millis))} are charged"
+                ", and exclusive nodes count as "
+                f"{counted_gpus(sum(millis for _, millis in asked_millis))}"
             )
         if refused.queue is None:
             return Reason(
                 code=ReasonCode.NOTHING_TO_BORROW,
-                sentence=f"{request_text}, which queue {gang.queue} would have to "
-                "borrow; what other "
-                "queues do not use they keep for themselves",
+                sentence=f"{request_text}; queue {gang.queue} would have to borrow them, "
+                "but no other queue lends idle GPUs now",
                 suggestions=(
-                    f"run: corral queue ls; to give it GPUs of its own: corral queue set "
-                    f"{gang.queue} --gpus N",
+                    "run: corral queue ls; to give the queue more GPUs of its own: corral "
+                    f"queue set {gang.queue} --gpus N",
                 ),
             )
         queue = standing.tree.queue(refused.queue)
@@ -97,9 +98,9 @@ class QueueLimits:
             held_millis = standing.of_user_millis(queue.name, refused.user)
             return Reason(
                 code=ReasonCode.USER_LIMIT,
-                sentence=f"{request_text}; {refused.user} has {gpus_text(held_millis)} of the "
-                f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
-                f"{queue.name}",
+                sentence=f"{request_text}; {refused.user} uses {gpus_text(held_millis)} "
+                f"of the {counted_gpus(queue.most_per_user_millis or 0)} that one user "
+                f"may use in queue {queue.name}",
                 suggestions=see,
             )
         return Reason(
@@ -112,7 +113,7 @@ class QueueLimits:
         held_millis = self._standing.held_millis(queue.name)
         limit = queue.borrow_limit_millis
         if limit is None:
-            may = "and those above it may borrow no more"
+            may = "and the queues above it may borrow no more"
         else:
             may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
         own_text = counted_gpus(queue.nominal_millis)

@@ -15,8 +15,9 @@ BOUND_SECONDS = 9.0  # no shorter silence may cost a node its work
 
 
 class Seating:
-    """Checks of I3, I7 and I8 for each allocation. The auditor's record (the books)
-    already has the jobs of the commit, but not yet its attempts."""
+    """Checks each allocation against I3, I7 and I8. At the time of the check, the
+    auditor's record (`Books`) already contains the jobs of the commit, but not its
+    attempts."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -28,11 +29,11 @@ class Seating:
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
         if previous_state == SeatState.RELEASED:
             self._books.breach(
-                "I8", f"{allocation.key} was released and is {allocation.state}"
+                "I8", f"{allocation.key} was released, but is {allocation.state} again"
             )
         if allocation.state == SeatState.HELD and previous_state is not None:
             self._books.breach(
-                "I8", f"{allocation.key} was {previous_state} and is held again"
+                "I8", f"{allocation.key} was {previous_state}, but is held again"
             )
         if allocation.state == SeatState.RELEASED and self._books.evidence.lives(
             key, node
@@ -71,7 +72,7 @@ class Seating:
             abs(silent_seconds - silent) < 1.0 for silent_seconds in silences
         )
         if together >= max(4, len(self._books.nodes) // 5):
-            text = f"{node} is given up, and {together} nodes went silent with it"
+            text = f"{node} is given up, although {together} nodes went silent with it"
             self._books.breach("I7", text)
 
     def _whole_gang_silent(
@@ -84,7 +85,7 @@ class Seating:
             return
         if self._books.steps_on(key, node, self._books.silent_seconds(node)):
             self._books.breach(
-                "I7", f"{(*key, node)} is given up, and its gang steps on"
+                "I7", f"{(*key, node)} is given up, but its gang continues to train"
             )
 
     def check_capacity(self, changes: Changes) -> None:
@@ -107,7 +108,8 @@ class Seating:
                     ) + seat.gpu_millis // len(seat.gpus)
             if max(used_millis.values(), default=0) > MILLIS_PER_GPU:
                 self._books.breach(
-                    "I3", f"GPUs of {node} are promised twice: {used_millis}"
+                    "I3",
+                    f"GPUs of {node} are allocated twice: {used_millis} in thousandths",
                 )
 
 

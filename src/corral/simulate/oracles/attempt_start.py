@@ -11,8 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class Starting:
-    """Checks of I2, I3, I7, I8, I9 and I12 when an attempt is placed, and when its
-    ranks start."""
+    """Checks I2, I3, I7, I8, I9 and I12 for each attempt: when it is placed, and when
+    its ranks start."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -33,14 +33,14 @@ class Starting:
         ]
         is_whole_gang = len(rows) == len(attempt.seats) == job.spec.nodes
         if not is_whole_gang or any(row.state != SeatState.HELD for row in rows):
-            text = f"{key} was placed on {len(rows)} of {job.spec.nodes} nodes"
+            text = f"{key} was placed on only {len(rows)} of {job.spec.nodes} nodes"
             self._books.breach("I9", text)
         saves = self._books.saves.get(attempt.job, {}).values()
         newest_step = max(
             (save.step for save in saves if not save.quarantined), default=None
         )
         if attempt.resume_step != newest_step:
-            text = f"{key} resumes from {attempt.resume_step}, newest is {newest_step}"
+            text = f"{key} resumes at step {attempt.resume_step}; newest save: {newest_step}"
             self._books.breach("I12", text)
         if attempt.number > 1:
             self._restarted(job, attempt)
@@ -51,7 +51,7 @@ class Starting:
         for (number, node), alive in self._books.evidence.alive[job.id].items():
             older = number < attempt.number
             if older and not self._books.may_overlap(job.spec, alive.key, node):
-                text = f"{alive.key} lives on {node} and {attempt.number} is placed"
+                text = f"{alive.key} still runs on {node}, but attempt {attempt.number} is placed"
                 self._books.breach("I7", text)
 
     # -- each start ------------------------------------------------------------------------------
@@ -85,14 +85,16 @@ class Starting:
                 older = (key[0], AttemptNumber(min(number, key[1])))
                 node_id = alive_node if number < key[1] else node
                 if not self._books.may_overlap(job.spec, older, node_id):
-                    text = f"{key} starts on {node} while {alive.key} lives on {alive_node}"
+                    text = (
+                        f"{key} starts on {node} while {alive.key} runs on {alive_node}"
+                    )
                     self._books.breach("I2", text)
         self._resumes_rightly(launch)
 
     def _resumes_rightly(self, launch: Launch) -> None:
         known_saves = self._books.saves.get(launch.key[0], {})
         if any((save.attempt, save.step) not in known_saves for save in launch.resume):
-            text = f"{launch.key} got the order to resume from an uncommitted save"
+            text = f"{launch.key} was started to resume from an uncommitted save"
             self._books.breach("I12", text)
         steps = [save.step for save in launch.resume]
         placed = self._books.attempts[launch.key].resume_step
@@ -107,6 +109,6 @@ class Starting:
             ]
             if placed in good or steps != sorted(steps, reverse=True):
                 text = (
-                    f"{launch.key} got the order to resume from {steps}, not {placed}"
+                    f"{launch.key} was started to resume at step {steps}, not {placed}"
                 )
                 self._books.breach("I12", text)

@@ -11,8 +11,8 @@ from corral.simulate.recorded_state import Books
 
 
 class FailureBlameOracle:
-    """Checks of I5, I7 and I17 for failed attempts: each has a cause and the true exit
-    code, and is charged to the right retry budget."""
+    """Checks I5, I7 and I17 for each failed attempt: it has a cause and the true exit
+    code, and the right retry budget is charged."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -39,7 +39,9 @@ class FailureBlameOracle:
             job.state == JobState.RECOVERING != before.state
             and not self._attempt_end_cause(key)
         ):
-            self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
+            self._books.breach(
+                "I7", f"{key} ended as failed, but no fault had occurred"
+            )
         if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
             self._check_time_limit(job, key)
         if job.state == JobState.FAILED and not before.state.is_final:
@@ -48,18 +50,23 @@ class FailureBlameOracle:
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
         if job.user_retries > before.user_retries and not own_exits:
-            infra_cause = self._infra(key) or "nothing befell it"
-            self._books.breach("I17", f"the user pays for {key}: {infra_cause}")
+            infra_cause = self._infra(key) or "no fault occurred"
+            self._books.breach(
+                "I17", f"the end of {key} counts as the user's fault: {infra_cause}"
+            )
         if job.infra_retries > before.infra_retries and not self._infra(key):
             self._books.breach(
-                "I17", f"the cluster pays for {key}: its ranks failed {own_exits}"
+                "I17",
+                f"the end of {key} counts as a fault of the cluster: ranks failed {own_exits}",
             )
 
         if (
             job.user_retries > job.spec.retry.user
             or job.infra_retries > job.spec.retry.infra
         ):
-            self._books.breach("I17", f"{job.id} is tried again beyond its budget")
+            self._books.breach(
+                "I17", f"{job.id} is tried again beyond its retry budget"
+            )
         if job.user_retries > before.user_retries:
             self._crash_loop(job, self._books.attempts[key].last_step or -1)
 
@@ -81,7 +88,7 @@ class FailureBlameOracle:
         own_exits = self._books.evidence.own[key]
         if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
             self._books.breach(
-                "I14", f"{key} failed, and no cause is recorded: {attempt}"
+                "I14", f"{key} failed, but no cause is recorded: {attempt}"
             )
         ranks = {f"rank {rank} on " for rank in own_exits}
         if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
@@ -100,13 +107,14 @@ class FailureBlameOracle:
                 )
         elif not own_exits:
             self._books.breach(
-                "I17", f"{job.id} failed by {job.reason}; no rank did by itself"
+                "I17", f"{job.id} failed by {job.reason}, but no rank failed by itself"
             )
         elif job.exit_code not in {
             rank_exit.shell_code for rank_exit in own_exits.values()
         }:
             self._books.breach(
-                "I5", f"{job.id} has exit code {job.exit_code}, truly {own_exits}"
+                "I5",
+                f"{job.id} has exit code {job.exit_code}, but its ranks exited {own_exits}",
             )
 
     def _check_time_limit(self, job: Job, key: AttemptKey) -> None:
@@ -118,11 +126,14 @@ class FailureBlameOracle:
             up_since = evidence.first_up.get(key, up_since)
         ran = books.now() - up_since
         if ran < limit - 3.0:
-            self._books.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
+            self._books.breach(
+                "I7",
+                f"{key} was stopped after {ran:.1f} s of its limit of {limit:.0f} s",
+            )
 
     def _attempt_end_cause(self, key: AttemptKey) -> str:
         own_exits = self._books.evidence.own[key]
-        return f"its ranks ended {own_exits}" if own_exits else self._infra(key)
+        return f"its ranks exited with {own_exits}" if own_exits else self._infra(key)
 
     def _infra(self, key: AttemptKey) -> str:
         """Return which fault of the cluster hit the attempt; "" if there was none."""

@@ -66,13 +66,19 @@ class JobRequestsOracle:
             if other_key == key or other_spec is None:
                 continue
             if job_spec.place.exclusive or other_spec.place.exclusive:
-                self._books.breach("exclusive", f"{key} and {other_key} share {node}")
+                self._books.breach(
+                    "exclusive",
+                    f"{key} and {other_key} share {node}, but one of them is exclusive",
+                )
             shuns = (
                 other_spec.name in job_spec.place.apart_from
                 or job_spec.name in other_spec.place.apart_from
             )
             if shuns and not jobs[id].is_final:
-                self._books.breach("apart", f"{key} and {other_key} meet on {node}")
+                self._books.breach(
+                    "apart",
+                    f"{key} and {other_key} must be apart, but are both on {node}",
+                )
 
     def _placed(self, job: Job, attempt: Attempt) -> None:
         rule = job.spec.place
@@ -84,12 +90,15 @@ class JobRequestsOracle:
                 among = own_labels.get(constraint.label) in constraint.values
                 if among == constraint.negated:
                     self._books.breach(
-                        "constraint", f"{job.id} is on {node}, not {constraint}"
+                        "constraint",
+                        f"{job.id} is on {node}, which does not meet {constraint}",
                     )
         if rule.topology.mode == Mode.REQUIRE and len(labels) > 1:
             racks = {label.get("rack", "") for label in labels}
             if len(racks) > 1 or "" in racks:
-                self._books.breach("require", f"{job.id} is on racks {sorted(racks)}")
+                self._books.breach(
+                    "require", f"{job.id} requires one rack, but is on {sorted(racks)}"
+                )
 
     def _check_begin_time(
         self, job: Job, before: Job | None, decided_wall: float
@@ -105,7 +114,8 @@ class JobRequestsOracle:
             early = job.begins_at - decided_wall
             if early > 0.01:
                 self._books.breach(
-                    "begin", f"{job.id} goes on {early:.1f} s before its begin"
+                    "begin",
+                    f"{job.id} is not held any more {early:.1f} s before its begin",
                 )
 
     def _warned(self, job: Job, before: Job | None, attempt: Attempt | None) -> None:
@@ -116,7 +126,7 @@ class JobRequestsOracle:
         known_attempt = attempt or self._books.attempts[job.id, job.attempt]
         if known_attempt.warned_at is None:
             self._books.breach(
-                "warn", f"{job.id} ends by its time and was never warned"
+                "warn", f"{job.id} ended at its limit, but was never warned"
             )
 
     def _too_late(self, job: Job, before: Job | None, changes: Changes) -> None:
@@ -133,7 +143,8 @@ class JobRequestsOracle:
         early = job.starts_by is None or (job.ended_at or 0.0) < job.starts_by
         if early or job.started_at is not None or not receipt:
             self._books.breach(
-                "start_by", f"{job.id} is ended as too late: {job.reason}"
+                "start_by",
+                f"{job.id} was wrongly ended as too late to start: {job.reason}",
             )
 
     def _check_start_deadline(self, job: Job, decided_wall: float) -> None:

@@ -12,9 +12,8 @@ NEAR_SECONDS = 1e-3  # GPU-seconds that are none: sums of floats
 
 
 class LedgerCheck:
-    """Check that the ledger has the right GPU-seconds of each ended allocation. They
-    count from the placement until the allocation is released or unreachable, by the
-    times in its rows."""
+    """Checks that the ledger has the right GPU-seconds of each ended allocation: from
+    its placement until it is released or unreachable, by the times in its rows."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

@@ -34,7 +34,7 @@ class NodeRestrictionsOracle:
                 continue
             self._cordoned_at.append(wall)
             if not books.machines[node.id].disk.signals:
-                books.breach("I16", f"{node.id} is cordoned, and has reported nothing")
+                books.breach("I16", f"{node.id} is cordoned, but has reported no fault")
         lately = sum(
             wall - cordoned_at < BREAKER_SECONDS for cordoned_at in self._cordoned_at
         )
@@ -44,7 +44,8 @@ class NodeRestrictionsOracle:
             and lately > cordon_limit
         ):
             books.breach(
-                "I16", f"{lately} of {len(books.nodes)} nodes were cordoned by health"
+                "I16",
+                f"{lately} of {len(books.nodes)} nodes were cordoned automatically: too many",
             )
 
 

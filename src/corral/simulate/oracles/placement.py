@@ -13,8 +13,9 @@ OLD_SECONDS = 86_400.0
 
 
 class PlacementOracle:
-    """Checks of each placement of a job, compared with the recorded state (`Books`)
-    before the commit."""
+    """Checks each placement in a commit against the state that was recorded before that
+    commit (`Books`): for example that no node was cordoned and no port is used
+    twice."""
 
     def __init__(self, books: Books, giving: Giving) -> None:
         self._books = books
@@ -43,7 +44,9 @@ class PlacementOracle:
             job = jobs[attempt.job]
             for node in attempt.nodes:
                 if self._books.nodes[node].cordoned:
-                    self._books.breach("cordon", f"{job.id} is placed on {node}")
+                    self._books.breach(
+                        "cordon", f"{job.id} is placed on {node}, which is cordoned"
+                    )
             if attempt.number == 1:
                 self._after(job, jobs)
             self._check_array_limit(job, jobs)
@@ -62,7 +65,8 @@ class PlacementOracle:
         elif taken_ports.setdefault(allocation.port, allocation.key) != allocation.key:
             port_owner = taken_ports[allocation.port]
             self._books.breach(
-                "I3", f"{allocation.key} has the port {allocation.port} of {port_owner}"
+                "I3",
+                f"{allocation.key} has port {allocation.port}, which {port_owner} uses",
             )
 
     def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
@@ -70,7 +74,8 @@ class PlacementOracle:
             if not _is_met(dependency, jobs[dependency.job]):
                 state = jobs[dependency.job].state
                 self._books.breach(
-                    "after", f"{job.id} is placed, and {dependency.job} is {state}"
+                    "after",
+                    f"{job.id} is placed, but its dependency {dependency.job} is {state}",
                 )
 
     def _check_array_limit(self, job: Job, jobs: dict[JobId, Job]) -> None:
@@ -83,7 +88,7 @@ class PlacementOracle:
         )
         if active > limit:
             self._books.breach(
-                "array", f"{active} of {job.array} run at once, not {limit}"
+                "array", f"{active} jobs of {job.array} run at once, more than {limit}"
             )
 
     def _check_queue_order(
@@ -114,7 +119,8 @@ class PlacementOracle:
                 and place_in_line(current_job) < place_in_line(job)
             ):
                 self._books.breach(
-                    "I10", f"{job.id} is placed before {current_job.id}, which is alike"
+                    "I10",
+                    f"{job.id} is placed before {current_job.id}, an earlier job of the same kind",
                 )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:

@@ -40,8 +40,8 @@ def _gpus_of(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
 
 
 class Giving:
-    """Checks of quota, preemption rights, minimum run times, reservations and receipts.
-    The queues of these worlds are not nested."""
+    """Checks whether placed jobs may have their GPUs: quota, preemption rights, minimum
+    run times, reservations and receipts. The queues of these worlds are not nested."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -194,12 +194,13 @@ class Giving:
             # what is kept for others of the queue counts before
             if recorded[queue] < borrows:
                 text = (
-                    f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
+                    f"{queue} borrows {borrows} more, but {recorded[queue]} is recorded"
                 )
                 self._books.breach("quota", text)
             if borrows and limit is not None and borrowed_millis > limit:
                 self._books.breach(
-                    "quota", f"{queue} borrows {borrowed_millis} of {limit}"
+                    "quota",
+                    f"{queue} borrows {borrowed_millis}, more than its limit {limit}",
                 )
 
     # -- rights ----------------------------------------------------------------------------------
@@ -255,9 +256,7 @@ class Giving:
                 held_millis,
                 own_left >= one.shape.gpu_millis,
             ):
-                text = (
-                    f"{victim.job} yields to {one.job} by {victim.why}, without a right"
-                )
+                text = f"{victim.job} is preempted for {one.job} by {victim.why}, without a right"
                 self._books.breach("right", text)
             if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
                 held_millis[job.spec.queue] -= victim.gpu_millis
@@ -351,7 +350,7 @@ class Giving:
         ]
         if not reservations:
             self._books.breach(
-                "right", f"{job.id} got the order to yield, and nothing is kept"
+                "right", f"{job.id} is preempted, but no seats are kept for another job"
             )
         evidence, now = self._books.evidence, self._books.now()
         up = evidence.first_up.get((job.id, job.attempt))
@@ -360,7 +359,7 @@ class Giving:
             if ran < min_runtime - MARGIN_SECONDS:
                 self._books.breach(
                     "min_runtime",
-                    f"{job.id} ran {ran:.1f} s of its minimum run time of {min_runtime}",
+                    f"{job.id} is preempted after {ran:.1f} s; its minimum is {min_runtime} s",
                 )
 
     def _gave_way(
@@ -371,7 +370,7 @@ class Giving:
             before.infra_retries,
             before.user_retries,
         ):
-            self._books.breach("I17", f"{job.id} pays for having given way")
+            self._books.breach("I17", f"{job.id} used a retry by being preempted")
         preempting_job = attempt.gave_way_to
         assert preempting_job is not None
         receipts = [
@@ -383,7 +382,8 @@ class Giving:
         ]
         if [receipt.others for receipt in receipts] != [(preempting_job,)]:
             self._books.breach(
-                "receipt", f"{job.id} gave way to {preempting_job} without a receipt"
+                "receipt",
+                f"{job.id} was preempted for {preempting_job} without a receipt",
             )
         if preempting_job in self._kept:
             self._taken.setdefault(preempting_job, set()).add(job.id)
@@ -401,7 +401,7 @@ class Giving:
             return
         if not victim_jobs <= receipt_jobs:
             text = (
-                f"{one.job} has no receipt of what it took from "
+                f"{one.job} lacks receipts for the jobs preempted for it: "
                 f"{sorted(victim_jobs - receipt_jobs)}"
             )
             self._books.breach("receipt", text)
@@ -413,12 +413,12 @@ class Giving:
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
             if shared_gpus := own_gpus & _gpus_of(reservation.seats):
-                text = f"{attempt.job} has {sorted(shared_gpus)}, kept for {reservation.job}"
+                text = f"{attempt.job} got {sorted(shared_gpus)}, kept for {reservation.job}"
                 self._books.breach("kept", text)
         for reservation in self._kept.values():
             for job, node, index in awaited(reservation):
                 if job != attempt.job and (node, index) in own_gpus:
-                    text = f"{attempt.job} is placed on {index} of {node}, where {job} is to go"
+                    text = f"{attempt.job} is placed on GPU {index} of {node}, kept for {job}"
                     self._books.breach("kept", text)
 
     # -- in time ---------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ class Giving:
                 )
                 self._books.breach(
                     "reclaim",
-                    f"{job} {claim_text}, and waits for {now - entitled_since:.0f} s",
+                    f"{job} {claim_text}, but has waited for {now - entitled_since:.0f} s",
                 )
         for job in self._entitled.keys() - entitled - self._kept.keys():
             del self._entitled[job]

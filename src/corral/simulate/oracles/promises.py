@@ -28,8 +28,8 @@ TICK_SECONDS = 5.0  # a head that serves looks again within this
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A promise that is still valid, with the clock, queues and nodes at the time when
-    it was given."""
+    """A promised start that is still valid, with the clock, queues and nodes at the
+    time when it was promised."""
 
     row: Reservation
     latest: float
@@ -116,7 +116,7 @@ class Promised:
             late.has_a_cause(known)
             if row.since != known.row.since:
                 self.books.breach(
-                    "promise", f"{job.id} has lost its place among the promised"
+                    "promise", f"{job.id} has lost its place among jobs with promises"
                 )
 
     def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
@@ -133,7 +133,7 @@ class Promised:
             latest_end = counted_from + (limit or 0.0) + tail
             stays = job.state.is_live and latest_end > known.latest + SLACK_SECONDS
             if stays and _has_common_gpus(attempt.seats, known.row.seats):
-                text = f"{known.row.job} is promised what {job.id} may hold for longer"
+                text = f"{known.row.job} is promised GPUs that {job.id} may hold for longer"
                 self.books.breach("promise", text)
 
     def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
@@ -163,7 +163,7 @@ class Promised:
                 continue
             if limit is None:
                 text = (
-                    f"{job.id} has no limit, and has seats that are promised to "
+                    f"{job.id} has no time limit, but has seats that are promised to "
                     f"{known_promise.row.job}"
                 )
                 self.books.breach("promise", text)
@@ -193,7 +193,7 @@ class Promised:
                     sooner_job
                 ) < place_in_line(job)
                 if is_first and sooner.latest > later.latest + SLACK_SECONDS:
-                    text = f"{job.id} is promised a start before {sooner_job.id}, which is alike"
+                    text = f"{job.id} is promised a start before {sooner_job.id}, which is older"
                     self.books.breach("promise", text)
 
     def _begins_in_order(
@@ -219,8 +219,8 @@ class Promised:
             gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
             if waits and is_first and gains and late.is_same_world(sooner):
                 text = (
-                    f"{job.id} begins before {sooner_job.id}, which is alike and was "
-                    "promised first"
+                    f"{job.id} begins before {sooner_job.id}, which is similar and was "
+                    "promised a start first"
                 )
                 self.books.breach("promise", text)
 
@@ -239,12 +239,12 @@ class Promised:
             ):
                 self.books.breach(
                     "promise",
-                    f"{known_promise.row.job} waits {overdue_seconds:.0f} s too long",
+                    f"{known_promise.row.job} still waits {overdue_seconds:.0f} s too long",
                 )
 
 
 class _Late:
-    """The promises that one commit delays, and the causes."""
+    """The promised starts that one commit moves to a later time, and the causes."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class _Late:
             event.job == id and event.kind == kind for event in self._changes.events
         ):
             self._books.breach(
-                "promise", f"{id} has lost its start, and no event reports it"
+                "promise", f"{id} has lost its promised start, but no event reports it"
             )
 
     def starts_in_time(self, known: _Told, job: Job) -> None:
@@ -287,12 +287,12 @@ class _Late:
         if overdue_seconds > TICK_SECONDS and self.is_same_world(known):
             self._books.breach(
                 "promise",
-                f"{job.id} starts {overdue_seconds:.0f} s after it was promised",
+                f"{job.id} starts {overdue_seconds:.0f} s after its promised start",
             )
 
     def has_a_cause(self, known: _Told) -> None:
         if self.is_same_world(known) and not any(self._find_delay_causes(known)):
-            text = f"the start of {known.row.job} is put off without a cause"
+            text = f"the promised start of {known.row.job} is delayed without a cause"
             self._books.breach("promise", text)
 
     def is_same_world(self, known: _Told) -> bool:

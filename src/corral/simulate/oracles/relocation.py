@@ -15,7 +15,8 @@ HOUR_SECONDS = 3600.0  # worlds last for less than a day: all that was lost coun
 
 
 class Moving:
-    """Checks of relocations, with their receipts and the jobs that are moving."""
+    """Checks the moves of running jobs to other nodes, and the receipts of these
+    moves."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -46,7 +47,8 @@ class Moving:
         takers = {attempt.gave_way_to for attempt in attempts}
         if takers and (len(takers) > 1 or self._on_the_way(changes)):
             self._books.breach(
-                "moved", f"{sorted(map(str, takers))} are helped before others"
+                "moved",
+                f"relocation makes room for {sorted(map(str, takers))} before earlier jobs",
             )
 
     def _is_news(self, attempt: Attempt) -> bool:
@@ -56,7 +58,9 @@ class Moving:
     def _told(self, job: Job, attempt: Attempt, tree: QueueTree) -> None:
         rule = tree.relocation
         if rule is None or job.spec.checkpoint is None or job.spec.place.exclusive:
-            self._books.breach("moved", f"{job.id} is moved, and may not be")
+            self._books.breach(
+                "moved", f"{job.id} is relocated, which is not allowed for it"
+            )
             return
         gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
         spent = sum(
@@ -66,8 +70,8 @@ class Moving:
         gpu_seconds_limit = rule.gpu_hours * HOUR_SECONDS
         if spent + gpus * job.spec.grace_seconds > gpu_seconds_limit:
             text = (
-                f"{job.id} is moved; {spent:.1f} of {gpu_seconds_limit:.1f} GPU-seconds are "
-                "spent"
+                f"{job.id} is relocated, but {spent:.1f} of {gpu_seconds_limit:.1f} "
+                "GPU-seconds of the budget are spent"
             )
             self._books.breach("spent", text)
         for receipt in self._receipts:
@@ -75,7 +79,9 @@ class Moving:
                 receipt.job == job.id
                 and job.since - receipt.seen_at < rule.pause_seconds
             ):
-                self._books.breach("pause", f"{job.id} is moved again, at {job.since}")
+                self._books.breach(
+                    "pause", f"{job.id} is relocated again too early, at {job.since}"
+                )
 
     def _on_the_way(self, changes: Changes) -> list[JobId]:
         """Return the jobs that were ordered to move before this commit, and are still

@@ -21,7 +21,7 @@ class Forgetting:
         state."""
         for job in changes.jobs:
             if job.id in self.gone:
-                self._report_breach(f"{job.id} was forgotten and is there again")
+                self._report_breach(f"{job.id} was deleted, but exists again")
         awaited = {
             dependency.job
             for job in self._books.jobs.values()
@@ -43,22 +43,20 @@ class Forgetting:
         too_many = max(0, finished_count - keep.jobs)
         if keep.seconds >= ALWAYS_SECONDS and len(changes.forgotten) > too_many:
             self._report_breach(
-                f"{changes.forgotten} are forgotten of {finished_count} jobs that are over"
+                f"{changes.forgotten} jobs were deleted of {finished_count} ended ones"
             )
 
     def _was_needed_no_more(self, id: JobId, awaited: set[JobId]) -> None:
         job = self._books.jobs[id]
         if not job.state.is_final:
-            self._report_breach(f"{id} is forgotten while it is {job.state}")
+            self._report_breach(f"{id} was deleted while it is {job.state}")
         if id in awaited:
-            self._report_breach(
-                f"{id} is forgotten, and an unfinished job waits for it"
-            )
+            self._report_breach(f"{id} was deleted, but an unfinished job waits for it")
         seats = [state for key, state in self._books.seats.items() if key[0] == id]
         if any(state != SeatState.RELEASED for state in seats):
-            self._report_breach(f"{id} is forgotten while it holds {seats}")
+            self._report_breach(f"{id} was deleted while it holds {seats}")
         if self._books.evidence.alive[id]:
-            self._report_breach(f"{id} is forgotten while its ranks live")
+            self._report_breach(f"{id} was deleted while its ranks run")
 
     def unfinished(self, ended: int) -> str:
         """Return an error text if more ended jobs remain than the retention allows; ""

@@ -55,9 +55,9 @@ class PostgresDatabase:
             connection_fields = conninfo_to_dict(url)
         except psycopg.Error as error:
             raise SpecInvalid(
-                f"this is no address of a database: {str(error).strip()}",
-                hint="give one like postgresql://corral@db.example.org/corral, with the password "
-                "in ~/.pgpass",
+                f"the URL of the database is not valid: {str(error).strip()}",
+                hint="write for example postgresql://corral@db.example.org/corral, with the "
+                "password in ~/.pgpass",
             ) from None
         return cls(make_conninfo(url), _name_of(connection_fields))
 

@@ -67,14 +67,15 @@ def _bring_up(
         return
     if not {STAMP, "head", "jobs", "wishes"} <= table_names:
         raise Unsupported(
-            f"{database.name} holds tables of another program "
+            f"the database {database.name} contains tables of another program "
             f"({', '.join(sorted(table_names)[:3])})",
-            hint="make a database for Corral alone: createdb corral",
+            hint="create a database for Corral alone: createdb corral",
         )
     revision = connection.execute(text(f"SELECT version_num FROM {STAMP}")).scalar_one()
     if revision > REVISION:
         raise Unsupported(
-            f"the store {database.name} has schema {revision}; this corral knows up to {REVISION}",
+            f"the store {database.name} has schema {revision}; this version of corral "
+            f"supports schemas up to {REVISION}",
             hint="install the newer corral again",
         )
     if revision < REVISION:

@@ -8,23 +8,23 @@ from psycopg import errors as refused
 from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
 
 _HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
-    (refused.DiskFull, "free space on the disk of the server; Corral then goes on"),
-    (refused.LockNotAvailable, "find who else writes: SELECT * FROM pg_stat_activity"),
+    (refused.DiskFull, "free space on the disk of the server; Corral then continues"),
+    (refused.LockNotAvailable, "find the other writer: SELECT * FROM pg_stat_activity"),
     (
         refused.QueryCanceled,
-        "see how busy the server is: SELECT * FROM pg_stat_activity",
+        "check the load of the server: SELECT * FROM pg_stat_activity",
     ),
     (
         refused.ReadOnlySqlTransaction,
-        "name the server that may be written to, not a replica of it",
+        "use the URL of the server that accepts writes, not of a replica",
     ),
     (
         refused.InsufficientPrivilege,
-        "let the user of this URL own the database, or its schema",
+        "make the user of this URL the owner of the database, or of its schema",
     ),
-    (refused.TooManyConnections, "raise max_connections: each head takes four"),
-    (refused.DataCorrupted, "restore a backup: restore a backup of the database"),
-    (refused.IndexCorrupted, "build the index again: REINDEX DATABASE"),
+    (refused.TooManyConnections, "raise max_connections: each head uses four"),
+    (refused.DataCorrupted, "restore a backup of the database"),
+    (refused.IndexCorrupted, "rebuild the indexes: REINDEX DATABASE"),
 )
 _OURS: Final = (
     psycopg.IntegrityError,
@@ -34,8 +34,8 @@ _OURS: Final = (
 )
 # The driver gives no code for a refused connection.
 _REACH: Final = (
-    "see that the server runs, and that its database (createdb), user and password (~/.pgpass) "
-    "are right: psql URL"
+    "check that the server runs, and that its database (createdb), user and password "
+    "(~/.pgpass) are right: psql URL"
 )
 
 

@@ -103,9 +103,9 @@ def unpacked(data: bytes) -> Curve:
             ]
         columns = array("f", bytes(column_bytes))
         if len(columns) != moments * (len(names) + 1):
-            raise ValueError("it is cut off")
+            raise ValueError("the data is cut off")
     except (struct.error, zlib.error, ValueError, TypeError) as error:
-        raise ValueError(f"no block of a curve: {error}") from error
+        raise ValueError(f"not a valid block of a time series: {error}") from error
     column_slices = [
         columns[column_index * moments : (column_index + 1) * moments]
         for column_index in range(len(names) + 1)

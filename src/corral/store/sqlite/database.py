@@ -106,7 +106,9 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             trouble = named(error, self.path)
             log.warning(
-                "the log of the store waits: %s; %s", trouble.message, trouble.hint
+                "the write-ahead log could not be moved into the store, and stays: %s; %s",
+                trouble.message,
+                trouble.hint,
             )
             return False
         return True

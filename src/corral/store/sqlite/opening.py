@@ -54,7 +54,7 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
     except OSError as error:
         raise StoreTrouble(
             f"the store {path} cannot be opened: {error.strerror}",
-            hint=f"see that {path.parent} exists and may be written to",
+            hint=f"check that {path.parent} exists and is writable",
         ) from error
 
 
@@ -83,7 +83,8 @@ def _examine_store_file(path: Path) -> str:
         (revision,) = raw.execute("SELECT version_num FROM alembic_version").fetchone()
         if revision > REVISION:
             raise Unsupported(
-                f"the store {path} has schema {revision}; this corral knows up to {REVISION}",
+                f"the store {path} has schema {revision}; this version of corral supports "
+                f"schemas up to {REVISION}",
                 hint="install the newer corral again, or restore the copy made at the upgrade: "
                 f"{path}.schema-*",
             )
@@ -93,9 +94,8 @@ def _examine_store_file(path: Path) -> str:
             _wal_path(path), path.with_name(path.name + "-shm")
         ):
             raise StoreTrouble(
-                f"the log {_wal_path(path)} is damaged in its middle: changes that were "
-                "acknowledged "
-                "would be lost",
+                f"the write-ahead log {_wal_path(path)} is damaged in the middle: opening "
+                "the store would lose acknowledged changes",
                 hint=RECOVER,
             )
     return str(revision)
@@ -114,8 +114,9 @@ def _create_empty_store(path: Path, fresh_id: Callable[[], str]) -> None:
     final name only when it is complete."""
     if _has_content(_wal_path(path)):
         raise StoreTrouble(
-            f"{_wal_path(path)} is the log of a store, but {path} is gone",
-            hint=f"put {path} back from a backup, or move the log away to begin afresh",
+            f"{_wal_path(path)} is the write-ahead log of a store, but {path} is missing",
+            hint=f"restore {path} from a backup, or move the log away to start with an "
+            "empty store",
         )
     path.unlink(missing_ok=True)  # it is empty
     new_path = path.with_name(path.name + ".new")

@@ -8,12 +8,12 @@ from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
 from corral.store.row_codec import RECOVER
 
 _BY_CODE: Final = {
-    sqlite3.SQLITE_FULL: "free space on the disk of {path} (df -h {path}); Corral then goes on",
-    sqlite3.SQLITE_READONLY: "make {path} and its directory writable; Corral then goes on",
-    sqlite3.SQLITE_CANTOPEN: "see that the directory of {path} exists and may be written to",
-    sqlite3.SQLITE_PERM: "make {path} and its directory writable; Corral then goes on",
-    sqlite3.SQLITE_IOERR: "look for errors of the disk of {path} (dmesg, df -h {path})",
-    sqlite3.SQLITE_BUSY: "find who else writes it: fuser {path}",
+    sqlite3.SQLITE_FULL: "free space on the disk of {path} (df -h {path}); Corral then continues",
+    sqlite3.SQLITE_READONLY: "make {path} and its directory writable; Corral then continues",
+    sqlite3.SQLITE_CANTOPEN: "check that the directory of {path} exists and is writable",
+    sqlite3.SQLITE_PERM: "make {path} and its directory writable; Corral then continues",
+    sqlite3.SQLITE_IOERR: "check the disk of {path} for errors (dmesg, df -h {path})",
+    sqlite3.SQLITE_BUSY: "find the other process that uses {path}: fuser {path}",
     sqlite3.SQLITE_CORRUPT: RECOVER,
     sqlite3.SQLITE_NOTADB: RECOVER,
 }

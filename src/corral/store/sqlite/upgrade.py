@@ -29,8 +29,8 @@ def upgrade(path: Path, revision: str) -> None:
         _upgrade_schema(path)
     except Exception as error:  # a script may raise anything
         raise StoreTrouble(
-            f"the store {path} could not be brought up from schema {revision}, and is as it was: "
-            f"{error}",
+            f"the store {path} could not be upgraded from schema {revision} and is "
+            f"unchanged: {error}",
             hint=f"free space for a copy of {path}, or install the older corral again",
         ) from error
 

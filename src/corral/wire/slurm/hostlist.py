@@ -81,7 +81,7 @@ def expand(text: str) -> list[str]:
     )
     expanded = list(islice(all_hosts, MOST + 1))
     if "" in expanded or "]" in "".join(expanded):
-        raise ValueError(f"{text!r} is no list of nodes")
+        raise ValueError(f"{text!r} is not a valid list of nodes")
     if len(expanded) > MOST:
         raise ValueError(f"{text!r} names more than {MOST:,} nodes")
     return expanded
@@ -101,7 +101,7 @@ def _expand_part(text: str, part: str) -> Iterator[str]:
         return
     inside, closed, behind = rest.partition("]")
     if not closed:
-        raise ValueError(f"{text!r} is no list of nodes: a bracket is missing")
+        raise ValueError(f"{text!r} is not a valid list of nodes: ] is missing")
     for number in _expand_ranges(text, inside):
         for suffix in _expand_part(text, behind):
             yield f"{prefix}{number}{suffix}"
@@ -114,7 +114,8 @@ def _expand_ranges(text: str, inside: str) -> Iterator[str]:
         match = _SPAN.fullmatch(span)
         if match is None:
             raise ValueError(
-                f"{text!r} is no list of nodes: {span!r} is no number and no range"
+                f"{text!r} is not a valid list of nodes: {span!r} is not a number or a "
+                "range"
             )
         first_number, last_number = match.group(1), match.group(2) or match.group(1)
         if (
@@ -122,7 +123,8 @@ def _expand_ranges(text: str, inside: str) -> Iterator[str]:
             or int(last_number) - int(first_number) > MOST
         ):
             raise ValueError(
-                f"{text!r} is no list of nodes: {span!r} counts backwards, or too far"
+                f"{text!r} is not a valid list of nodes: the range {span!r} ends "
+                "before it begins, or is too long"
             )
         for number in range(int(first_number), int(last_number) + 1):
             yield f"{number:0{len(first_number)}}"

@@ -37,7 +37,7 @@ _ONE: Final = (
     _ignored_option("federation", "", "there is one cluster", _FLAG),
     _ignored_option("noconvert", "", "sizes are as they were asked for", _FLAG),
 )
-_YAML: Final = _refused_option("yaml", "", "write --json", _FLAG)
+_YAML: Final = _refused_option("yaml", "", "use --json", _FLAG)
 
 SQUEUE: Final = OptionTable(
     "squeue",
@@ -74,7 +74,7 @@ SQUEUE: Final = OptionTable(
             "start", "", "waiting jobs, and when they are likely to start", _FLAG
         ),
         _supported_option("states", "t", "in these states: PD,R,... or all"),
-        _refused_option("steps", "s", "steps are not listed: see the log of the job"),
+        _refused_option("steps", "s", "run: corral logs JOB; steps are not listed"),
         _supported_option("user", "u", "of these users"),
         *_ONE,
         _YAML,
@@ -225,7 +225,7 @@ SCANCEL: Final = OptionTable(
         _ignored_option("qos", "q", "there are priorities, and no QOS"),
         _supported_option("quiet", "Q", "says nothing of jobs that are over", _FLAG),
         _ignored_option("reservation", "R", "there are none"),
-        _refused_option("sibling", "", "there is one cluster"),
+        _refused_option("sibling", "", "remove the option; there is only one cluster"),
         _supported_option(
             "signal", "s", "sent to the steps of what runs; KILL cancels"
         ),

@@ -262,8 +262,12 @@ def _split_script_line(number: int, line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
     except ValueError as error:
+        fault, hint = "a quotation mark is not closed", "add the closing quotation mark"
+        if "escaped" in str(error):
+            fault, hint = "nothing follows the last \\", "remove the last \\"
         raise SlurmRefusal(
-            f"line {number} of the script: {str(error).lower()}"
+            f"line {number} of the script: {fault}: #SBATCH{line.rstrip()[:80]}",
+            hint=f"{hint} in line {number}",
         ) from None
 
 

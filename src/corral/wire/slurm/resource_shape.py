@@ -49,7 +49,7 @@ def shape_of(read: ParsedOptions) -> SlurmShape:
         if gpus.in_all % nodes:
             raise SlurmRefusal(
                 f"{gpus.in_all} GPUs cannot be divided into equal parts over {nodes} nodes",
-                hint="write --gpus-per-node=N",
+                hint="use --gpus-per-node=N instead of --gpus",
             )
         per_node = gpus.in_all // nodes
     cpus = _read_count(read, "cpus-per-task")
@@ -106,8 +106,8 @@ def _nodes_and_tasks(
     tasks_per_node = tasks_per_node or max(1, -(-tasks // nodes))
     if tasks > tasks_per_node * nodes:
         raise SlurmRefusal(
-            f"{tasks} tasks do not fit: {nodes} nodes with {tasks_per_node} each",
-            hint="ask for more nodes",
+            f"{tasks} tasks do not fit on {nodes} nodes with {tasks_per_node} each",
+            hint="request more nodes, or more tasks with --ntasks-per-node",
         )
     return fewest, nodes, tasks or tasks_per_node * nodes, tasks_per_node, notes
 
@@ -136,7 +136,7 @@ def _read_gpu_counts(read: ParsedOptions) -> _Gpus:
     }
     if len(types) > 1:
         raise SlurmRefusal(
-            f"GPUs of several types are asked for: {', '.join(sorted(types))}"
+            f"GPUs of several types are not allowed: {', '.join(sorted(types))}"
         )
     return _Gpus(
         type=next(iter(types), None),
@@ -157,7 +157,7 @@ def _parse_gres(text: str | None) -> tuple[str | None, int]:
         if name != "gpu":
             raise SlurmRefusal(
                 f"Invalid generic resource (gres) specification: {gres_entry}",
-                hint="there are GPUs, cores and memory: --gres=gpu:N",
+                hint="use --gres=gpu:N; other generic resources are not supported",
             )
         rest = re.sub(r"\(.*\)$", "", rest)
         one_kind, typed_count = (

@@ -84,7 +84,8 @@ def read_batch(
         script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
     if script is None:
         raise SlurmRefusal(
-            "there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]"
+            "no batch script is given",
+            hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]",
         )
     script_options, components = _said_by(script)
     given_options = {
@@ -130,8 +131,10 @@ def _said_by(script: str) -> tuple[dict[str, str], int]:
     ]
     if any(component != unnamed[0] for component in unnamed):
         raise SlurmRefusal(
-            "components of a heterogeneous job that ask for different things are not supported",
-            hint="submit a job for each, the second with --dependency=after:ID of the first",
+            "heterogeneous jobs whose components request different resources are not "
+            "supported",
+            hint="submit each component as a job, the second with "
+            "--dependency=after:ID of the first",
         )
     return groups[0], len(groups)
 
@@ -179,7 +182,7 @@ def _build_submission(
     if read.noted:
         ignored = ", ".join(f"--{option_name}" for option_name in read.noted)
         notes.append(
-            f"note: {ignored}: nothing comes of it here (docs/reference/slurm-options.md)"
+            f"note: {ignored}: ignored by Corral (see docs/reference/slurm-options.md)"
         )
     return BatchSubmission(
         spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton
@@ -239,7 +242,8 @@ def queue_of(read: ParsedOptions, notes: list[str]) -> str | None:
     first_partition, comma, _ = partition.partition(",")
     if comma:
         notes.append(
-            f"note: of the partitions {partition} the first is taken: {first_partition}"
+            f"note: only the first of the partitions {partition} is used: "
+            f"{first_partition}"
         )
     return first_partition
 
@@ -250,7 +254,7 @@ def priority_of(read: ParsedOptions, notes: list[str]) -> int | None:
     qos = read.get("qos")
     if qos is not None and qos not in PRIORITIES:
         notes.append(
-            f"note: --qos={qos} is not one of {', '.join(PRIORITIES)}: it is ignored"
+            f"note: --qos={qos} is ignored: it is not one of {', '.join(PRIORITIES)}"
         )
     base = PRIORITIES.get(qos or "", 0)
     if (priority_text := read.get("priority")) is not None:
@@ -274,7 +278,7 @@ def _parse_signal_option(
         return None
     number, warning_seconds = value_forms.warning(signal)
     if limit is None:
-        notes.append("note: --signal without --time: there is no end to warn of")
+        notes.append("note: --signal is ignored: it requires a time limit (--time)")
         return None
     return {"signal": number, "before": f"{max(1, min(warning_seconds, limit - 1))}s"}
 
@@ -287,7 +291,8 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
         if re.search(r"[|\[\]*()]", constraint_text):
             raise SlurmRefusal(
                 f"Invalid feature specification: {read.get('constraint')}",
-                hint="write labels that all of its nodes have, joined by &: -C 'ib&zone=a'",
+                hint="write labels that all nodes of the job have, joined by &: "
+                "-C 'ib&zone=a'",
             )
         label, sign, value = constraint_text.strip().partition("=")
         constraint_fields[label] = value if sign else True
@@ -298,8 +303,8 @@ def _constraints(read: ParsedOptions, shape: SlurmShape) -> dict[str, Any]:
         raise SlurmRefusal(f"Invalid node name specified: {error}") from None
     if on and len(on) < shape.nodes:
         raise SlurmRefusal(
-            f"--nodelist names {len(on)} of {shape.nodes} nodes: the others cannot be left open",
-            hint="name as many nodes as it needs, or more to choose from",
+            f"--nodelist names {len(on)} nodes, but the job requires {shape.nodes}",
+            hint=f"name at least {shape.nodes} nodes in --nodelist",
         )
     if on:
         constraint_fields["node"] = [
@@ -323,7 +328,8 @@ def _start_by(read: ParsedOptions, here: Here, limit: int | None) -> str | None:
     latest = deadline - timedelta(seconds=limit or 0)
     if latest <= here.now:
         raise SlurmRefusal(
-            f"Incorrect deadline specification {deadline_text}: it cannot be done by then"
+            f"Incorrect deadline specification {deadline_text}: the job "
+            "cannot end by then"
         )
     return latest.isoformat()
 
@@ -344,8 +350,8 @@ def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
         if kind not in _ON or not ids or "?" in dependency_text:
             raise SlurmRefusal(
                 f"Job dependency problem: {dependency_text}",
-                hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
-                "joined by commas",
+                hint="use after, afterok, afternotok or afterany, each with "
+                ":ID[:ID...], or singleton, joined by commas",
             )
         dependencies += [
             {"job": id_of(dependency_id), "on": _ON[kind]} for dependency_id in ids
@@ -384,7 +390,7 @@ def exported(
             key for key in secret_names if key not in named_variables
         ]:
             notes.append(
-                "note: not sent along, for it is named like a secret: "
+                "note: not passed to the job, because the name looks like a secret: "
                 f"{', '.join(unnamed_secrets)}; "
                 "name it in --export, or run: corral secret set NAME"
             )
@@ -393,7 +399,9 @@ def exported(
         if export_entry in ("ALL", "NONE", "NIL"):
             continue
         if not _VARIABLE.fullmatch(name):
-            raise SlurmRefusal(f"Invalid --export: {export_entry}")
+            raise SlurmRefusal(
+                f"Invalid --export: {export_entry}; use ALL, NONE, NAME or NAME=VALUE"
+            )
         if sign or name in environment:
             sent_variables[name] = value if sign else environment[name]
     return {key: sent_variables[key] for key in sorted(sent_variables)}
@@ -424,7 +432,8 @@ def _build_batch_plan(
     mode = (read.get("open-mode") or "truncate")[:1]
     if mode not in "at":
         raise SlurmRefusal(
-            f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored"
+            f"Invalid --open-mode argument: {read.get('open-mode')}; use append or "
+            "truncate"
         )
     return BatchPlan(
         name=name,

@@ -52,17 +52,22 @@ JOB_OPTIONS: Final = (
         "labels of nodes: ib, zone=a, ib&zone=a; no |, and no [counts]",
         variable="SBATCH_CONSTRAINT",
     ),
-    _refused_option("cluster-constraint", "", "there is one cluster; leave it out"),
+    _refused_option(
+        "cluster-constraint", "", "remove the option; there is only one cluster"
+    ),
     _ignored_option(
         "clusters", "M", "there is one cluster", variable="SBATCH_CLUSTERS"
     ),
     _refused_option(
         "container",
         "",
-        "a bundle is not run; write image: in a spec: corral apply -f FILE",
+        "write image: in a spec, and run: corral apply -f FILE",
     ),
     _refused_option(
-        "contiguous", "", "write topology: require:rack in a spec", takes=_FLAG
+        "contiguous",
+        "",
+        "write topology: require:rack in a spec, and run: corral apply -f FILE",
+        takes=_FLAG,
     ),
     _ignored_option("core-spec", "S", "no cores are reserved"),
     _supported_option(
@@ -110,12 +115,12 @@ JOB_OPTIONS: Final = (
         takes=_MAYBE,
         variable="SBATCH_EXPORT",
     ),
-    _refused_option("export-file", "", "write --export=NAME=VALUE,..."),
+    _refused_option("export-file", "", "use --export=NAME=VALUE,..."),
     _ignored_option("extra-node-info", "B", _LAYOUT),
     _ignored_option(
         "get-user-env", "", "the environment is that of the submission", takes=_MAYBE
     ),
-    _refused_option("gid", "", "a job runs as its owner"),
+    _refused_option("gid", "", "remove the option; a job always runs as its owner"),
     _ignored_option("gpu-bind", "", "tasks see all GPUs of the job on their node"),
     _ignored_option("gpu-freq", "", _TUNED),
     _supported_option(
@@ -130,7 +135,7 @@ JOB_OPTIONS: Final = (
         "GPUs of each node: 8, h100:8",
         variable="SBATCH_GPUS_PER_NODE",
     ),
-    _refused_option("gpus-per-socket", "", "write --gpus-per-node"),
+    _refused_option("gpus-per-socket", "", "use --gpus-per-node"),
     _supported_option(
         "gpus-per-task", "", "GPUs of each task", variable="SBATCH_GPUS_PER_TASK"
     ),
@@ -169,7 +174,7 @@ JOB_OPTIONS: Final = (
     _ignored_option("mincpus", "", "write --cpus-per-task"),
     _supported_option("nice", "", "so much less priority", takes=_MAYBE),
     _ignored_option("no-kill", "k", "a gang is whole or it starts again", takes=_MAYBE),
-    _refused_option("nodefile", "F", "write --nodelist"),
+    _refused_option("nodefile", "F", "use --nodelist"),
     _supported_option(
         "nodelist", "w", "on these nodes; as many as it needs, or more to choose from"
     ),
@@ -200,7 +205,7 @@ JOB_OPTIONS: Final = (
     _refused_option(
         "reservation",
         "",
-        "no nodes are set aside; ask for a queue with nodes of its own",
+        "use --partition with a queue that owns GPUs; there are no reservations",
     ),
     _supported_option(
         "signal",
@@ -216,7 +221,7 @@ JOB_OPTIONS: Final = (
     _supported_option("time", "t", "max_duration", variable="SBATCH_TIMELIMIT"),
     _ignored_option("time-min", "", "the limit is not shortened"),
     _ignored_option("tmp", "", "disks are not counted"),
-    _refused_option("uid", "", "a job runs as its owner"),
+    _refused_option("uid", "", "remove the option; a job always runs as its owner"),
     _ignored_option(
         "use-min-nodes", "", "the most nodes that are free are taken", takes=_FLAG
     ),
@@ -282,16 +287,21 @@ SBATCH: Final = OptionTable(
     ),
 )
 
-_ONE_PROGRAM: Final = "one program runs in all tasks"
+_ONE_PROGRAM: Final = "use one program for all tasks"
 SRUN: Final = OptionTable(
     "srun",
     (
         *(option for option in JOB_OPTIONS if option.name not in ("help",)),
         _ignored_option("acctg-freq", "", "use is measured anyway"),
         _refused_option(
-            "bcast", "", "put the program where all nodes see it", takes=_MAYBE
+            "bcast",
+            "",
+            "put the program into a folder that all nodes share",
+            takes=_MAYBE,
         ),
-        _refused_option("bcast-exclude", "", "put the program where all nodes see it"),
+        _refused_option(
+            "bcast-exclude", "", "put the program into a folder that all nodes share"
+        ),
         _ignored_option("compress", "", "nothing is sent along", takes=_MAYBE),
         _ignored_option("cpu-bind", "", _LAYOUT),
         _ignored_option("disable-status", "X", "Ctrl-C ends it", takes=_FLAG),
@@ -299,7 +309,9 @@ SRUN: Final = OptionTable(
         _supported_option("error", "e", "the file for standard error; %t: one a task"),
         _ignored_option("exact", "", "steps share what the job holds", takes=_FLAG),
         _supported_option("help", "", "how it is used", takes=_FLAG),
-        _refused_option("het-group", "", "there are no heterogeneous jobs"),
+        _refused_option(
+            "het-group", "", "remove the option; heterogeneous steps are not supported"
+        ),
         _ignored_option("immediate", "I", "it waits in line", takes=_MAYBE),
         _supported_option(
             "input",
@@ -319,7 +331,12 @@ SRUN: Final = OptionTable(
             "none, and list; programs find each other by themselves (torchrun, a launcher)",
         ),
         _refused_option("multi-prog", "", _ONE_PROGRAM, takes=_FLAG),
-        _refused_option("no-allocate", "Z", "nodes are given by the head", takes=_FLAG),
+        _refused_option(
+            "no-allocate",
+            "Z",
+            "remove the option; the head allocates the nodes",
+            takes=_FLAG,
+        ),
         _supported_option("open-mode", "", "append or truncate"),
         _supported_option(
             "output", "o", "the file for standard output; %t: one a task"

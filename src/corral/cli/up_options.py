@@ -34,8 +34,8 @@ class SshOptions:
         UserName | None,
         Parameter(
             name="--ssh-user",
-            help="User with whom ssh logs in on the machines of --hosts (default: as "
-            "configured for ssh).",
+            help="User name for ssh on the machines of --hosts (default: as configured "
+            "for ssh).",
         ),
     ] = None
     ssh_key: Annotated[

@@ -197,7 +197,7 @@ def create_token(
     """Create a token and print it once: the cluster stores only its hash.
 
     Args:
-        user: User for whom the token is created (default: you).
+        user: User of the new token (default: you).
         role: Highest role that the token allows (default: the role of the user).
         expires: Time after which the token expires: 12h, 90d or never (default: the
             cluster's --token-days, else 30d).

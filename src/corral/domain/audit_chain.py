@@ -42,7 +42,7 @@ class Anchor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainReport:
     """Result of verifying the audit log. `number` and `link` are those of the last
-    valid entry. `fault` describes the first invalid entry; "" if there is none."""
+    valid entry. `fault` describes the first invalid entry; "" if all are valid."""
 
     entries: int
     unchained: int

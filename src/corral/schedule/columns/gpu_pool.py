@@ -93,7 +93,7 @@ def part_gpus(pool: Pool, gpus: int, part: int) -> int:
 @compiled
 def best_fit(pool: Pool, need: int) -> int:
     """Return the node with the fewest free GPUs, but at least `need`; the first one of
-    equals. Return -1 if no node has so many. Nodes in `taken` are skipped."""
+    equals. Return -1 if no node has enough. Nodes in `taken` are skipped."""
     best_node, least_free = NOBODY, pool.wide + 1
     for node in range(pool.nodes):
         free_gpus = pool.free[node]

@@ -143,7 +143,7 @@ def key_of_waiting(policy: ColumnPolicy, jobs: JobColumns, group: int) -> float:
 @compiled
 def first_group(policy: ColumnPolicy, jobs: JobColumns, smaller_than: int) -> int:
     """Return the group whose first job has the best sort key. Only groups whose first
-    job requests fewer than `smaller_than` GPUs count; -1 if there is none."""
+    job requests fewer than `smaller_than` GPUs count; -1 without such a group."""
     best_group, least_key, turn = NONE, 0.0, 0.0
     row = 0
     while row < jobs.count[AT_ACTIVE]:

@@ -102,8 +102,8 @@ def _cheapest_node(
     need: int,
     key: float,
 ) -> int:
-    """Return the node on which `need` GPUs can be freed at the least cost; -1 if no
-    node can free so many. The victims on that node are in `best`, and their number is
+    """Return the node on which `need` GPUs can be freed at the least cost; -1 if
+    there is no such node. The victims on that node are in `best`, and their number is
     in count[2]."""
     chosen, least_cost, most_free = NONE, NEVER, 0
     for node in range(pool.nodes):

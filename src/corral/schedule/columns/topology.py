@@ -85,7 +85,7 @@ def _tightest_domain(
     cluster: ClusterArrays, found: int, kind: int, level: int, wanted: int
 ) -> int:
     """Return the domain of this level that has the fewest suitable nodes, but at least
-    `wanted`; the first one of equals. Return -1 if no domain has so many.
+    `wanted`; the first one of equals. Return -1 if no domain has enough.
 
     Nodes are suitable if they are among the first `found` rows of `cluster.found` and
     have the GPU type `kind`.

@@ -67,6 +67,8 @@ def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
             Cause.INFRA,
         ),
         (True, RAISED + "OSError: [Errno 28] No space left on device", Cause.INFRA),
+        (True, RAISED + "OSError: [Errno 122] Disk quota exceeded", Cause.INFRA),
+        (False, RAISED + "OSError: [Errno 122] Disk quota exceeded", Cause.USER),
         (True, RAISED + "ModuleNotFoundError: No module named 'yaml'", Cause.USER),
         (False, RAISED + "OSError: [Errno 28] No space left on device", Cause.USER),
         (False, "", Cause.USER),

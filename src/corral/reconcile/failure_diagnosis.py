@@ -36,6 +36,7 @@ OF_FULL_DISK: Final = frozenset(
         FailureKind.CHECKPOINT,
         FailureKind.CRASH,
         FailureKind.DISK_FULL,
+        FailureKind.QUOTA,
     }
 )
 PROMPT: Final = 300  # characters of it that are quoted

@@ -255,7 +255,7 @@ CELLS: Final = [
         name="save-quota",
         run=f"mkdir $CELL/out; exec {PYTHON}/saver.py $CELL/out",
         hurt=answers("fsync", "EDQUOT"),
-        kinds=DISK_FULL,
+        kinds=frozenset({F.QUOTA}),
         paid=EITHER,
     ),
     Cell(

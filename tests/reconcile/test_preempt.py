@@ -12,6 +12,7 @@ from corral.domain.queue_policy import Policy, Preempt
 from corral.domain.receipt import ReceiptKind
 from corral.domain.requests import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.domain.usage import PreemptWhy
+from corral.schedule.order.late_jobs import GRACE_SECONDS
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned
 from tests.reconcile.saving import SAVED, gone, save_of, state
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
@@ -389,17 +390,17 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
     )
 
 
-def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() -> None:
+def test_a_late_job_has_a_turn_in_which_no_other_buys_its_place() -> None:
     cluster = house()
     first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
     waits, other = (submit(cluster, SPEECH, 4) for _ in range(2))
     cluster.tick(seconds=90_000.0)
     cluster.end(first, Exit(code=0, at=1.0))
-    turn_ends = cluster.wall + 172_800.0
+    turn_ends = cluster.wall + GRACE_SECONDS
     cluster.end(second, Exit(code=0, at=1.0))
     until = {id: cluster.world.attempts[id].protected_until for id in (waits, other)}
     assert until == {waits: turn_ends, other: None}, (
-        "one turn at a time, as few have waited long"
+        "one turn at a time, as a tenth of the cluster is less than one job"
     )
 
 

@@ -140,7 +140,7 @@ def test_nobody_waits_without_end_behind_a_stream_of_short_jobs() -> None:
         queues=[0] * (stream + 1),
     )
     ended = replay(work, [8], POLICIES[DEFAULT]).ended[0]
-    ageless = Named(policy=POLICIES[DEFAULT].policy._replace(elder_scale_seconds=0.0))
+    ageless = Named(policy=POLICIES[DEFAULT].policy._replace(late_scale=0.0))
     assert ended < 1_500_000 < replay(work, [8], ageless).ended[0]
 
 

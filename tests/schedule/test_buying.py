@@ -102,7 +102,7 @@ def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
 )
 def test_it_may_not_take_from(victim: dict[str, object]) -> None:
     """Of another priority (that is another right) or queue, within the minimum run time, without a
-    save, new, dear to restart, of a user who has had less, or an elder in its turn."""
+    save, new, dear to restart, of a user who has had less, or an late_job in its turn."""
     assert not buying().may_take(waits(), runs(**victim))
 
 
@@ -374,13 +374,13 @@ MUTANTS = [
     ),
     (
         Mutant(
-            "nobody is ever old",
-            "schedule.order.queue_order:QueueLine._find_elders",
-            "waited >= ELDER_SECONDS",
-            "False",
+            "no gang is ever late",
+            "schedule.order.queue_order:QueueLine._lateness_of",
+            "waited_seconds < LATE_SECONDS",
+            "True",
             "",
         ),
-        lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first,
+        lines.test_of_those_that_have_waited_for_six_hours_one_goes_first,
     ),
     (
         Mutant(
@@ -394,33 +394,43 @@ MUTANTS = [
     ),
     (
         Mutant(
+            "service does not count in lateness",
+            "schedule.order.late_jobs:lateness_of",
+            "served_seconds + ",
+            "",
+            "",
+        ),
+        lines.test_service_makes_a_gang_less_late,
+    ),
+    (
+        Mutant(
             "each line is lent all of it",
-            "schedule.order.queue_order:QueueLine._find_elders",
+            "schedule.order.queue_order:QueueLine._find_late_jobs",
             "lent_gpus +=",
             "_ =",
             "",
         ),
-        lines.test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent,
+        lines.test_the_latest_of_all_lines_comes_first_to_what_is_lent,
     ),
     (
         Mutant(
             "all of the cluster is lent to age",
-            "schedule.order.aging:lent_to",
+            "schedule.order.late_jobs:lent_to",
             "MOST",
             "1.0",
             "",
         ),
-        lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half,
+        lines.test_a_part_that_grows_with_the_lateness_is_lent_up_to_a_tenth,
     ),
     (
         Mutant(
-            "the wait does not count in what is lent",
-            "schedule.order.aging:lent_to",
-            "(waited_seconds / SCALE_SECONDS) ** 2",
+            "the lateness does not count in what is lent",
+            "schedule.order.late_jobs:lent_to",
+            "(lateness / SCALE) ** 2",
             "MOST",
             "",
         ),
-        lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half,
+        lines.test_a_part_that_grows_with_the_lateness_is_lent_up_to_a_tenth,
     ),
     (
         Mutant(
@@ -430,7 +440,7 @@ MUTANTS = [
             "",
             "",
         ),
-        lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first,
+        lines.test_of_those_that_have_waited_for_six_hours_one_goes_first,
     ),
 ]
 

@@ -65,7 +65,7 @@ def test_compiled_and_plain_decide_the_same() -> None:
 
 def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
     told = (
-        "from corral.schedule.columns.aging import protect\n"
+        "from corral.schedule.columns.late_jobs import protect\n"
         "from corral.schedule.arrays.compiled import *\n"
         "from corral.schedule.columns.locality import level_for, LocalityDelay\n"
         "print(must_compile(level_for)); level_for(1, 5.0, LocalityDelay(1.0, 2.0)); "

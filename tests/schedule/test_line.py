@@ -12,6 +12,7 @@ from corral.domain.queue_policy import Policy
 from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule.job_groups import Groups
+from corral.schedule.order.late_jobs import LATE_SECONDS
 from corral.schedule.order.priority_key import PriorityKeys
 from corral.schedule.order.queue_order import QueueLine
 from corral.schedule.prediction.runtime_model import Class, Ended, Learned
@@ -234,58 +235,67 @@ def old(job: str, number: int, gpus: int, since_days: float, **more: object) -> 
 def by_age(
     came: list[Waiting], day: float, *, lent: float = 0.0, gpus: float = 0.0
 ) -> list[str]:
-    """The order on the day; the elders of it are put in brackets."""
+    """The order on the day; late jobs are in brackets."""
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
     standing = Standing(tree, capacity=ResourceAmounts(gpus, 0.0, 0.0))
     line = QueueLine(
         Groups(came), standing, PriorityKeys(tree, learned()), day * DAY, lambda: lent
     )
     names = [gang.job for gang in iter(line.next, None)]
-    return [f"[{name}]" if name in line.elders else name for name in names]
+    return [f"[{name}]" if name in line.late_jobs else name for name in names]
 
 
-def test_of_those_that_have_waited_for_more_than_a_day_one_goes_first() -> None:
+def test_of_those_that_have_waited_for_six_hours_one_goes_first() -> None:
     came = [
         old("huge", 0, 64, 0.5), old("large", 1, 8, 0.0), old("as-large", 2, 8, 0.0),
         old("new", 3, 1, 2.0), old("urgent", 4, 9, 2.0, priority=9),
     ]  # fmt: skip
-    assert by_age(came, 0.9) == ["urgent", "new", "large", "as-large", "huge"]
+    assert by_age(came, 0.24) == ["urgent", "new", "large", "as-large", "huge"]
     assert by_age(came, 2.0) == ["urgent", "[large]", "new", "as-large", "huge"]
 
 
 def test_all_waits_of_a_gang_count_together() -> None:
     large = old("large", 0, 8, 0.0)
-    stopped = old("stopped", 1, 8, 1.9, served_seconds=7200.0, waited_seconds=2 * DAY)
+    stopped = old("stopped", 1, 8, 1.9, served_seconds=7200.0, waited_seconds=4 * DAY)
     assert by_age([large, stopped], 2.0)[0] == "[stopped]"
     assert by_age([large, replace(stopped, waited_seconds=0.0)], 2.0)[0] == "[large]"
 
 
-def test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half() -> None:
-    came = [old("large", 0, 8, 0.0), old("new", 1, 1, 0.0)]
-    assert by_age(came, 10.0, lent=0.0, gpus=512.0) == ["[large]", "new"]
-    assert by_age(came, 10.0, lent=51.0, gpus=512.0) == ["[large]", "new"]
-    assert by_age(came, 10.0, lent=52.0, gpus=512.0) == ["new", "large"], (
-        "(10 / 31.6)**2 * 512"
+def test_service_makes_a_gang_less_late() -> None:
+    longer = old("longer", 0, 8, 0.0, served_seconds=8 * 3600.0)
+    shorter = old("shorter", 1, 8, 1.0)
+    assert by_age([longer, shorter], 2.0)[0] == "[shorter]", "24 / 2 > 48 / 10"
+    assert (
+        by_age([replace(longer, served_seconds=3600.0), shorter], 2.0)[0] == "[longer]"
     )
-    assert by_age(came, 100.0, lent=256.0, gpus=512.0) == ["[large]", "new"]
-    assert by_age(came, 100.0, lent=257.0, gpus=512.0) == ["new", "large"]
 
 
-def test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent() -> None:
+def test_a_part_that_grows_with_the_lateness_is_lent_up_to_a_tenth() -> None:
+    came = [old("large", 0, 8, 0.0), old("new", 1, 1, 0.0)]
+    assert by_age(came, 0.5, lent=0.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 0.5, lent=11.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 0.5, lent=12.0, gpus=512.0) == ["new", "large"], (
+        "(12 h / 2 h / 40) ** 2 * 512 is 11.52"
+    )
+    assert by_age(came, 100.0, lent=51.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 100.0, lent=52.0, gpus=512.0) == ["new", "large"]
+
+
+def test_the_latest_of_all_lines_comes_first_to_what_is_lent() -> None:
     ann = old("first", 0, 8, 0.0, user=UserName("ann"))
-    bob = old("second", 1, 8, 1.0, user=UserName("bob"))
-    new = old("new", 2, 1, 4.0, user=UserName("bob"))
-    assert by_age([ann, bob, new], 4.0, gpus=512.0) == ["[first]", "new", "second"]
-    assert by_age([bob, new], 4.0, gpus=512.0) == ["[second]", "new"]
-    assert by_age([ann, bob, new], 5.1, gpus=512.0) == ["[first]", "[second]", "new"]
+    bob = old("second", 1, 8, 0.2, user=UserName("bob"))
+    new = old("new", 2, 1, 0.5, user=UserName("bob"))
+    assert by_age([ann, bob, new], 0.5, gpus=300.0) == ["[first]", "new", "second"]
+    assert by_age([bob, new], 0.5, gpus=300.0) == ["[second]", "new"]
+    assert by_age([ann, bob, new], 1.1, gpus=300.0) == ["[first]", "[second]", "new"]
     huge = (Shape(nodes=64, resources=Resources(gpu_millis=8000)),)
     stuck = replace(ann, shapes=huge)
-    assert "[second]" in by_age([stuck, bob, new], 40.0, gpus=512.0), (
+    assert "[second]" in by_age([stuck, bob, new], 40.0, gpus=300.0), (
         "nobody is stuck behind it"
     )
 
 
-def test_nobody_asks_what_is_lent_before_somebody_is_old() -> None:
+def test_what_is_lent_is_not_asked_for_before_a_gang_is_late() -> None:
     def lent() -> float:
         raise AssertionError
 
@@ -295,6 +305,6 @@ def test_nobody_asks_what_is_lent_before_somebody_is_old() -> None:
         young,
         Standing(tree, capacity=ResourceAmounts()),
         PriorityKeys(tree, learned()),
-        DAY - 1.0,
+        LATE_SECONDS - 1.0,
         lent,
     )

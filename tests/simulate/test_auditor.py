@@ -17,7 +17,7 @@ from corral.domain.world import Changes
 from corral.simulate.scenario import Scene
 from tests.worlds import gang, node
 
-DAY_SECONDS = 86_400.0
+LATE_SECONDS = 21_600.0
 FIRST = AttemptNumber(1)
 SEAT = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
 LONG, SHORT = JobId("j1"), JobId("j2")
@@ -98,34 +98,44 @@ def test_after_a_clock_was_set_a_start_is_judged_by_those_who_were_heard_since(
 
 
 @pytest.mark.parametrize(
-    ("waited", "other_waited", "by_age"),
+    ("waited", "other_waited", "served", "by_age"),
     [
-        (DAY_SECONDS, 0.0, True),
-        (DAY_SECONDS, 0.0, False),
-        (DAY_SECONDS - 1.0, 0.0, True),
-        (DAY_SECONDS, DAY_SECONDS + 1.0, True),
+        (LATE_SECONDS, 0.0, 0.0, True),
+        (LATE_SECONDS, 0.0, 0.0, False),
+        (LATE_SECONDS - 1.0, 0.0, 0.0, True),
+        (LATE_SECONDS, LATE_SECONDS + 1.0, 0.0, True),
+        (LATE_SECONDS + 2.0, LATE_SECONDS + 1.0, 3600.0, True),
     ],
 )
-def test_only_the_elder_goes_before_one_that_is_alike_and_older(
+def test_only_the_latest_goes_before_one_that_is_alike_and_older(
     scene: Scene,
     waited: float,
     other_waited: float,
+    served: float,
     by_age: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    elder = JobId("j3")
+    late_job = JobId("j3")
     placed = replace(SEAT, gpus=(1,))
     scene.books.take_job(job(SHORT, JobState.QUEUED, 20.0, waited_seconds=other_waited))
-    scene.books.take_job(job(elder, JobState.QUEUED, 20.0, waited_seconds=waited))
+    scene.books.take_job(
+        job(
+            late_job,
+            JobState.QUEUED,
+            20.0,
+            waited_seconds=waited,
+            served_seconds=served,
+        )
+    )
     monkeypatch.setattr(scene.books, "decided_wall", lambda: 0.0)
     attempt = Attempt(
-        job=elder, number=FIRST, seats=(placed,), master_port=1, placed_at=0.0,
-        protected_until=DAY_SECONDS if by_age else None,
+        job=late_job, number=FIRST, seats=(placed,), master_port=1, placed_at=0.0,
+        protected_until=LATE_SECONDS if by_age else None,
     )  # fmt: skip
-    started = job(elder, JobState.STARTING, 20.0, attempt=FIRST)
+    started = job(late_job, JobState.STARTING, 20.0, attempt=FIRST)
     scene.auditor._placing.check(Changes(jobs=(started,), attempts=(attempt,)))
-    is_elder = by_age and waited >= max(DAY_SECONDS, other_waited)
-    assert (scene.stage.broken is None) == is_elder
+    is_late = by_age and not served and waited >= max(LATE_SECONDS, other_waited)
+    assert (scene.stage.broken is None) == is_late
 
 
 @pytest.mark.parametrize(("told_at", "in_order"), [(18.0, False), (19.5, True)])

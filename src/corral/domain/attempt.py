@@ -158,7 +158,7 @@ class Attempt:
     idle_since: float | None = None  # none of its GPUs has run anything
     idle_warned_at: float | None = None
     relocated: bool = False  # it was, to be moved elsewhere
-    protected_until: float | None = None  # the elder of its line: no preemption
+    protected_until: float | None = None  # it started because it was late
     gated: bool = False  # its ranks wait for the checks of its nodes
     images: tuple[str, ...] = ()
     nan_step: int | None = None  # since then its loss is not a finite number

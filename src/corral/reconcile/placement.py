@@ -37,7 +37,7 @@ from corral.reconcile.usage import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
 from corral.schedule.capacity.node_room import covering, mark_of
 from corral.schedule.defragment import Movables
-from corral.schedule.order.aging import TURN_SECONDS
+from corral.schedule.order.late_jobs import turn_seconds
 from corral.schedule.order.priority_key import PriorityKeys
 from corral.schedule.order.queue_order import QueueLine, in_order
 from corral.schedule.quota.borrowing import claims_of
@@ -88,7 +88,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
         lent=lambda: lent_to(draft, memo.live),
     )
     for placed in decision.placed:
-        _start_job(draft, placed, is_elder=placed.job in decision.elders)
+        _start_job(draft, placed, is_late=placed.job in decision.late_jobs)
     count_debts(draft, claims, decision.placed)
     take_promises(draft, decision)
     take_in(draft, decision)
@@ -114,7 +114,7 @@ def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId
 def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
     placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
     for placed_gang in placed:
-        _start_job(draft, placed_gang, is_elder=False)
+        _start_job(draft, placed_gang, is_late=False)
     return Reasons().instead(reasons)
 
 
@@ -258,7 +258,7 @@ def _running_per_array(draft: Draft) -> Counter[JobId]:
     return Counter(job.array for job in draft.in_states(*ON_NODES) if job.array)
 
 
-def _start_job(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
+def _start_job(draft: Draft, placed: Placed, *, is_late: bool) -> None:
     job = draft.job(placed.job)
     assert job is not None
     number = AttemptNumber(job.attempt + 1)
@@ -283,7 +283,9 @@ def _start_job(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
             resume_step=saves[-1].step if saves else job.spec.origin_step,
             node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
             borrowed_gpu_millis=placed.borrowed_millis,
-            protected_until=draft.now.wall + TURN_SECONDS if is_elder else None,
+            protected_until=(
+                draft.now.wall + turn_seconds(job.served_seconds) if is_late else None
+            ),
         )
     )
     pinned_to = _pinned_node(draft, job, placed)

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from corral.replay.rng import roll
 from corral.schedule.arrays.compiled import column, compiled
-from corral.schedule.columns.aging import earn
 from corral.schedule.columns.gpu_pool import NOBODY, USED
 from corral.schedule.columns.job_groups import AT_RUNNING, WAITING, served
+from corral.schedule.columns.late_jobs import earn
 from corral.schedule.columns.one_pass import conclude, put_back, submit, take_turns
 from corral.schedule.columns.order import (
     CONSERVATIVE,
@@ -233,7 +233,7 @@ def step(
     then."""
     now = _next_event(policy, world, state)
     pass_time(world, state, now)
-    earn(policy, state.jobs, state.pool, state.ageing, now)
+    earn(policy, state.jobs, state.pool, state.late, now)
     _end_jobs(policy, world, state, log, now)
     if now >= world.number[FAILS_AT]:
         fail_node(policy, world, state, log)

@@ -50,7 +50,7 @@ _COPIED: Final = (
         "started",
         "overhead",
     ),
-    *("attained", "queued", "preempted", "key", "elder_until"),
+    *("attained", "queued", "preempted", "key", "protected_until"),
 )
 
 
@@ -201,13 +201,13 @@ def present_of(policy: ColumnPolicy, state: PassState) -> tuple[PassState, list[
     )
     for row, old_row in enumerate(rows):
         _copy_job(state, compact_state, old_row, row)
-    elder = int(state.ageing.elder[0])
+    late_job = int(state.late.late_job[0])
     present = compact_state._replace(
         jobs=compact_state.jobs._replace(rank=jobs.rank.copy()),
         history=_clone_part(state.history),
-        ageing=_clone_part(state.ageing),
+        late=_clone_part(state.late),
     )
-    present.ageing.elder[0] = rows.index(elder) if elder in rows else NONE
+    present.late.late_job[0] = rows.index(late_job) if late_job in rows else NONE
     return present, rows
 
 

@@ -46,7 +46,7 @@ from corral.schedule import (
     Waiting,
     decide,
 )
-from corral.schedule.order.aging import TURN_SECONDS
+from corral.schedule.order.late_jobs import turn_seconds
 from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.prediction.runtime_model import Lessons
 from corral.schedule.quota.balances import QuotaHolding
@@ -276,12 +276,14 @@ class Play:
             self._agenda.plan_end(job, holder.frees_at)
         self._standing.take(self._holding(job.gang, holder.seats))
 
-    def _start(self, placed: Placed, *, is_elder: bool) -> None:
-        """Start the placed job. The pass has already taken its seats. If `is_elder`,
+    def _start(self, placed: Placed, *, is_late: bool) -> None:
+        """Start the placed job. The pass has already taken its seats. If `is_late`,
         the job is protected from preemption for one turn."""
         job = self._jobs[placed.job]
         job.overhead_seconds = job.restart_seconds if job.starts else 0.0
-        job.protected_until = self.now + TURN_SECONDS if is_elder else None
+        job.protected_until = (
+            self.now + turn_seconds(job.gang.served_seconds) if is_late else None
+        )
         self._waiting.drop(placed.job)
         self._kept.pop(placed.job, None)
         self._occupy_seats(job, placed.seats, placed.port, self.now)
@@ -417,7 +419,7 @@ class Play:
         )
         promised = as_told(decision.promised, self._promised)
         for placed in decision.placed:
-            self._start(placed, is_elder=placed.job in decision.elders)
+            self._start(placed, is_late=placed.job in decision.late_jobs)
         for dropped in decision.dropped:
             del self._kept[dropped]
         for reserved in decision.reserved:

@@ -224,15 +224,17 @@ def _cached_running_gang(
 
 def lent_to(running: Iterable[SimulatedJob], now: float) -> float:
     """Return the number of GPUs held by jobs that are protected because of their age
-    (elders). Stopping jobs are left out."""
-    elders = (
+    (late jobs). Stopping jobs are left out."""
+    late_jobs = (
         job.seats
         for job in running
         if not job.stopping
         and job.protected_until is not None
         and now < job.protected_until
     )
-    return sum(seat.gpu_millis for seats in elders for seat in seats) / MILLIS_PER_GPU
+    return (
+        sum(seat.gpu_millis for seats in late_jobs for seat in seats) / MILLIS_PER_GPU
+    )
 
 
 def endings_of(

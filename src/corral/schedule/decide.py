@@ -155,7 +155,7 @@ def _decision_of(state: _Pass, line: QueueLine) -> Decision:
         reserved=tuple(state.newly_reserved),
         dropped=tuple(state.dropped),
         promised=state.promising.promises(),
-        elders=frozenset(line.elders),
+        late_jobs=frozenset(line.late_jobs),
     )
 
 

@@ -77,7 +77,7 @@ class Decision:
 
     `preempted`: jobs to stop now. `reserved`: the capacity kept for each gang from now
     on. `dropped`: jobs whose seats are no longer kept, although they still wait.
-    `promised`: all promises that are valid from now on. `elders`: jobs that went first
+    `promised`: all promises that are valid from now on. `late_jobs`: jobs that went first
     by age.
     """
 
@@ -87,7 +87,7 @@ class Decision:
     reserved: tuple[Reserved, ...] = ()
     dropped: tuple[JobId, ...] = ()
     promised: tuple[Promise, ...] = ()
-    elders: frozenset[JobId] = frozenset()
+    late_jobs: frozenset[JobId] = frozenset()
 
     def reasons(self) -> "Reasons":
         """Return, for each job that was not placed, the reason why it waits."""

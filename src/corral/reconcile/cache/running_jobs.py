@@ -52,7 +52,7 @@ class LiveJobs:
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
         self.with_limit: dict[JobId, Job] = {}
-        self.elders: set[JobId] = set()
+        self.late_jobs: set[JobId] = set()
         self.groups: dict[Alike, list[Listed]] = {}
         self.looked: dict[JobId, Looked] = {}
 
@@ -72,12 +72,12 @@ class LiveJobs:
                 if job.spec.max_duration_seconds is not None:
                     self.with_limit[job.id] = job
                 if attempt.protected_until is not None:
-                    self.elders.add(job.id)
+                    self.late_jobs.add(job.id)
 
     def _remove_job(self, job: Job) -> None:
         self.looked.pop(job.id, None)
         self.with_limit.pop(job.id, None)
-        self.elders.discard(job.id)
+        self.late_jobs.discard(job.id)
         group = self.groups[_group_key(job)]
         del group[bisect_left(group, _sort_entry(job))]
         if not group:
@@ -88,7 +88,7 @@ def lent_to(draft: Draft, live: LiveJobs) -> float:
     """Return the number of GPUs of jobs that were started out of order because of their
     long wait, and are still protected."""
     live.see(draft)
-    attempts = (draft.attempt(id) for id in live.elders)
+    attempts = (draft.attempt(id) for id in live.late_jobs)
     return (
         sum(
             seat.gpu_millis

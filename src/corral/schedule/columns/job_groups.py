@@ -27,7 +27,7 @@ class JobColumns(NamedTuple):
     a running job. `key` is the sort key of a running job; jobs with a large key are
     preempted first.
 
-    Until `elder_until`, the job is protected because of its age. `running` and
+    Until `protected_until`, the job is protected because it was late. `running` and
     `waiting` hold rows in no order; `place` is a job's position in one of them.
     `class_gpus` and `class_weight` are indexed by class. `root`, `is_active` and `rank`
     are indexed by group.
@@ -50,7 +50,7 @@ class JobColumns(NamedTuple):
     preempted: Any
     ends: Any
     key: Any
-    elder_until: Any
+    protected_until: Any
     place: Any
     left: Any
     right: Any
@@ -81,7 +81,7 @@ def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> JobColumns:
             for name in (*floats, "attained", "ends", "queued", "key")
         },
         **{name: column(jobs, "int", NONE) for name in links},
-        elder_until=column(jobs, "float", NONE),
+        protected_until=column(jobs, "float", NONE),
         running=column(gpus + 1, "int"),
         class_gpus=column(classes, "int"),
         class_weight=column(classes, "float"),

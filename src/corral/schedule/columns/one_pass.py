@@ -7,10 +7,10 @@ The same pass serves every event of virtual time.
 from typing import Final
 
 from corral.schedule.arrays.compiled import compiled
-from corral.schedule.columns.aging import look_for_elder, protect
 from corral.schedule.columns.backfill import backfill, leave_promises, wait_in_line
 from corral.schedule.columns.gpu_pool import find, release
 from corral.schedule.columns.job_groups import NONE, drop, end_running, push, served
+from corral.schedule.columns.late_jobs import find_late_job, protect
 from corral.schedule.columns.order import (
     FIFO,
     KEPT,
@@ -33,7 +33,7 @@ from corral.schedule.columns.runtime_model import learn_end, level_after, pause
 from corral.schedule.columns.state import PREEMPTED, PassState, begin, tell
 
 ANY_SIZE: Final = 1 << 40
-ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
+LATE_KEY: Final = -1e17  # the key of the latest job: better than any
 # assumed maximum run time of a job without any record
 UNKNOWN_SECONDS: Final = 86_400.0
 
@@ -86,10 +86,12 @@ def take_turns(policy: ColumnPolicy, state: PassState, now: float) -> None:
         return
     rank_groups(policy, jobs, state.history, now)
     worst = key_running(policy, jobs, state.history, now) if preempts(policy) else KEPT
-    elder = look_for_elder(policy, jobs, state.pool, state.ageing, now)
-    if elder != NONE and _try_start_job(policy, state, elder, ELDEST, worst, now):
-        protect(policy, jobs, state.ageing, elder, now)
-        jobs.key[elder] = KEPT
+    late_job = find_late_job(policy, jobs, state.pool, state.late, now)
+    if late_job != NONE and _try_start_job(
+        policy, state, late_job, LATE_KEY, worst, now
+    ):
+        protect(policy, jobs, state.late, late_job, now)
+        jobs.key[late_job] = KEPT
     too_big = ANY_SIZE
     while has_waiting(jobs):
         group = first_group(policy, jobs, too_big)

@@ -16,7 +16,7 @@ from corral.schedule.columns.job_groups import (
     served,
 )
 from corral.schedule.columns.runtime_model import History, is_due, level_after, relearn
-from corral.schedule.order.aging import ELDER_SECONDS, MOST, SCALE_SECONDS, TURN_SECONDS
+from corral.schedule.order.late_jobs import LATE_SECONDS, MOST, SCALE, TURN_SECONDS
 
 FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
 EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8
@@ -28,10 +28,10 @@ class ColumnPolicy(NamedTuple):
 
     `size_power`: how a key grows with the requested GPUs: 0 counts time, 1 GPU time.
     `margin`: the factor by which a preemptor's key must be better. `price`: the wait
-    that a preemptor needs, in multiples of the restart that it causes. `elder_seconds`:
-    the wait from which a job counts as old. The oldest jobs then share (wait /
-    `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
-    `elder_turn_seconds`. With 0 as the scale, age never counts. `short_seconds`: under
+    that a preemptor needs, in multiples of the restart that it causes. `late_seconds`:
+    the wait from which lateness counts. The latest jobs then share (lateness /
+    `late_scale`) ** 2 of the GPUs, up to `late_share`, each for a turn of at most
+    `late_turn_seconds`. With 0 as the scale, lateness never counts. `short_seconds`: under
     backfill, a request e times smaller (limit times weight) counts as submitted this
     much earlier. `predicts`: whether an unknown run time is predicted from similar
     jobs.
@@ -43,11 +43,11 @@ class ColumnPolicy(NamedTuple):
     price: float = 0.0
     restart_seconds: float = 60.0
     tick_seconds: float = 60.0
-    elder_seconds: float = ELDER_SECONDS
-    elder_scale_seconds: float = 0.0
-    elder_most: float = MOST
-    elder_turn_seconds: float = TURN_SECONDS
-    elder_tick_seconds: float = 300.0
+    late_seconds: float = LATE_SECONDS
+    late_scale: float = 0.0
+    late_share: float = MOST
+    late_turn_seconds: float = TURN_SECONDS
+    late_tick_seconds: float = 300.0
     short_seconds: float = 0.0
     predicts: bool = False
 
@@ -86,7 +86,7 @@ POLICIES: Final = {
             size_power=0.35,
             margin=1.25,
             price=1.0,
-            elder_scale_seconds=SCALE_SECONDS,
+            late_scale=SCALE,
         ),
     ),
 }
@@ -216,7 +216,7 @@ def key_running(
             key = jobs.rank[jobs.klass[job] * LEVELS + jobs.level[job]]
         else:
             key = max(0.0, jobs.expected[job] - done) * jobs.weight[job]
-        if now < jobs.elder_until[job]:
+        if now < jobs.protected_until[job]:
             key = KEPT
         jobs.key[job] = key
         worst = max(worst, key - policy.restart_seconds * jobs.weight[job])

@@ -5,9 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from corral.schedule.arrays.compiled import column, compiled
 from corral.schedule.arrays.hazard import LEVELS
-from corral.schedule.columns.aging import Ageing, ageing_of
 from corral.schedule.columns.gpu_pool import Pool, hold, pool_of
 from corral.schedule.columns.job_groups import JobColumns, begin_running, jobs_of
+from corral.schedule.columns.late_jobs import LateColumns, late_columns_of
 from corral.schedule.columns.order import ColumnPolicy, backfills, counts_service
 from corral.schedule.columns.prediction import KinMeans, kin_of
 from corral.schedule.columns.preemption import VictimColumns, victims_of
@@ -40,7 +40,7 @@ class PassState(NamedTuple):
     pool: Pool
     history: History
     kin: KinMeans
-    ageing: Ageing
+    late: LateColumns
     victims: VictimColumns
     promises: Promises
     moves: PassMoves
@@ -70,7 +70,7 @@ def state_of(
         pool=pool,
         history=history_of(classes),
         kin=kin_of(jobs, kin),
-        ageing=ageing_of(),
+        late=late_columns_of(),
         victims=victims_of(pool, jobs),
         promises=promises_of(pool, jobs if backfills(policy) else 0),
         moves=PassMoves(

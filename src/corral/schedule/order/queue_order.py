@@ -8,7 +8,12 @@ from heapq import heapify, heappop, heapreplace
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.queue_policy import Policy
 from corral.domain.units import MILLIS_PER_GPU
-from corral.schedule.order.aging import ELDER_SECONDS, ELDEST, lent_to
+from corral.schedule.order.late_jobs import (
+    LATE_KEY,
+    LATE_SECONDS,
+    lateness_of,
+    lent_to,
+)
 from corral.schedule.order.priority_key import PriorityKeys, class_of
 from corral.schedule.quota.balances import Leaf, Standing
 from corral.schedule.waiting import Waiting
@@ -27,18 +32,18 @@ class _Run:
     """A group of gangs with equal requests, with the position `at` up to which this
     pass has tried them. `rank` is the group's sort key by the policy of its queue.
 
-    `has_elder` means that the first gang of the group goes first in its line because it
-    has waited longest (the elder).
+    `has_late_job` means that the first gang of the group goes first in its line because
+    it has waited longest for its run time (the late job).
     """
 
     gangs: Sequence[Waiting]
     rank: float
     at: int = 0
-    has_elder: bool = False
+    has_late_job: bool = False
 
     def key(self, number: int) -> LineKey:
         first_gang = self.gangs[self.at]
-        rank = ELDEST if self.has_elder and self.at == 0 else self.rank
+        rank = LATE_KEY if self.has_late_job and self.at == 0 else self.rank
         return (
             first_gang.preemptible,
             -first_gang.priority,
@@ -94,10 +99,10 @@ class QueueLine:
         """Create the line. Each of the `groups` has gangs of one user, queue, priority
         and key, in the order of age.
 
-        `now` is the wall clock. `lent` returns the GPUs that elders hold during their
+        `now` is the wall clock. `lent` returns the GPUs that late jobs hold during their
         turn; it is called only if an old gang waits.
         """
-        self.elders: set[JobId] = set()
+        self.late_jobs: set[JobId] = set()
         self._now = now
         self._standing = standing
         self._keys = keys or PriorityKeys(standing.tree, None)
@@ -169,38 +174,48 @@ class QueueLine:
             run = _Run(gangs, self._keys.of_waiting(gangs[0]))
             lines[asker].runs.append((run.key(number), run))
         line_nodes = {id(node): node for node in lines.values()}.values()
-        self._find_elders(line_nodes, lent)
+        self._find_late_jobs(line_nodes, lent)
         for node in line_nodes:
             heapify(node.runs)
 
-    def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
+    def _find_late_jobs(
+        self, lines: Iterable[_Node], lent: Callable[[], float]
+    ) -> None:
         """Find the protected gang of each line: of the first gangs of its groups, the
-        one that has waited longest, if it is old and the part of the cluster lent to
-        old gangs allows it. The gang with the longest wait of all lines is considered
-        first."""
-        old_runs = [
-            (waited, node, run)
+        latest one, if the part of the cluster lent to late gangs allows it. The latest
+        gang of all lines is considered first."""
+        late_runs = [
+            (lateness, node, run)
             for node in lines
-            for waited, run in [self._oldest(node)]
-            if waited >= ELDER_SECONDS
+            for lateness, run in [self._latest_run(node)]
+            if lateness > 0
         ]
-        lent_gpus, gpus = lent() if old_runs else 0.0, self._standing.capacity.gpus
-        for waited, node, run in sorted(
-            old_runs, key=lambda one: (-one[0], one[2].gangs[0].order)
+        lent_gpus, gpus = lent() if late_runs else 0.0, self._standing.capacity.gpus
+        for lateness, node, run in sorted(
+            late_runs, key=lambda one: (-one[0], one[2].gangs[0].order)
         ):
-            gpu_allowance, gang = lent_to(waited, gpus), run.gangs[0]
+            gpu_allowance, gang = lent_to(lateness, gpus), run.gangs[0]
             if lent_gpus <= gpu_allowance:
                 lent_gpus += min(
                     gpu_allowance, class_of(gang).gpu_millis / MILLIS_PER_GPU
                 )
-                self.elders.add(gang.job)
-                run.has_elder = True
+                self.late_jobs.add(gang.job)
+                run.has_late_job = True
                 node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
 
-    def _oldest(self, line: _Node) -> tuple[float, _Run]:
-        """Return how long the oldest gang of the line has waited, and its group."""
-        ages = ((run.gangs[0].waited_by(self._now), run) for _, run in line.runs)
-        return max(ages, key=lambda one: one[0])
+    def _latest_run(self, line: _Node) -> tuple[float, _Run]:
+        """Return the lateness of the latest gang of the line, and its group. The
+        lateness is 0 until a gang has waited for `LATE_SECONDS`."""
+        return max(
+            ((self._lateness_of(run.gangs[0]), run) for _, run in line.runs),
+            key=lambda pair: pair[0],
+        )
+
+    def _lateness_of(self, gang: Waiting) -> float:
+        waited_seconds = gang.waited_by(self._now)
+        if waited_seconds < LATE_SECONDS:
+            return 0.0
+        return lateness_of(waited_seconds, gang.served_seconds)
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
         """Return the line in which the gang waits: that of its user in its queue, or

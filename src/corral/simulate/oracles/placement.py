@@ -8,8 +8,9 @@ from corral.domain.world import AllocationKey, Changes
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.recorded_state import Books
 
-# who has waited for this long, all waits together, may go by age (0027)
-OLD_SECONDS = 86_400.0
+# rules of late jobs (0139), written out again here so that a fault there is found
+LATE_SECONDS = 21_600.0
+GRACE_SECONDS = 7_200.0
 
 
 class PlacementOracle:
@@ -124,16 +125,27 @@ class PlacementOracle:
                 )
 
     def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
-        """Return whether `job` may be placed before `other` because of its age: both
-        have the same priority, and `job` has waited long and at least as long as
+        """Return whether `job` may be placed before `other` because it is late: both
+        have the same priority, and `job` has waited long and is at least as late as
         `other`.
 
         All waits of a job count, by the clocks of the heads that wrote them. If a clock
-        is set forward by a day, waiting jobs become a day older.
+        is set forward, the waits of waiting jobs become longer.
         """
         if attempt.protected_until is None or job.spec.priority != other.spec.priority:
             return False
-        return self._waited(job) >= max(OLD_SECONDS, self._waited(other))
+        if self._waited(job) < LATE_SECONDS:
+            return False
+        return self._lateness(job) >= self._lateness(other)
+
+    def _lateness(self, job: Job) -> float:
+        """Return the wait of the job divided by its service and a grace time; 0 if it
+        has not waited long."""
+        waited_seconds = self._waited(job)
+        if waited_seconds < LATE_SECONDS:
+            return 0.0
+        served_seconds = self._books.jobs.get(job.id, job).served_seconds
+        return waited_seconds / (served_seconds + GRACE_SECONDS)
 
     def _waited(self, job: Job) -> float:
         """Return how long the job has waited until this commit, in seconds."""

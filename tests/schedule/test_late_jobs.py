@@ -1,4 +1,4 @@
-"""Nobody waits without end behind better keys, and age takes no more than its part."""
+"""No job waits without end behind better keys, and late jobs take no more than their part."""
 
 from dataclasses import dataclass
 from random import Random
@@ -13,7 +13,7 @@ from corral.domain.queue_tree import QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live_replay import Play
 from corral.replay.snapshot import Coming, Happened, JobClass, Present, Terms
-from corral.schedule.order.aging import ELDER_SECONDS, TURN_SECONDS
+from corral.schedule.order.late_jobs import TURN_SECONDS, lateness_of
 from corral.schedule.prediction.runtime_model import Lessons
 from corral.schedule.waiting import Waiting
 from tests.worlds import node
@@ -72,20 +72,25 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_each_starts_within_a_day_and_the_turns_of_those_before_it(seed: int) -> None:
+def test_no_job_is_later_than_the_last_one_would_be_if_all_went_by_age(
+    seed: int,
+) -> None:
+    """There is more work than the nodes can do. By age, the last one would wait until
+    all other work is done; no job, short or long, may be later than that one."""
     crowd = Crowd.of(seed)
     ends = {one.job: one.at for one in crowd.play() if one.kind == JobClass.ENDED}
-    # Until a node of each is free, others end; then the turn is longer than what the
-    # job needs.
-    a_turn = 86_400.0 + 2 * (SHORT_SECONDS + RESTART_SECONDS)
-    latest = 7200.0 + ELDER_SECONDS + len(crowd.long) * a_turn
-    assert max(ends[one.gang.job] for one in crowd.long) <= latest < DAYS * 86_400.0
-    assert len(ends) == len(crowd.long) + len(crowd.short), "and everybody ends"
+    jobs = [*crowd.long, *crowd.short]
+    work = sum(one.seconds * one.gang.shapes[0].nodes for one in jobs)
+    last_waits = work / len(NODES) - DAYS * 86_400.0
+    bound = lateness_of(last_waits, SHORT_SECONDS)
+    assert len(ends) == len(jobs), "and each ends"
+    for one in jobs:
+        waited = ends[one.gang.job] - one.at - one.seconds
+        assert lateness_of(waited, one.seconds) <= bound
 
 
-def test_of_a_crowd_that_is_old_no_two_are_in_their_turn_at_once() -> None:
-    """All wait for more than a day here, and few for so long that more is lent to
-    age."""
+def test_of_a_crowd_that_is_late_no_two_are_in_their_turn_at_once() -> None:
+    """All are late here, and a tenth of the nodes is less than one of them."""
     present = Present(now=0.0, nodes=NODES, tree=TREE)
     rows = [coming(number, 0.0, 1, 5 * 86_400.0) for number in range(8)]
     play = Play(present, {}, rows, terms=Terms(restart_seconds=RESTART_SECONDS))

@@ -70,6 +70,16 @@ node_kept_back. Quiet hours let through what is critical: nodes that are down an
 full.
 """
 
+GATEWAY: Final = """Serve the replicas of a routes file to OpenAI clients.
+
+Requests go to the replica with the least work, and to another one if it fails. The file is read
+again when it has changed. SIGTERM ends the gateway after the requests under way; SIGUSR2 starts a
+successor that takes over the listening socket.
+
+For example: corral gateway --routes routes.json
+Or: corral gateway --routes routes.json --host 0.0.0.0 --port 80 --workers 4
+"""
+
 PREDICT: Final = """Predict each row of a table.
 
 A table is CSV with a header, and has these columns at least, by its kind:
@@ -368,6 +378,7 @@ COMMANDS: Final = (
         "systemd_units:remove",
         "Remove the unit; running jobs continue.",
     ),
+    Command("gateway", "gateway:gateway", GATEWAY, CLUSTER),
     Command(
         "audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER
     ),

@@ -60,6 +60,16 @@ node_kept_back, which are on by default. In quiet hours, only critical alerts ar
 nodes that are down, and disks that are full.
 """
 
+GATEWAY: Final = """Serve the replicas of a routes file to OpenAI clients.
+
+Requests go to the replica with the least work, and to another one if it fails. The file is read
+again when it has changed. SIGTERM ends the gateway after the requests under way; SIGUSR2 starts a
+successor that takes over the listening socket.
+
+For example: corral gateway --routes routes.json
+Or: corral gateway --routes routes.json --host 0.0.0.0 --port 80 --workers 4
+"""
+
 GROUPS: Final = {
     "queue": "List and change queues; without a subcommand, list jobs like corral ps.",
     "import": "Import jobs that another system ran.",
@@ -432,6 +442,7 @@ COMMANDS: Final = (
         "systemd_units:remove",
         "Remove the unit of systemd; running jobs continue.",
     ),
+    Command("gateway", "gateway:gateway", GATEWAY, CLUSTER),
     Command(
         "audit", "audit:audit", "Show the audit log, newest entries last.", CLUSTER
     ),

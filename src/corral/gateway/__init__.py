@@ -1,0 +1,1 @@
+"""Gateway of services: takes requests of OpenAI clients to replicas and back."""

@@ -1,0 +1,305 @@
+"""State of one gateway process: routes, callers, requests under way, and its sweep."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from corral.gateway.answer_framing import AnswerHeads
+from corral.gateway.callers import CallerDirectory, GatewayCaller
+from corral.gateway.client_connection import KEEP_ALIVE_SECONDS, ClientConnection
+from corral.gateway.gateway_metrics import NO_SERVICE, GatewayMetrics
+from corral.gateway.model_list import render_models
+from corral.gateway.openai_errors import (
+    GatewayCode,
+    GatewayRefusal,
+    HeadRefused,
+    refused,
+    render,
+    render_refusal,
+)
+from corral.gateway.relay import BYTES_PER_TOKEN, RelayedRequest
+from corral.gateway.request_body import read_body
+from corral.gateway.request_head import RequestHead, RequestHeads
+from corral.gateway.routes_file import RoutesFile
+from corral.gateway.service_route import ServiceRoute
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 0.05
+SLOW_SWEEP_SECONDS: Final = 1.0
+LEAST_BODY_BYTES: Final = 1024 * 1024
+BODIES_BYTES: Final = 512 * 1024 * 1024
+DRAINING_IDLE_SECONDS: Final = 0.5
+HANDED_OVER_IDLE_SECONDS: Final = 5.0
+
+RELAYED: Final = frozenset(
+    {
+        b"/v1/chat/completions",
+        b"/v1/completions",
+        b"/v1/responses",
+        b"/v1/embeddings",
+        b"/v1/rerank",
+        b"/v1/score",
+        b"/v1/messages",
+        b"/tokenize",
+    }
+)
+LOCAL: Final = frozenset({b"/v1/models", b"/healthz", b"/metrics"})
+
+
+class GatewayCore:
+    """State of one process.
+
+    Args:
+        loop: Loop whose clock is used.
+        share: Part of each caller's limits that this process grants.
+        metrics_file: File for the counters of this process, as one of several.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        share: float = 1.0,
+        metrics_file: Path | None = None,
+    ) -> None:
+        self.now: Callable[[], float] = loop.time
+        self.heads = RequestHeads()
+        self.answer_heads = AnswerHeads()
+        self.callers = CallerDirectory(share)
+        self.metrics = GatewayMetrics(metrics_file)
+        self.services: dict[str, ServiceRoute] = {}
+        self.version = -1
+        self.active: set[RelayedRequest] = set()
+        self.reading: set[ClientConnection] = set()
+        self.connections: set[ClientConnection] = set()
+        self.is_draining = False
+        self.idle_seconds = KEEP_ALIVE_SECONDS
+        self.body_limit = 0
+        self._by_model: dict[str, ServiceRoute] = {}
+        self._withdrawn: list[ServiceRoute] = []
+        self._loop = loop
+        self._nonce = secrets.token_hex(6).encode()
+        self._requests = 0
+        self._bodies_bytes = 0
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._next_slow_sweep = 0.0
+
+    # routes
+
+    def update_routes(self, routes: RoutesFile) -> None:
+        """Take a new state of the routes. Requests under way keep theirs."""
+        self.callers.update(routes.callers, is_open=routes.open)
+        previous = self.services
+        self.services = {}
+        self._by_model = {}
+        for entry in routes.services:
+            service = previous.get(entry.name)
+            if service is None:
+                metrics = self.metrics.of(entry.name)
+                service = ServiceRoute(entry, metrics, self.answer_heads)
+            else:
+                service.update(entry)
+            self.services[entry.name] = service
+            for model in entry.models:
+                self._by_model[model] = service
+        for name, service in previous.items():
+            if name not in self.services:
+                service.withdraw()
+                self._withdrawn.append(service)
+        self.body_limit = max(
+            (entry.body_bytes for entry in routes.services), default=LEAST_BODY_BYTES
+        )
+        self.version = routes.version
+        now = self.now()
+        for service in self.services.values():
+            service.send_waiting(now)
+
+    # requests
+
+    def check_head(self, head: RequestHead) -> GatewayCaller:
+        """Return the caller of a request to a replica, before its body is read.
+
+        Raises: HeadRefused.
+        """
+        if head.path in RELAYED:
+            if head.method != b"POST":
+                raise refused(GatewayCode.METHOD_NOT_ALLOWED, "use POST here")
+        elif head.path in LOCAL:
+            if head.method != b"GET":
+                raise refused(GatewayCode.METHOD_NOT_ALLOWED, "use GET here")
+        else:
+            raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
+        caller = self.callers.find(head.key)
+        if caller is None and head.path != b"/healthz":
+            raise refused(
+                GatewayCode.INVALID_API_KEY,
+                "an API key is needed: Authorization: Bearer KEY"
+                if head.key is None
+                else "this API key is not valid",
+            )
+        return caller or self.callers.anyone
+
+    def serve(self, client: ClientConnection, head: RequestHead, body: bytes) -> None:
+        """Answer one whole request, at once or through a replica."""
+        self._requests += 1
+        request_id = head.request_id or b"%b-%x" % (self._nonce, self._requests)
+        try:
+            caller = self.check_head(head)
+            if head.path in LOCAL:
+                self._answer(client, head, *self._local_answer(head, caller))
+                return
+            fields = read_body(body)
+            service = self._find_service(fields.model, caller, len(body))
+        except HeadRefused as error:
+            self._refuse(client, head, error.refusal, request_id)
+            return
+        now = self.now()
+        tokens = len(body) // BYTES_PER_TOKEN
+        if caller.limits is not None:
+            refusal = caller.admit(now, tokens)
+            if refusal is not None:
+                self._refuse(client, head, refusal, request_id, service)
+                return
+        request = RelayedRequest(
+            self, client, service, caller, head, body, request_id, tokens
+        )
+        client.request = request
+        request.begin(fields, now)
+
+    def _find_service(
+        self, model: str | None, caller: GatewayCaller, size: int
+    ) -> ServiceRoute:
+        service = self._by_model.get(model or "")
+        if service is None or not service.admits(caller.name):
+            raise refused(
+                GatewayCode.MODEL_NOT_FOUND,
+                f"the model {(model or '')[:200]!r} does not exist, or you may not use it",
+                param="model",
+            )
+        if size > service.entry.body_bytes:
+            limit = service.entry.body_bytes
+            raise refused(
+                GatewayCode.BODY_TOO_LARGE, f"a body has at most {limit} bytes"
+            )
+        return service
+
+    def _local_answer(
+        self, head: RequestHead, caller: GatewayCaller
+    ) -> tuple[bytes, bytes]:
+        """Return the body of an answer and its content type."""
+        if head.path == b"/healthz":
+            return b"ok\n", b"text/plain"
+        visible = [
+            service for service in self.services.values() if service.admits(caller.name)
+        ]
+        if head.path == b"/v1/models":
+            return render_models(visible), b"application/json"
+        for service in visible:
+            service.measure(self.now())
+        names = [NO_SERVICE, *(service.name for service in visible)]
+        text = self.metrics.text(names)
+        return text.encode(), b"text/plain; version=0.0.4; charset=utf-8"
+
+    def _answer(
+        self,
+        client: ClientConnection,
+        head: RequestHead,
+        body: bytes,
+        content_type: bytes,
+    ) -> None:
+        self.count(200)
+        closes = self._closes(head)
+        client.write(render(200, body, closes=closes, content_type=content_type))
+        if closes:
+            client.close()
+
+    def _refuse(
+        self,
+        client: ClientConnection,
+        head: RequestHead,
+        refusal: GatewayRefusal,
+        request_id: bytes,
+        service: ServiceRoute | None = None,
+    ) -> None:
+        self.count(refusal.status, NO_SERVICE if service is None else service.name)
+        closes = self._closes(head)
+        client.write(render_refusal(refusal, closes=closes, request_id=request_id))
+        if closes:
+            client.close()
+
+    def _closes(self, head: RequestHead) -> bool:
+        return not head.keeps_alive or head.is_http10 or self.is_draining
+
+    def count(self, status: int, service: str = NO_SERVICE) -> None:
+        """Count an answer that the gateway has made itself."""
+        requests = self.metrics.of(service).requests
+        requests[status] = requests.get(status, 0) + 1
+
+    def reserve_bytes(self, size: int) -> None:
+        """Reserve memory for a body that is being read. Raises: HeadRefused."""
+        if self._bodies_bytes + size > BODIES_BYTES:
+            refusal = GatewayRefusal(
+                GatewayCode.OVERLOADED,
+                "the gateway has no memory for more bodies now",
+                retry_after=1.0,
+            )
+            raise HeadRefused(refusal)
+        self._bodies_bytes += size
+
+    def release_bytes(self, size: int) -> None:
+        self._bodies_bytes -= size
+
+    # deadlines
+
+    def start_sweep(self) -> None:
+        """Begin to look at deadlines each SWEEP_SECONDS."""
+        self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def stop_sweep(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+
+    def _sweep(self) -> None:
+        self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        now = self.now()
+        late = [request for request in self.active if request.deadline < now]
+        for request in late:
+            request.expire(now)
+        for client in [one for one in self.reading if one.deadline < now]:
+            client.expire()
+        for service in (*self.services.values(), *self._withdrawn):
+            service.sweep(now)
+        if now >= self._next_slow_sweep:
+            self._next_slow_sweep = now + SLOW_SWEEP_SECONDS
+            self._sweep_idle(now)
+            self.metrics.write()
+
+    def _sweep_idle(self, now: float) -> None:
+        """Close connections that were idle for too long."""
+        for service in self.services.values():
+            for pool in service.pools.values():
+                pool.close_idle(now)
+        for client in list(self.connections):
+            if not client.is_idle or client.is_lingering:
+                continue
+            if not client.deadline:
+                client.deadline = now + self.idle_seconds
+            elif client.deadline < now:
+                client.close()
+
+    def drain(self, idle_seconds: float) -> None:
+        """Answer what is under way, and close connections after it.
+
+        Args:
+            idle_seconds: Seconds after which connections without a request are closed.
+        """
+        self.is_draining = True
+        self.idle_seconds = idle_seconds
+        for client in self.connections:
+            if client.is_idle:
+                client.deadline = self.now() + idle_seconds
+        self._next_slow_sweep = self.now()

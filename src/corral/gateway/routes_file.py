@@ -1,0 +1,164 @@
+"""Routes file: services, replicas and callers as a whole state under a version."""
+
+import json
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from corral.domain.errors import SpecInvalid
+
+_KEY_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_PRINTABLE: Final = re.compile(r"[!-~]+")
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Limit = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of the file's objects: a field that is not known is refused."""
+
+
+class ReplicaEntry(_Entry, frozen=True):
+    """Address of a replica, and the key that its engine requires."""
+
+    name: Name
+    host: Name
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    key: str | None = None
+
+
+class ServiceEntry(_Entry, frozen=True):
+    """Service: the model names that lead to it, its replicas and its limits."""
+
+    name: Name
+    models: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
+    replicas: tuple[ReplicaEntry, ...] = ()
+    deadline_seconds: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0
+    body_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] = 10_000_000
+    allow: tuple[Name, ...] | None = None
+    queue_requests: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1000
+
+
+class CallerEntry(_Entry, frozen=True):
+    """Caller: the hash of its key, and its limits."""
+
+    name: Name
+    key_sha256: str
+    requests_per_minute: Limit | None = None
+    tokens_per_minute: Limit | None = None
+    concurrency: Limit | None = None
+    priority: Literal["high", "normal", "low", "batch"] = "normal"
+
+
+class RoutesFile(_Entry, frozen=True):
+    """Whole state of the routes."""
+
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    services: tuple[ServiceEntry, ...] = ()
+    callers: tuple[CallerEntry, ...] = ()
+    open: bool = False
+
+
+class RoutesInvalid(SpecInvalid):
+    """The routes file contains a value that is not valid."""
+
+    code = "routes_invalid"
+
+
+def read_routes_file(path: Path, *, host: str) -> RoutesFile:
+    """Read and check a routes file. Raises: RoutesInvalid.
+
+    Args:
+        host: Address on which the gateway listens; `open` needs a loopback address.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise RoutesInvalid(
+            f"{path} cannot be read: {error.strerror}", hint="give --routes a JSON file"
+        ) from None
+    try:
+        routes = msgspec.json.decode(text, type=RoutesFile)
+    except msgspec.ValidationError as error:
+        raise RoutesInvalid(f"{path}: {_with_field(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RoutesInvalid(f"{path}{_line(text)}: not valid JSON: {error}") from None
+    faults = [*_faults(routes), *_open_faults(routes, host)]
+    if faults:
+        raise RoutesInvalid(f"{path}: {faults[0]}")
+    return routes
+
+
+def _with_field(message: str) -> str:
+    """Put the field first: msgspec writes `... - at `$.services[0].port``."""
+    text, _, field = message.partition(" - at `$.")
+    return f"{field.rstrip('`')}: {text}" if field else text
+
+
+def _line(text: bytes) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f", line {error.lineno}"
+    except (UnicodeDecodeError, RecursionError):
+        return ""
+    return ""
+
+
+def _faults(routes: RoutesFile) -> Iterable[str]:
+    callers = [caller.name for caller in routes.callers]
+    yield from _repeated("callers: the name", callers)
+    hashes = [caller.key_sha256 for caller in routes.callers]
+    yield from _repeated("callers: the key_sha256", hashes)
+    for index, caller in enumerate(routes.callers):
+        if not _KEY_HASH.fullmatch(caller.key_sha256):
+            yield f"callers[{index}].key_sha256: expected 64 hex digits in lower case"
+    yield from _repeated("services: the name", [one.name for one in routes.services])
+    models = [model for service in routes.services for model in service.models]
+    yield from _repeated("services: the model", models)
+    for index, service in enumerate(routes.services):
+        field = f"services[{index}]"
+        names = [replica.name for replica in service.replicas]
+        yield from _repeated(f"{field}.replicas: the name", names)
+        for number, replica in enumerate(service.replicas):
+            yield from _replica_faults(f"{field}.replicas[{number}]", replica)
+        for name in service.allow or ():
+            if name not in callers:
+                yield f"{field}.allow: {name!r} is not the name of a caller"
+
+
+def _replica_faults(field: str, replica: ReplicaEntry) -> Iterable[str]:
+    if not _PRINTABLE.fullmatch(replica.host):
+        yield f"{field}.host: expected a host name or an address"
+    if replica.key is not None and not _PRINTABLE.fullmatch(replica.key):
+        yield f"{field}.key: expected printable ASCII characters without spaces"
+
+
+def _repeated(what: str, names: list[str]) -> Iterable[str]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            yield f"{what} {name[:80]!r} is there twice"
+        seen.add(name)
+
+
+def _open_faults(routes: RoutesFile, host: str) -> Iterable[str]:
+    if routes.open and not is_loopback(host):
+        yield (
+            "open: true is allowed only where the gateway listens on a loopback "
+            f"address, not on {host}"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,321 @@
+"""One service as the gateway holds it: its replicas, their health, and its queue."""
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import Final, Protocol
+
+from corral.gateway.answer_framing import AnswerHeads
+from corral.gateway.callers import GatewayCaller
+from corral.gateway.gateway_metrics import ServiceMetrics
+from corral.gateway.openai_errors import GatewayCode, GatewayRefusal
+from corral.gateway.replica_connection import LossKind
+from corral.gateway.replica_pool import ReplicaPool
+from corral.gateway.replica_probe import LivenessCheck, ReplicaProbe
+from corral.gateway.routes_file import ServiceEntry
+from corral.gateway.token_counts import TokenCounts
+from corral.route.choice import ReplicaState
+from corral.route.concurrency_limit import ConcurrencyLimit
+from corral.route.expected_output import ExpectedOutput
+from corral.route.fair_queue import FairQueue, PriorityClass, QueuedItem
+from corral.route.outlier_ejection import OutlierEjection, ReplicaFailure
+from corral.route.quarantine import Quarantine
+from corral.route.retry_budget import RetryBudget
+
+log = logging.getLogger(__name__)
+
+QUEUE_BYTES: Final = 64 * 1024 * 1024
+LEAST_RETRY_SECONDS: Final = 1.0
+MOST_RETRY_SECONDS: Final = 60.0
+# a wait below this is no sign of overload, whatever the least one was
+LIMIT_SLACK_SECONDS: Final = 0.25
+USUAL_OUTPUT_LIMIT: Final = 4096
+SLOWEST_TOKEN_SECONDS: Final = 0.1
+REQUEST_QUARANTINED: Final = GatewayRefusal(
+    GatewayCode.QUARANTINED, "replicas died of this request; it is refused for an hour"
+)
+PRIORITIES: Final = {one.name.lower(): one for one in PriorityClass}
+FAILURES: Final = {
+    LossKind.REFUSED: ReplicaFailure.REFUSED,
+    LossKind.CLOSED: ReplicaFailure.DISCONNECTED,
+    LossKind.BAD_ANSWER: ReplicaFailure.ERROR,
+    LossKind.NO_FIRST_BYTE: ReplicaFailure.TIMEOUT,
+    LossKind.UNAVAILABLE: ReplicaFailure.ERROR,
+    # the port belongs to another server: no request must go there
+    LossKind.WRONG_KEY: ReplicaFailure.REFUSED,
+}
+
+
+class WaitingRequest(Protocol):
+    """A request in the queue of a service."""
+
+    caller: GatewayCaller
+
+    def send_or_wait(self, now: float) -> None:
+        """Send the request, or let it wait until a replica can take it."""
+
+    def refuse_late(self) -> None:
+        """Refuse the request, for which no replica has become free."""
+
+
+class ServiceRoute:
+    """One service: what the routes file says, and what was learned of its replicas."""
+
+    __slots__ = (
+        "_has_suspects",
+        "_heads",
+        "_limits",
+        "_probes",
+        "_quarantine",
+        "_retries",
+        "_tie",
+        "allow",
+        "ejection",
+        "entry",
+        "expected_output",
+        "metrics",
+        "name",
+        "pools",
+        "queue",
+        "states",
+    )
+
+    def __init__(
+        self, entry: ServiceEntry, metrics: ServiceMetrics, heads: AnswerHeads
+    ) -> None:
+        self.name = entry.name
+        self.metrics = metrics
+        self.pools: dict[str, ReplicaPool] = {}
+        self.states: list[ReplicaState] = []
+        self._retries = RetryBudget()
+        self.ejection = OutlierEjection()
+        self.expected_output = ExpectedOutput()
+        self.queue: FairQueue[WaitingRequest] = FairQueue()
+        self._heads = heads
+        self._limits: dict[str, ConcurrencyLimit] = {}
+        self._probes: dict[str, ReplicaProbe] = {}
+        self._quarantine = Quarantine()
+        self._has_suspects = False
+        self._tie = 0
+        self.update(entry)
+
+    def update(self, entry: ServiceEntry) -> None:
+        """Take the replicas of a new state; unchanged ones keep what was learned."""
+        self.entry = entry
+        self.allow = None if entry.allow is None else frozenset(entry.allow)
+        self.queue.most_items = entry.queue_requests
+        self.queue.most_bytes = QUEUE_BYTES
+        previous = self.pools
+        self.pools = {}
+        changed: list[str] = []
+        for replica in entry.replicas:
+            pool = previous.get(replica.name)
+            if pool is None or pool.entry != replica:
+                limit = ConcurrencyLimit()
+                state = ReplicaState(replica.name, limit=limit.limit)
+                pool = ReplicaPool(replica, state, self._heads)
+                self._limits[replica.name] = limit
+                changed.append(replica.name)
+            self.pools[replica.name] = pool
+        for name, pool in previous.items():
+            if self.pools.get(name) is not pool:
+                pool.unlist()
+        self.states = [pool.state for pool in self.pools.values()]
+        self._limits = {name: self._limits[name] for name in self.pools}
+        # a changed replica starts without the failures of its predecessor
+        self.ejection.set_replicas([name for name in self.pools if name not in changed])
+        self.ejection.set_replicas(list(self.pools))
+
+    def withdraw(self) -> None:
+        """Take no more requests: the service is no longer in the routes."""
+        for pool in self.pools.values():
+            pool.unlist()
+        for probe in self._probes.values():
+            probe.cancel()
+
+    def admits(self, caller: str) -> bool:
+        return self.allow is None or caller in self.allow
+
+    def next_tie(self) -> int:
+        """Return the number that chooses among equal replicas."""
+        self._tie += 1
+        return self._tie
+
+    def answer_seconds(self, output_limit: int | None, *, is_stream: bool) -> float:
+        """Return the most seconds from sending a request to the first byte of its
+        answer, and between two parts of it."""
+        seconds = self.entry.deadline_seconds
+        if not is_stream:  # it has no first byte before its last token
+            seconds += (output_limit or USUAL_OUTPUT_LIMIT) * SLOWEST_TOKEN_SECONDS
+        return seconds
+
+    # waiting requests
+
+    def enqueue(
+        self,
+        request: WaitingRequest,
+        tokens: int,
+        size: int,
+        now: float,
+        until: float,
+    ) -> QueuedItem[WaitingRequest] | None:
+        """Let a request wait; None if the queue is full or its deadline has passed."""
+        caller = request.caller
+        priority = PRIORITIES[caller.priority]
+        return self.queue.push(caller.name, priority, tokens, request, now, until, size)
+
+    def send_waiting(self, now: float) -> None:
+        """Send waiting requests as far as replicas are free."""
+        while len(self.queue) and self._has_room(now):
+            request = self.queue.pop(now)
+            if request is None:
+                return
+            request.send_or_wait(now)
+
+    def _has_room(self, now: float) -> bool:
+        return any(
+            state.ejected_until <= now
+            and (state.limit is None or state.in_flight < state.limit)
+            for state in self.states
+        )
+
+    def busy_refusal(self) -> GatewayRefusal:
+        """Return the refusal of a request for which no replica has become free.
+
+        A retry makes sense when the requests that wait now have been served, at the
+        mean time of all so far.
+        """
+        histogram = self.metrics.request_seconds
+        ended = sum(histogram.counts)
+        mean = histogram.sum / ended if ended else LEAST_RETRY_SECONDS
+        served = max(1, sum(state.in_flight for state in self.states))
+        seconds = mean * (1 + len(self.queue) / served)
+        return GatewayRefusal(
+            GatewayCode.OVERLOADED,
+            "every replica of this model is busy or away",
+            retry_after=min(MOST_RETRY_SECONDS, max(LEAST_RETRY_SECONDS, seconds)),
+        )
+
+    # health of replicas
+
+    def note_success(self, pool: ReplicaPool, fingerprint: int, now: float) -> None:
+        """Count an answer of a replica."""
+        self.ejection.note_success(pool.state.name, now)
+        if self._has_suspects:
+            self._quarantine.note_success(f"{fingerprint:x}")
+
+    def note_failure(self, pool: ReplicaPool, kind: LossKind, now: float) -> None:
+        """Count a lost answer, and eject the replica if it is due."""
+        name = pool.state.name
+        if kind is LossKind.BUSY or self.pools.get(name) is not pool:
+            return  # no fault of the replica, or the routes have changed
+        if self.ejection.note_failure(name, FAILURES[kind], now):
+            pool.state.ejected_until = inf
+            self.metrics.ejections += 1
+            log.warning(
+                "replica %s of %s gets no requests now: %s", name, self.name, kind
+            )
+        if kind is LossKind.REFUSED:
+            self._note_deaths(pool, now)
+
+    def note_request(self, now: float) -> None:
+        """Count a request, which earns a part of a retry."""
+        self._retries.note_request(now)
+
+    def take_retry(self, kind: LossKind, now: float) -> bool:
+        """Count a retry; False if the budget has none left.
+
+        A dead replica must fail no request, however many it had: the budget is for
+        faults that more requests make worse.
+        """
+        has_budget = self._retries.take(now)
+        if not has_budget and kind not in (LossKind.REFUSED, LossKind.CLOSED):
+            return False
+        self.metrics.retries += 1
+        return True
+
+    def check_alive(self, pool: ReplicaPool, clock: Callable[[], float]) -> None:
+        """Connect to a replica that has closed a connection: is it dead?"""
+        if not pool.is_checked and self.pools.get(pool.state.name) is pool:
+            pool.is_checked = True
+            LivenessCheck(pool, lambda it: self._note_dead(it, clock()))
+
+    def _note_dead(self, pool: ReplicaPool, now: float) -> None:
+        self.note_failure(pool, LossKind.REFUSED, now)
+
+    def _note_deaths(self, pool: ReplicaPool, now: float) -> None:
+        losses = [f"{fingerprint:x}" for fingerprint in pool.take_losses(now)]
+        if not losses:
+            return
+        self._has_suspects = True
+        for fingerprint in self._quarantine.note_death(losses, pool.state.name, now):
+            log.warning(
+                "requests to %s of fingerprint %s are refused: replicas died of it",
+                self.name,
+                fingerprint,
+            )
+
+    def is_quarantined(self, fingerprint: int, now: float) -> bool:
+        """Return whether replicas have died of this request."""
+        return self._has_suspects and self._quarantine.is_quarantined(
+            f"{fingerprint:x}", now
+        )
+
+    def note_usage(self, usage: TokenCounts, output_limit: int | None) -> None:
+        """Count the tokens of a request, as the engine reports them."""
+        metrics = self.metrics
+        metrics.prompt_tokens += usage.prompt
+        metrics.cached_tokens += usage.cached
+        metrics.output_tokens += usage.output
+        self.expected_output.observe(output_limit, usage.output)
+
+    def learn_limit(
+        self, pool: ReplicaPool, seconds: float, expected_seconds: float
+    ) -> None:
+        """Learn how many requests a replica takes at once from the time that one took."""
+        limit = self._limits.get(pool.state.name)
+        if limit is None:
+            return
+        limit.observe(
+            pool.state.in_flight,
+            seconds + LIMIT_SLACK_SECONDS,
+            expected_seconds + LIMIT_SLACK_SECONDS,
+        )
+        pool.state.limit = limit.limit
+
+    def measure(self, now: float) -> None:
+        """Bring the gauges up to date."""
+        self.metrics.queued = len(self.queue)
+        self.metrics.replicas = sum(state.ejected_until <= now for state in self.states)
+
+    def sweep(self, now: float) -> None:
+        """Refuse requests that waited too long, probe ejected replicas, and send what
+        waits."""
+        for request in self.queue.expire(now):
+            request.refuse_late()
+        for name in self.ejection.due_probes(now):
+            if name not in self._probes:
+                self._probe(name, now)
+        for name, probe in list(self._probes.items()):
+            is_well = probe.result(now)
+            if is_well is not None:
+                del self._probes[name]
+                self._note_probe(name, probe, now, is_well=is_well)
+        if len(self.queue):
+            self.send_waiting(now)
+
+    def _probe(self, name: str, now: float) -> None:
+        pool = self.pools.get(name)
+        if pool is not None:
+            self._probes[name] = ReplicaProbe(pool, self.entry.models[0], now)
+
+    def _note_probe(
+        self, name: str, probe: ReplicaProbe, now: float, *, is_well: bool
+    ) -> None:
+        pool = self.pools.get(name)
+        if pool is not probe.pool:
+            return
+        self.ejection.note_probe(name, is_well, now)
+        if not self.ejection.is_ejected(name, now):
+            pool.state.ejected_until = 0.0
+            log.info("replica %s of %s gets requests again", name, self.name)

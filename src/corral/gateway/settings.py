@@ -1,0 +1,38 @@
+"""Settings of a gateway."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+
+MOST_WORKERS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Settings of one gateway.
+
+    Args:
+        routes: Routes file, which is read again when it has changed.
+        port: Port to listen on; 0 takes a free one.
+        workers: Processes that share the listening socket.
+        drain_seconds: Most seconds for requests under way after SIGTERM.
+        hand_over_seconds: Most seconds for requests under way after a successor has
+            taken the listening socket.
+    """
+
+    routes: Path
+    host: str
+    port: int
+    workers: int = 1
+    drain_seconds: float = 30.0
+    hand_over_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise SpecInvalid(f"a port is a number from 0 to 65535, not {self.port}")
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise SpecInvalid(
+                f"workers is a number from 1 to {MOST_WORKERS}, not {self.workers}"
+            )

@@ -1,0 +1,129 @@
+"""One process that serves requests: its loop, its signals, and its end."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+from typing import Final
+
+from corral.gateway.client_connection import ClientConnection
+from corral.gateway.gateway_core import (
+    DRAINING_IDLE_SECONDS,
+    HANDED_OVER_IDLE_SECONDS,
+    GatewayCore,
+)
+from corral.gateway.listening_socket import (
+    BACKLOG,
+    metrics_file,
+    parent_descriptor,
+    report_ready,
+    start_process,
+)
+from corral.gateway.routes_watch import RoutesWatch
+from corral.gateway.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+SUCCESSOR_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 0.05
+
+
+class GatewayWorker:
+    """Server of requests on a listening socket, until it has drained."""
+
+    def __init__(
+        self, settings: GatewaySettings, listening: socket.socket, *, share: float
+    ) -> None:
+        self._settings = settings
+        self._listening = listening
+        self._share = share
+        self._drain: asyncio.Future[tuple[float, float]] | None = None
+        self._successor: subprocess.Popen[bytes] | None = None
+
+    async def run(self) -> None:
+        """Serve until a signal ends it. Raises: RoutesInvalid."""
+        loop = asyncio.get_running_loop()
+        self._drain = loop.create_future()
+        core = GatewayCore(
+            loop, share=self._share, metrics_file=metrics_file(os.environ)
+        )
+        watch = RoutesWatch(core, self._settings.routes, self._settings.host)
+        watch.start(loop)
+        server = await loop.create_server(
+            lambda: ClientConnection(core), sock=self._listening, backlog=BACKLOG
+        )
+        core.start_sweep()
+        self._add_signals(loop)
+        address = self._listening.getsockname()
+        log.info("listening on %s, port %d", address[0], address[1])
+        report_ready(os.environ)
+        idle_seconds, seconds = await self._drain
+        server.close()
+        core.drain(idle_seconds)
+        await self._wait_for_end(core, seconds)
+        core.stop_sweep()
+        watch.stop()
+
+    async def _wait_for_end(self, core: GatewayCore, seconds: float) -> None:
+        end = core.now() + seconds
+        while core.connections and core.now() < end:
+            await asyncio.sleep(LOOK_SECONDS)
+        for client in list(core.connections):
+            client.abort()
+
+    def _add_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        drain = (DRAINING_IDLE_SECONDS, self._settings.drain_seconds)
+        loop.add_signal_handler(signal.SIGTERM, self._end, drain)
+        loop.add_signal_handler(signal.SIGINT, self._end, drain)
+        hand_over = (HANDED_OVER_IDLE_SECONDS, self._settings.hand_over_seconds)
+        loop.add_signal_handler(signal.SIGUSR1, self._end, hand_over)
+        loop.add_signal_handler(signal.SIGUSR2, self._hand_over, loop)
+        parent = parent_descriptor(os.environ)
+        if parent is not None:
+            loop.add_reader(parent, self._end_without_parent, loop, parent, drain)
+
+    def _end_without_parent(
+        self, loop: asyncio.AbstractEventLoop, parent: int, drain: tuple[float, float]
+    ) -> None:
+        loop.remove_reader(parent)
+        log.error("the parent process has died; this worker ends")
+        self._end(drain)
+
+    def _end(self, drain: tuple[float, float]) -> None:
+        assert self._drain is not None
+        if not self._drain.done():
+            self._drain.set_result(drain)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a successor on the listening socket; end when it accepts requests."""
+        if self._successor is not None and self._successor.poll() is None:
+            log.warning("a successor is being started already")
+            return
+        try:
+            self._successor, ready = start_process(self._listening)
+        except OSError as error:
+            log.error("a successor cannot be started: %s", error)
+            return
+        timer = loop.call_later(SUCCESSOR_SECONDS, self._successor.kill)
+        loop.add_reader(ready, self._successor_reports, loop, ready, timer)
+
+    def _successor_reports(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ready: int,
+        timer: asyncio.TimerHandle,
+    ) -> None:
+        loop.remove_reader(ready)
+        timer.cancel()
+        report = os.read(ready, 1)
+        os.close(ready)
+        assert self._successor is not None
+        if not report:
+            code = self._successor.wait()
+            self._successor = None
+            log.error("the successor has ended with code %d; this process stays", code)
+            return
+        log.info("process %d has taken over", self._successor.pid)
+        self._end((HANDED_OVER_IDLE_SECONDS, self._settings.hand_over_seconds))

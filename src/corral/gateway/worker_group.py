@@ -1,0 +1,123 @@
+"""Group of worker processes on one listening socket, and the process that keeps it."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from corral.gateway.listening_socket import (
+    METRICS_VARIABLE,
+    PARENT_VARIABLE,
+    WORKER_VARIABLE,
+    report_ready,
+    start_process,
+)
+from corral.gateway.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.1
+RESTART_SECONDS: Final = 1.0
+START_SECONDS: Final = 60.0
+
+
+class WorkerGroup:
+    """Workers of one gateway. A worker that has died is started again."""
+
+    def __init__(self, settings: GatewaySettings, listening: socket.socket) -> None:
+        self._settings = settings
+        self._listening = listening
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._parent_pipe = os.pipe()
+        self._metrics = TemporaryDirectory(prefix="corral-gateway-")
+        self._is_ending = False
+        self._wants_successor = False
+
+    async def run(self) -> int:
+        """Keep the workers until a signal ends them; return the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._end, signal.SIGTERM)
+        loop.add_signal_handler(signal.SIGINT, self._end, signal.SIGTERM)
+        loop.add_signal_handler(signal.SIGUSR2, self._request_successor)
+        for number in range(self._settings.workers):
+            if not await self._start(number):
+                self._end(signal.SIGTERM)
+                return 1
+        report_ready(os.environ)
+        while not self._is_ending:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._wants_successor:
+                self._wants_successor = False
+                await self._hand_over()
+            else:
+                await self._replace_dead()
+        while any(worker.poll() is None for worker in self._workers.values()):
+            await asyncio.sleep(LOOK_SECONDS)
+        self._metrics.cleanup()
+        return 0
+
+    async def _start(self, number: int) -> bool:
+        """Start a worker and wait until it accepts requests; False if it has died."""
+        process, ready = start_process(
+            self._listening,
+            variables={
+                WORKER_VARIABLE: str(number),
+                PARENT_VARIABLE: str(self._parent_pipe[0]),
+                METRICS_VARIABLE: f"{self._metrics.name}/{number}.json",
+            },
+            descriptors=[self._parent_pipe[0]],
+        )
+        self._workers[number] = process
+        return await _is_ready(process, ready)
+
+    async def _replace_dead(self) -> None:
+        for number, worker in list(self._workers.items()):
+            code = worker.poll()
+            if code is None:
+                continue
+            log.error("worker %d has ended with code %d; it is replaced", number, code)
+            await asyncio.sleep(RESTART_SECONDS)
+            if not self._is_ending:
+                await self._start(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        self._is_ending = True
+        for worker in self._workers.values():
+            if worker.poll() is None:
+                worker.send_signal(number)
+
+    def _request_successor(self) -> None:
+        self._wants_successor = True
+
+    async def _hand_over(self) -> None:
+        """Start a successor of the group; end the workers when it accepts requests."""
+        process, ready = start_process(self._listening)
+        if await _is_ready(process, ready):
+            log.info("process %d has taken over", process.pid)
+            self._end(signal.SIGUSR1)
+        else:
+            log.error("the successor has not started; these workers stay")
+
+
+async def _is_ready(process: subprocess.Popen[bytes], ready: int) -> bool:
+    """Wait for the report of a process; a process without one is ended."""
+    loop = asyncio.get_running_loop()
+    reported = asyncio.Event()
+    loop.add_reader(ready, reported.set)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await reported.wait()
+        report = os.read(ready, 1)
+    except TimeoutError:
+        report = b""
+    finally:
+        loop.remove_reader(ready)
+        os.close(ready)
+    if not report:
+        process.kill()
+        process.wait()
+    return bool(report)

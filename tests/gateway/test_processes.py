@@ -1,0 +1,239 @@
+"""The command as a process: signals, its successor, and several workers."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from corral.cli.main import run
+from tests.gateway.worlds import (
+    PATIENCE,
+    Client,
+    MockReplica,
+    answer_stream,
+    play,
+)
+
+PROGRAM = "from corral.cli.main import main; main()"
+STREAM = {"model": "chat", "messages": [], "stream": True}
+
+
+@dataclass
+class GatewayProcess:
+    """A gateway in its own process, and those that have followed it."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    log: list[str] = field(default_factory=list)
+    has_ended: bool = False
+
+    async def read_log(self) -> None:
+        """Read the log to its end, which is that of the last process."""
+        assert self.process.stderr is not None
+        while line := (await self.process.stderr.readline()).decode():
+            self.log.append(line)
+        self.has_ended = True
+
+    async def until_logged(self, text: str, times: int = 1) -> str:
+        async with asyncio.timeout(PATIENCE):
+            while len(lines := [line for line in self.log if text in line]) < times:
+                await asyncio.sleep(0.01)
+        return lines[times - 1]
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", self.port))
+
+
+@asynccontextmanager
+async def process(
+    tmp_path: Path, *replicas: MockReplica, workers: int = 1
+) -> AsyncIterator[GatewayProcess]:
+    for replica in replicas:
+        await replica.start()
+    service = {
+        "name": "chat",
+        "models": ["chat"],
+        "replicas": [replica.entry for replica in replicas],
+    }
+    routes = tmp_path / "routes.json"
+    routes.write_text(json.dumps({"version": 1, "open": True, "services": [service]}))
+    arguments = ["gateway", "--routes", str(routes), "--port", "0"]
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, *arguments, "--workers", str(workers),
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    running = GatewayProcess(started, 0)
+    reading = asyncio.ensure_future(running.read_log())
+    try:
+        line = await running.until_logged("listening on", workers)
+        running.port = int(line.rpartition(" ")[2])
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        await started.wait()
+        await reading
+        for replica in replicas:
+            replica.kill()
+
+
+async def load(
+    gateway: GatewayProcess, stop: asyncio.Event, *, keeps: bool
+) -> list[int]:
+    """Send requests until the event; one connection each, or one for all that allow
+    it."""
+    statuses: list[int] = []
+    client = await gateway.connect()
+    while not stop.is_set():
+        answer = await client.post()
+        statuses.append(answer.status)
+        if not keeps or answer.headers.get("connection") == "close":
+            await client.close()
+            client = await gateway.connect()
+    await client.close()
+    return statuses
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_replacement_under_load_fails_no_request(tmp_path: Path, workers: int) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a")
+        async with process(tmp_path, replica, workers=workers) as gateway:
+            replica.behave = answer_stream(60, 0.02)
+            first = await gateway.connect()
+            stream = asyncio.ensure_future(first.post(STREAM))
+            await asyncio.sleep(0.1)
+            replica.behave = MockReplica("b").behave
+            stop = asyncio.Event()
+            clients = [
+                asyncio.ensure_future(load(gateway, stop, keeps=number % 2 == 0))
+                for number in range(8)
+            ]
+            pid = gateway.process.pid
+            for number in range(1, 3):
+                os.kill(pid, signal.SIGUSR2)
+                line = await gateway.until_logged("has taken over", number)
+                pid = int(line.split("process ")[1].split()[0])
+            await asyncio.sleep(0.2)
+            stop.set()
+            statuses = [status for client in clients for status in await client]
+            assert set(statuses) == {200}
+            assert len(statuses) > 100
+            assert (await stream).events[-1] == "[DONE]"
+            await first.close()
+            async with asyncio.timeout(PATIENCE):
+                await gateway.process.wait()
+            assert gateway.process.returncode == 0
+            os.kill(pid, signal.SIGTERM)
+
+    play(scenario())
+
+
+def test_sigterm_ends_streams_first_and_then_the_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a", answer_stream(40, 0.01))
+        async with process(tmp_path, replica) as gateway:
+            client = await gateway.connect()
+            idle = await gateway.connect()
+            stream = asyncio.ensure_future(client.post(STREAM))
+            while not replica.requests:
+                await asyncio.sleep(0.01)
+            gateway.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.1)
+            with pytest.raises(ConnectionRefusedError):
+                await gateway.connect()
+            assert (await stream).events[-1] == "[DONE]"
+            async with asyncio.timeout(PATIENCE):
+                assert await gateway.process.wait() == 0
+            await client.close()
+            await idle.close()
+
+    play(scenario())
+
+
+def test_a_successor_that_cannot_start_leaves_the_gateway_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a")
+        async with process(tmp_path, replica) as gateway:
+            (tmp_path / "routes.json").write_text("{")
+            gateway.process.send_signal(signal.SIGUSR2)
+            await gateway.until_logged("this process stays")
+            client = await gateway.connect()
+            assert (await client.post()).status == 200
+            await client.close()
+
+    play(scenario())
+
+
+def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a")
+        async with process(tmp_path, replica, workers=2) as gateway:
+            line = await gateway.until_logged("listening on")
+            worker = int(line.split("gateway[")[1].split("]")[0])
+            os.kill(worker, signal.SIGKILL)
+            await gateway.until_logged("listening on", 3)
+            client = await gateway.connect()
+            assert (await client.post()).status == 200
+            await client.close()
+            gateway.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(PATIENCE):
+                assert await gateway.process.wait() == 0
+
+    play(scenario())
+
+
+def test_every_worker_answers_with_the_metrics_of_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with process(tmp_path, MockReplica("a"), workers=2) as gateway:
+            for _ in range(40):
+                client = await gateway.connect()
+                assert (await client.post()).status == 200
+                await client.close()
+            expected = b'requests_total{service="chat",code="200"} 40\n'
+            client = await gateway.connect()
+            async with asyncio.timeout(PATIENCE):
+                while expected not in (await client.get("/metrics")).body:
+                    await asyncio.sleep(0.1)
+            await client.close()
+
+    play(scenario())
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with process(tmp_path, MockReplica("a"), workers=2) as gateway:
+            gateway.process.kill()
+            await gateway.until_logged("the parent process has died", 2)
+            async with asyncio.timeout(PATIENCE):
+                while not gateway.has_ended:  # the last one closes the log
+                    await asyncio.sleep(0.01)
+
+    play(scenario())
+
+
+def test_wrong_arguments_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes = tmp_path / "routes.json"
+    cases = [
+        (["--routes", str(routes)], "cannot be read"),
+        (["--routes", str(routes), "--port", "70000"], "a port is a number"),
+        (["--routes", str(routes), "--workers", "0"], "workers is a number"),
+    ]
+    for arguments, expected in cases:
+        assert run(["gateway", *arguments]) == 3
+        assert expected in capsys.readouterr().err
+    routes.write_text('{"version": 1}')
+    assert run(["gateway", "--routes", str(routes), "--host", "no such host"]) == 3
+    assert "not the address of a host" in capsys.readouterr().err

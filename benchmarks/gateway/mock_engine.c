@@ -1,4 +1,5 @@
-/* Engine that answers every request at once with one small JSON text.
+/* Engine that answers every request at once with one small JSON text, and a question
+   for its models with their list.
    Usage: mock_engine PORT
    One thread, epoll, HTTP/1.1 with keep-alive and Content-Length only. */
 
@@ -23,8 +24,16 @@ struct connection {
 };
 
 static struct connection connections[MOST_FILES];
-static char answer[1024];
-static size_t answer_size;
+static char answer[1024], models[512];
+static size_t answer_size, models_size;
+
+static void make_models(void) {
+    const char *body = "{\"object\":\"list\",\"data\":[{\"id\":\"chat\",\"object\":\"model\","
+        "\"created\":1790000000,\"owned_by\":\"vllm\",\"max_model_len\":4096}]}";
+    models_size = (size_t)snprintf(models, sizeof models,
+        "HTTP/1.1 200 OK\r\nserver: mock\r\ncontent-type: application/json\r\n"
+        "content-length: %zu\r\n\r\n%s", strlen(body), body);
+}
 
 static void make_answer(void) {
     const char *body =
@@ -65,7 +74,9 @@ static void serve(int file, int poll_file) {
     it->size += (size_t)got;
     it->data[it->size] = 0;
     while ((total = whole_request(it->data, it->size)) > 0) {
-        if (send(file, answer, answer_size, MSG_NOSIGNAL) < 0)
+        int asks_models = !strncmp(it->data, "GET /v1/models", 14);
+        const char *text = asks_models ? models : answer;
+        if (send(file, text, asks_models ? models_size : answer_size, MSG_NOSIGNAL) < 0)
             return;
         memmove(it->data, it->data + total, it->size - total);
         it->size -= total;
@@ -81,6 +92,7 @@ int main(int count, char **arguments) {
     if (count != 2)
         return 2;
     make_answer();
+    make_models();
     address.sin_port = htons((unsigned short)atoi(arguments[1]));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

@@ -7,14 +7,13 @@ generator are C programs that gcc compiles here; nginx is the peer where it is i
 import json
 import os
 import platform
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,6 +21,9 @@ from pathlib import Path
 from statistics import median
 from time import sleep
 from typing import Final
+from urllib.request import Request, urlopen
+
+from benchmarks.gateway.peers import installed_peers
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE.parent / "results"
@@ -73,12 +75,27 @@ def wait_for(port: int) -> None:
     raise TimeoutError(f"nothing listens on port {port}")
 
 
+def wait_for_answer(port: int) -> None:
+    """Wait until a request gets an answer: some routers look for engines first."""
+    body = {"model": "chat", "messages": [{"role": "user", "content": "1"}]}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    request = Request(url, data=json.dumps(body).encode(), headers=headers)
+    for _ in range(int(START_SECONDS / 0.2)):
+        with suppress(OSError), urlopen(request):
+            return
+        sleep(0.2)
+    raise TimeoutError(f"no answer comes from port {port}")
+
+
 @contextmanager
 def running(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program that listens on a port, and end it."""
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
     try:
         wait_for(port)
+        wait_for_answer(port)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
@@ -151,28 +168,11 @@ def gateway_command(directory: Path, ports: list[int], port: int) -> list[str]:
     return [sys.executable, "-c", program, *arguments]
 
 
-def nginx_command(directory: Path, ports: list[int], port: int) -> list[str]:
-    servers = "\n".join(f"server 127.0.0.1:{engine};" for engine in ports)
-    settings = directory / "nginx.conf"
-    settings.write_text(
-        f"daemon off; worker_processes 1; pid {directory}/nginx.pid;\n"
-        "error_log /dev/null; events { worker_connections 4096; }\n"
-        "http { access_log off; keepalive_requests 100000000;\n"
-        f"upstream engines {{ least_conn; {servers} keepalive 256; }}\n"
-        f"server {{ listen 127.0.0.1:{port}; location / {{\n"
-        "proxy_pass http://engines; proxy_http_version 1.1;\n"
-        'proxy_set_header Connection ""; } } }\n'
-    )
-    return ["nginx", "-p", str(directory), "-c", str(settings)]
-
-
 def run_rounds(
     directory: Path, ports: list[int], seconds: float, rounds: int
 ) -> dict[str, list[Measurement]]:
     """Measure each proxy in each round; the order turns."""
-    commands = {"corral gateway": gateway_command}
-    if shutil.which("nginx"):
-        commands["nginx, least_conn"] = nginx_command
+    commands = {"corral gateway": gateway_command, **installed_peers()}
     names = list(commands)
     runs: dict[str, list[Measurement]] = {name: [] for name in names}
     for number in range(rounds):
@@ -231,7 +231,8 @@ def main() -> None:
 
 def keep(rows: list[str], rounds: int) -> None:
     """Print the rows, and write them with date, machine and load to the results."""
-    peer = "" if shutil.which("nginx") else " nginx is not installed here: no peer."
+    peers = installed_peers()
+    peer = "" if peers else " No peer is installed here."
     lines = [
         f"Closed loop, {CONNECTIONS} connections, {ENGINES} mock engines in C, small "
         f"JSON answers, {rounds} rounds, medians. On in the gateway: key, allow list, "

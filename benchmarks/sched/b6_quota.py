@@ -63,7 +63,7 @@ def tree_of(nodes: dict[str, int], *, in_one_line: bool) -> QueueTree:
     top = Queue(
         name=QueueName("all"),
         nominal=((ANY_TYPE, NODES * 8000),),
-        policy=Policy.SERVICE,
+        policy=Policy.ATTAINED,
     )
     own = [
         Queue(name=QueueName(name), parent=above, nominal=((ANY_TYPE, count * 8000),))

@@ -16,7 +16,7 @@ def test_a_word_of_another_tool_names_a_command_that_there_is(
     out, err = capsys.readouterr()
     assert err.splitlines()[0] == f"corral: there is no command {word}"
     first = err.split("run: corral ")[1].split()[0].strip(";,")
-    assert first in {one.name for one in TOP} | {"node", "queue", "user", "job"}
+    assert first in {one.name for one in TOP} | {"node", "queue", "user", "service"}
 
 
 def test_commands_of_this_tool_and_words_of_none_are_left_alone(

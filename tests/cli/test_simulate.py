@@ -257,7 +257,7 @@ def test_what_cannot_be_replayed_is_refused(
             "use one of: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las",
         ),
         (["--policy", "esy"], "did you mean easy? use one of: fifo"),
-        (["--policy", "service"], "run: corral simulate TRACE --queues FILE"),
+        (["--policy", "attained"], "run: corral simulate TRACE --queues FILE"),
         (
             ["--events", "/no/such/events"],
             "cannot be written: there is no directory /no/such",

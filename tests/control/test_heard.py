@@ -5,7 +5,7 @@ from dataclasses import replace
 from corral.control.observed import is_news, take_word
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.node_signal import Signal, SignalKind
-from corral.domain.observed_state import Facts, NodeFacts
+from corral.domain.observed_state import Facts, NodeFacts, Phase, Seen
 from corral.domain.pilot import part_of
 from corral.domain.resources import Inventory
 
@@ -40,3 +40,13 @@ def test_only_a_later_word_counts_for_a_node_that_was_heard_again() -> None:
     assert (facts.awaited, facts.excused) == ({word().node}, {word().node: 3.0})
     take_word(facts, replace(word(), heard_at=5.0))
     assert (facts.awaited, facts.excused) == (set(), {})
+
+
+def test_a_replica_that_becomes_ready_is_news_of_its_job() -> None:
+    facts, key = Facts(), (JobId("j1"), AttemptNumber(1))
+    starting = Seen(key=key, phase=Phase.UP, is_ready=False, probe_text="refused")
+    take_word(facts, replace(word(), seen=(starting,)))
+    slower = replace(starting, probe_text="refused for 2 s")
+    assert take_word(facts, replace(word(), seen=(slower,))) is None
+    ready = replace(starting, is_ready=True)
+    assert take_word(facts, replace(word(), seen=(ready,))) == {key[0]}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.wire.spec_reader import read_specs
+from corral.wire.service_document import read_service
+from corral.wire.spec_reader import read_documents, read_specs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.train
@@ -66,3 +67,19 @@ def test_tiny_gpt_trains_alone(tmp_path: Path) -> None:
 )
 def test_its_spec_can_be_read(spec: Path) -> None:
     assert read_specs(spec)
+
+
+@pytest.mark.parametrize(
+    "file", sorted(EXAMPLES.glob("*/service.yaml")), ids=lambda one: one.parent.name
+)
+def test_its_service_can_be_read(file: Path) -> None:
+    (document,) = read_documents(file)
+    assert read_service(document).spec.name in read_service(document).spec.models
+
+
+def test_the_weights_of_serve_tiny_can_be_served(tmp_path: Path) -> None:
+    from corral.serve.tiny_model import load_predictor
+
+    script = str(EXAMPLES / "serve_tiny" / "make_weights.py")
+    said([script, "--steps", "2", "--out", "tiny.pt"], tmp_path)
+    assert load_predictor(tmp_path / "tiny.pt").next_byte(b"def ", 0.0) < 128

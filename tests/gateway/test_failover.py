@@ -187,7 +187,7 @@ def test_an_idle_connection_that_the_replica_closed_is_replaced() -> None:
                 replica.behave = answer_json
                 for side in list(replica.sides):
                     side.close()
-            assert world.metrics.requests == {200: 10}
+            assert world.total.requests == {200: 10}
             assert world.metrics.ejections == 0
             await client.close()
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ class GatewayProcess:
 
 @asynccontextmanager
 async def process(
-    tmp_path: Path, *replicas: MockReplica, workers: int = 1
+    tmp_path: Path, *replicas: MockReplica, workers: int = 1, key: str = ""
 ) -> AsyncIterator[GatewayProcess]:
     for replica in replicas:
         await replica.start()
@@ -66,9 +67,14 @@ async def process(
     routes = tmp_path / "routes.json"
     routes.write_text(json.dumps({"version": 1, "open": True, "services": [service]}))
     arguments = ["gateway", "--routes", str(routes), "--port", "0"]
+    if key:
+        (tmp_path / "key").write_text(key)
+        arguments += ["--counters-key-file", str(tmp_path / "key")]
+    (tmp_path / "tmp").mkdir()
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, *arguments, "--workers", str(workers),
         stderr=subprocess.PIPE, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )  # fmt: skip
     running = GatewayProcess(started, 0)
     reading = asyncio.ensure_future(running.read_log())
@@ -83,6 +89,7 @@ async def process(
         await reading
         for replica in replicas:
             replica.kill()
+        assert list((tmp_path / "tmp").iterdir()) == []
 
 
 async def load(
@@ -210,7 +217,66 @@ def test_every_worker_answers_with_the_metrics_of_all(tmp_path: Path) -> None:
     play(scenario())
 
 
-def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+def total(report: Any) -> int:
+    services = [process["services"] for process in report["processes"]]
+    revisions = [
+        revision
+        for service in services
+        for revision in service.get("chat", {"revisions": []})["revisions"]
+    ]
+    return sum(revision["requests"].get("200", 0) for revision in revisions)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_counters_outlive_a_replacement(tmp_path: Path, workers: int) -> None:
+    async def scenario() -> None:
+        key = "0123456789abcdef"
+        extra = f"Authorization: Bearer {key}\r\n"
+        replica = MockReplica("a")
+        async with process(tmp_path, replica, workers=workers, key=key) as gateway:
+
+            async def post_and_read() -> Any:
+                for _ in range(20):
+                    client = await gateway.connect()
+                    assert (await client.post()).status == 200
+                    await client.close()
+                client = await gateway.connect()
+                answer = await client.get("/internal/counters", extra)
+                await client.close()
+                return answer.json
+
+            async def until(count: int) -> Any:
+                client = await gateway.connect()
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        answer = await client.get("/internal/counters", extra)
+                        if answer.headers.get("connection") == "close":
+                            await client.close()
+                            client = await gateway.connect()
+                        if total(answer.json) == count:
+                            await client.close()
+                            return answer.json
+                        await asyncio.sleep(0.1)
+
+            await post_and_read()
+            before = await until(20)
+            gateway.process.send_signal(signal.SIGUSR2)
+            line = await gateway.until_logged("has taken over")
+            await gateway.process.wait()
+            await post_and_read()
+            after = await until(40)
+            ids = [
+                {one["process"] for one in seen["processes"]}
+                for seen in (before, after)
+            ]
+            assert ids[0] < ids[1]
+            assert len(ids[1]) == 2 * workers
+            os.kill(int(line.split("process ")[1].split()[0]), signal.SIGTERM)
+
+    play(scenario())
+
+
+def test_workers_end_with_their_parent_and_leave_no_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with process(tmp_path, MockReplica("a"), workers=2) as gateway:
             gateway.process.kill()

@@ -6,7 +6,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from corral.gateway.routes_file import RoutesFile
+from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.worlds import (
     CHAT,
     MockReplica,
@@ -30,10 +30,10 @@ def test_a_request_reaches_a_replica_and_its_answer_comes_back() -> None:
             assert answer.status == 200
             assert answer.json["choices"][0]["message"]["content"] == "hello"
             assert replica.requests[0].json == {"model": "org/name", "messages": ["x"]}
-            assert world.metrics.requests == {200: 1}
-            assert world.metrics.prompt_tokens == 10
-            assert world.metrics.cached_tokens == 4
-            assert world.metrics.output_tokens == 3
+            assert world.total.requests == {200: 1}
+            assert world.total.token_sums.prompt == 10
+            assert world.total.token_sums.cached == 4
+            assert world.total.token_sums.output == 3
 
     play(scenario())
 
@@ -83,8 +83,8 @@ def test_a_stream_passes_event_by_event() -> None:
             assert answer.is_whole
             assert len(answer.events) == 21
             assert answer.events[-1] == "[DONE]"
-            assert world.metrics.output_tokens == 20
-            assert sum(world.metrics.ttft.counts) == 1
+            assert world.total.token_sums.output == 20
+            assert sum(world.total.ttft.counts) == 1
 
     play(scenario())
 

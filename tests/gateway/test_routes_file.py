@@ -61,6 +61,11 @@ CASES = {
     "short hash": (state(callers=[caller(key_sha256="ab")]), "callers[0].key_sha256"),
     "caller twice": (state(callers=[caller(), caller()]), "is there twice"),
     "priority": (state(callers=[caller(priority="top")]), "callers[0].priority"),
+    "revision 0": (with_replica(revision=0), "services[0].replicas[0].revision"),
+    "draining as text": (with_replica(draining="yes"), "replicas[0].draining"),
+    "continues": (with_service(continues="sglang"), "services[0].continues"),
+    "share 2": (with_service(canary={"revision": 1, "share": 2}), "canary.share"),
+    "no revision": (with_service(canary={"share": 1}), "canary"),
     "limit 0": (state(callers=[caller(concurrency=0)]), "callers[0].concurrency"),
 }  # fmt: skip
 
@@ -126,3 +131,20 @@ def test_a_bad_change_keeps_the_last_good_state(
     assert "line 1: not valid JSON" in caplog.text
     assert "version 2 is older than 3" in caplog.text
     assert "cannot be read" in caplog.text
+
+
+def test_a_change_is_in_use_within_a_fifth_of_a_second(tmp_path: Path) -> None:
+    path = write(tmp_path / "routes.json", state())
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        core = GatewayCore(loop)
+        watch = RoutesWatch(core, path, "127.0.0.1")
+        watch.start(loop)
+        write(tmp_path / "next", state(version=2))
+        os.replace(tmp_path / "next", path)
+        await asyncio.sleep(0.2)
+        watch.stop()
+        assert core.version == 2
+
+    play(scenario())

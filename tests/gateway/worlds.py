@@ -12,7 +12,7 @@ import uvloop
 
 from corral.gateway.client_connection import ClientConnection
 from corral.gateway.gateway_core import GatewayCore
-from corral.gateway.routes_file import RoutesFile
+from corral.wire.gateway_routes import RoutesFile
 
 PATIENCE = 10.0
 CHAT = "/v1/chat/completions"
@@ -181,9 +181,9 @@ class MockReplica:
     behave: Behave = answer_json
     key: str | None = "engine-key"
     port: int = 0
-    requests: list[Request] = field(default_factory=list)
-    sides: set[ReplicaSide] = field(default_factory=set)
-    closed_at: list[float] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list, repr=False)
+    sides: set[ReplicaSide] = field(default_factory=set, repr=False)
+    closed_at: list[float] = field(default_factory=list, repr=False)
     connections: int = 0
     server: asyncio.Server | None = None
 
@@ -272,16 +272,29 @@ class World:
     def metrics(self) -> Any:
         return self.core.metrics.of("chat")
 
+    @property
+    def total(self) -> Any:
+        """Sum of the counters of all replicas."""
+        return self.metrics.total()
+
 
 @asynccontextmanager
 async def gateway(
-    *replicas: MockReplica, routes: RoutesFile | None = None, **service: Any
+    *replicas: MockReplica,
+    routes: Callable[[list[MockReplica]], RoutesFile] | RoutesFile | None = None,
+    **service: Any,
 ) -> AsyncIterator[World]:
-    """Run a gateway before these replicas."""
+    """Run a gateway before these replicas.
+
+    Args:
+        routes: Routes, or what makes them of the replicas when these have ports.
+    """
     loop = asyncio.get_running_loop()
     core = GatewayCore(loop)
     for replica in replicas:
         await replica.start()
+    if callable(routes):
+        routes = routes(list(replicas))
     core.update_routes(routes or routes_of(list(replicas), **service))
     server = await loop.create_server(lambda: ClientConnection(core), "127.0.0.1", 0)
     core.start_sweep()

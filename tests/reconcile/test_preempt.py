@@ -430,7 +430,7 @@ def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() ->
         Queue(name=name, parent=everything, nominal=((ANY_TYPE, 2000),))
         for name in (VISION, SPEECH)
     ]
-    top = Queue(name=everything, nominal=((ANY_TYPE, 4000),), policy=Policy.SERVICE)
+    top = Queue(name=everything, nominal=((ANY_TYPE, 4000),), policy=Policy.ATTAINED)
     cluster.request(
         SetQueues(queues=(top, *below), whole=True, min_runtime_seconds=MIN_RUNTIME)
     )

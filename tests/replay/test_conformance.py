@@ -154,7 +154,7 @@ def below_one(
 ) -> QueueTree:
     """These queues, which go by service over all of them."""
     gpus = ((ANY_TYPE, sum(own.values()) * 1000),)
-    top = Queue(name=QueueName("all"), nominal=gpus, policy=Policy.SERVICE)
+    top = Queue(name=QueueName("all"), nominal=gpus, policy=Policy.ATTAINED)
     below = [
         replace(one, parent=top.name) for one in queues(own).queues if one.name in own
     ]

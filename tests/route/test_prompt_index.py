@@ -170,6 +170,19 @@ def test_the_capacity_is_learned_from_cached_tokens(factor: float, seed: int) ->
     assert 0.75 * real <= index.capacity_blocks <= 1.35 * real
 
 
+@pytest.mark.parametrize("real", [100, 400, 1000])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_unknown_capacity_begins_large_and_is_corrected(
+    real: int, seed: int
+) -> None:
+    index = PromptIndex()
+    assert index.capacity_blocks >= 10_000
+    replay(index, Engine(real), conversations(seed), 600)
+    assert index.capacity_blocks <= 2 * real
+    replay(index, Engine(real), conversations(seed), 2400)
+    assert 0.7 * real <= index.capacity_blocks <= 1.5 * real
+
+
 def test_a_learned_capacity_follows_a_change_of_the_engine() -> None:
     index = PromptIndex(1000)
     prompt = conversations(4)

@@ -38,7 +38,7 @@ LEARNED = Learned(
 )
 
 
-def tree(policy: Policy = Policy.SERVICE, *, own: int = 2) -> QueueTree:
+def tree(policy: Policy = Policy.ATTAINED, *, own: int = 2) -> QueueTree:
     """Three queues below one, with so many GPUs each, and one beside it."""
     gpus = ((ANY_TYPE, own * 1000),)
     top = Queue(
@@ -373,7 +373,7 @@ MUTANTS = [
         Mutant(
             "past use goes on to decide",
             "schedule.order.queue_order:QueueLine._get_child_node",
-            "above.by_service or rules == Policy.SERVICE",
+            "above.by_service or rules == Policy.ATTAINED",
             "False",
             "",
         ),

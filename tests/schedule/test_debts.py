@@ -28,7 +28,7 @@ ANN = UserName("ann")
 NOW, HALF_LIFE = 1e6, 3600.0
 
 
-def tree(policy: Policy = Policy.SERVICE) -> QueueTree:
+def tree(policy: Policy = Policy.ATTAINED) -> QueueTree:
     """Two queues of 4 GPUs below one, the first a level deeper."""
     own = ((ANY_TYPE, 4000),)
     below = [

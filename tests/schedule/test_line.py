@@ -36,7 +36,7 @@ def trees(draw: st.DrawFn) -> QueueTree:
             weight=draw(st.sampled_from([1.0, 2.0])),
             policy=draw(
                 st.sampled_from(
-                    [Policy.DEFAULT, Policy.SERVICE, Policy.FIFO, Policy.SJF]
+                    [Policy.DEFAULT, Policy.ATTAINED, Policy.FIFO, Policy.SJF]
                 )
             ),
         )
@@ -79,7 +79,7 @@ def line_of(gang: Waiting, tree: QueueTree) -> object:
     all."""
     ways = (queue for queue in tree.path(gang.queue) if queue.policy != Policy.DEFAULT)
     first = next(ways, None)
-    by_user = first is None or first.policy == Policy.SERVICE
+    by_user = first is None or first.policy == Policy.ATTAINED
     return (gang.queue, gang.user) if by_user or first is None else first.name
 
 
@@ -101,7 +101,7 @@ def first_of(waiting: list[Waiting], standing: Standing, keys: PriorityKeys) -> 
         for queue in standing.tree.path(gang.queue):
             beyond.append(standing.is_beyond(queue.name))
             shares.append(own if by_service else standing.share(queue.name))
-            by_service |= queue.policy == Policy.SERVICE
+            by_service |= queue.policy == Policy.ATTAINED
             if not (by_service or queue.policy == Policy.DEFAULT):
                 break
         else:

@@ -11,6 +11,7 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
+    ServiceName,
     UserName,
     job_id,
 )
@@ -25,6 +26,13 @@ from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.run_history import StartForecastTold
+from corral.domain.service import (
+    ReplicaRow,
+    Service,
+    ServiceRevision,
+    ServiceSpec,
+    replica_id,
+)
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation, Victim
 from corral.domain.world import Event
 
@@ -226,3 +234,28 @@ def imported(name: str, ended_at: float = 50.0, *, seconds: float = 10.0) -> Imp
         state="COMPLETED",
         limit_seconds=3600.0,
     )
+
+
+def service_spec(name: str = "chat", **changes: Any) -> ServiceSpec:
+    return ServiceSpec(
+        name=ServiceName(name), replica=spec(name), models=(name, "né ☃"), **changes
+    )
+
+
+def service(sequence: int = 7, name: str = "chat", **changes: Any) -> Service:
+    id = job_id(sequence)
+    revision = ServiceRevision(number=1, spec=service_spec(name), by=ANN, at=1.5)
+    row = ReplicaRow(number=1, job=replica_id(id, 1), revision=1, ready_at=2.5)
+    fields: dict[str, Any] = {
+        "id": id,
+        "name": ServiceName(name),
+        "owner": ANN,
+        "created_at": 1.25,
+        "revisions": (revision,),
+        "current": 1,
+        "key_seed": "5eed",
+        "wanted": 1,
+        "next_number": 2,
+        "replicas": (row,),
+    }
+    return Service(**(fields | changes))

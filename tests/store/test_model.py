@@ -25,6 +25,7 @@ from corral.domain.ids import JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.job_states import JobState
 from corral.domain.requests import Cancel, SetNode
 from corral.domain.run_history import StartForecastTold
+from corral.domain.service import ServiceState
 from corral.domain.users import LADDER, AuditEntry, Role, Token, User, token_id
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
@@ -43,6 +44,7 @@ from tests.store.rows import (
     receipt,
     reservation,
     save,
+    service,
     spec,
     spent,
     submit,
@@ -104,6 +106,14 @@ changes = st.builds(
     debts=st.lists(st.builds(debt, rate=st.floats(-9.0, 9.0)), max_size=1).map(tuple),
     reservations=st.lists(
         st.builds(reservation, ids, ended=st.sampled_from(["", "placed"])), max_size=2
+    ).map(tuple),
+    services=st.lists(
+        st.builds(
+            lambda n, state: service(n, f"s{n}", state=state),
+            numbers,
+            st.sampled_from(ServiceState),
+        ),
+        max_size=2,
     ).map(tuple),
     granted=st.none() | st.integers(0, 8).map(Sequence),
     forgotten=st.lists(ids, max_size=2, unique=True).map(tuple),

@@ -23,6 +23,8 @@ PAGES = {
     "/nodes/n1": "n1",
     "/queues": "Queues",
     "/queues/default": "default",
+    "/services": "Services",
+    "/services/chat": "chat",
     "/money": "Money",
     "/plan": "Plan",
     "/submit": "Submit a job",
@@ -38,6 +40,16 @@ def lasting(here: House) -> Iterator[str]:
     here.until_state(id, "RUNNING")
     yield id
     here.ok("stop", id, "-y")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chat(here: House) -> Iterator[None]:
+    """A service whose replica does not answer its probe."""
+    spec = {"name": "chat", "run": "exec sleep 3000", "resources": {"cpu": 0.1}}
+    with here.client() as client:
+        client.apply_services({"kind": "service", "model": "tiny", **spec})
+    yield
+    here.ok("service", "stop", "chat", "-y")
 
 
 def link(here: House) -> str:

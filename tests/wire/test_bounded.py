@@ -1,5 +1,6 @@
 """Messages of agents within bounds: what is wrong is left out, and nothing else."""
 
+from dataclasses import replace
 from math import inf, nan
 from typing import Any
 
@@ -29,6 +30,8 @@ SEEN = Seen(
     tails=((0, "last words"),),
     image="sha256:ab",
     waits_for_input=2,
+    is_ready=False,
+    probe_text="GET /health: 503",
 )
 SIGNAL = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79")
 SAMPLE = NodeSample(
@@ -78,11 +81,30 @@ def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
 
 
 def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> None:
-    more = {"image": [], "trouble": 3, "waits_for_input": -1}
-    read = read_frame(changed(started_at=nan, exits=7, saves={}, tails=1.5, **more))
+    more = {"image": [], "trouble": 3, "waits_for_input": -1, "is_ready": 2}
+    read = read_frame(
+        changed(started_at=nan, exits=7, saves={}, tails=1.5, probe_text=3, **more)
+    )
     assert isinstance(read.message, Heartbeat)
     assert read.message.seen == (Seen(key=KEY, phase=Phase.UP, progress=SEEN.progress),)
-    assert len(read.dropped) == 7
+    assert len(read.dropped) == 9
+
+
+@pytest.mark.parametrize(
+    ("bad", "without", "dropped"),
+    [
+        ({"probe_text": "x" * 201}, replace(SEEN, probe_text=""), "probe text"),
+        ({"probe_text": "a\nb"}, replace(SEEN, probe_text=""), "probe text"),
+        ({"is_ready": "yes"}, replace(SEEN, is_ready=None), "is ready"),
+    ],
+)
+def test_a_result_of_a_probe_out_of_bounds_is_left_out(
+    bad: dict[str, Any], without: Seen, dropped: str
+) -> None:
+    read = read_frame(changed(**bad))
+    assert isinstance(read.message, Heartbeat)
+    assert read.message.seen == (without,)
+    assert [(one.what, one.key) for one in read.dropped] == [(dropped, KEY)]
 
 
 def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:

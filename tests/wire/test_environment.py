@@ -1,14 +1,20 @@
-"""What a rank is told of its GPUs."""
+"""What a rank is told of its GPUs, and a replica of its port."""
+
+from dataclasses import replace
 
 import pytest
 
 from corral.domain.attempt import Seat
-from corral.domain.ids import NodeId
+from corral.domain.desired_state import ReplicaLaunch
+from corral.domain.ids import NodeId, ServiceName
 from corral.wire.node import NodeSettings
 from corral.wire.rank_environment import of_attempt
 from tests.agent.bench import key_of, launch_of
 
 N1 = NodeId("n1")
+REPLICA = ReplicaLaunch(
+    service=ServiceName("chat"), revision=4, number=7, probe="/health", key="k3y"
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +44,33 @@ def test_where_gpus_are_amds_their_own_variable_says_the_same() -> None:
         for count in (4, 0)
     ]
     assert told == ["0,2", None]
+
+
+def test_a_replica_is_told_where_it_listens_and_another_job_is_not() -> None:
+    settings = NodeSettings(node=N1, head_file="/x")
+    other = launch_of(key_of(1), master_address="10.0.0.3", master_port=20_007)
+    own = {
+        "CORRAL_SERVICE": "chat",
+        "CORRAL_REVISION": "4",
+        "CORRAL_REPLICA": "7",
+        "CORRAL_HOST": "10.0.0.3",
+        "CORRAL_PORT": "20007",
+        "CORRAL_REPLICA_KEY": REPLICA.key,
+    }
+    told = of_attempt(replace(other, replica=REPLICA), settings)
+    assert told == {**of_attempt(other, settings), **own}
+    assert not own.keys() & of_attempt(other, settings).keys()
+
+
+def test_a_job_cannot_replace_the_port_of_a_replica() -> None:
+    launch = launch_of(key_of(1), replica=REPLICA, env=(("CORRAL_PORT", "1"),))
+    told = of_attempt(launch, NodeSettings(node=N1, head_file="/x"))
+    assert told["CORRAL_PORT"] == "20000"
+
+
+def test_the_key_of_a_replica_is_in_no_text_of_its_launch() -> None:
+    launch = launch_of(key_of(1), replica=REPLICA)
+    assert REPLICA.key not in repr(launch)
+    assert launch.without_key.replica == replace(REPLICA, key="")
+    ordinary = launch_of(key_of(1))
+    assert ordinary.without_key is ordinary

@@ -2,14 +2,17 @@
 
 import pytest
 
-from corral.domain.desired_state import Launch
-from corral.domain.ids import NodeId
+from corral.domain.desired_state import Launch, ReplicaLaunch
+from corral.domain.ids import NodeId, ServiceName
 from corral.wire.node import NodeSettings
 from corral.wire.shim_launch import early_of
 from corral.wire.shim_spec import decode_early
 from tests.agent.bench import key_of, launch_of
 
 KEY = key_of(1)
+REPLICA = ReplicaLaunch(
+    service=ServiceName("chat"), revision=1, number=1, probe="/health", key="secret"
+)
 SETTINGS = NodeSettings(node=NodeId("n1~j1.1"), head_file="/x", containment="engine")
 
 
@@ -25,6 +28,8 @@ def test_a_spec_reads_as_it_was_written() -> None:
         launch_of(KEY, secrets=("HF_TOKEN",)),
         launch_of(KEY, workdir="0" * 64),
         launch_of(KEY, image="docker://alpine"),
+        # whose key may be in no file
+        launch_of(KEY, replica=REPLICA),
     ],
 )
 def test_what_must_be_fetched_first_begins_by_its_agent(launch: Launch) -> None:

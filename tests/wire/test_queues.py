@@ -43,6 +43,12 @@ def read(text: str) -> Document:
     return documents_of(text, source="q.yaml")[0]
 
 
+def test_the_earlier_name_of_a_policy_is_still_read() -> None:
+    text = "kind: queues\nqueues: [{name: team, policy: service}]\n"
+    (team,) = read_queues(read(text)).queues
+    assert team.policy == Policy.ATTAINED == "attained"
+
+
 def test_every_field_of_a_file_is_read() -> None:
     document = read(FILE)
     assert is_queue_file(document)

@@ -19,7 +19,6 @@ from corral.domain.job import (
     On,
     Per,
     Retry,
-    Service,
     TokenScope,
 )
 from corral.domain.resources import Resources, Shape
@@ -219,18 +218,8 @@ def test_several_jobs_in_one_toml_table_are_told_how_to_be_written() -> None:
         parse_specs('[[jobs]]\nname = "a"\nrun = "x"\n', source="many.toml", toml=True)
 
 
-def test_a_service_and_an_image_are_read() -> None:
-    one = job(
-        kind="service",
-        image="ubuntu:24.04",
-        service={
-            "port": 80,
-            "replicas": "1..8",
-            "scale": {"metric": "queue", "target": 4},
-        },
-    )
-    assert one.image == "ubuntu:24.04"
-    assert one.service == Service(port=80, min_replicas=1, max_replicas=8)
+def test_an_image_is_read() -> None:
+    assert job(image="ubuntu:24.04").image == "ubuntu:24.04"
 
 
 def test_anchors_and_merges_work_and_own_fields_win() -> None:

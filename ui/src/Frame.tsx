@@ -20,6 +20,7 @@ const PAGES: [string, string, IconName][] = [
   ["/jobs", "Jobs", "jobs"],
   ["/nodes", "Nodes", "nodes"],
   ["/queues", "Queues", "queues"],
+  ["/services", "Services", "services"],
   ["/money", "Money", "money"],
   ["/plan", "Plan", "plan"],
   ["/submit", "Submit", "submit"],

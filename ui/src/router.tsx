@@ -78,6 +78,16 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/services",
+    component: lazyRouteComponent(PARTS.Services, "Services"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/services/$service",
+    component: lazyRouteComponent(PARTS.Service, "Service"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/money",
     component: lazyRouteComponent(PARTS.Money, "Money"),
   }),

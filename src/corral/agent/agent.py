@@ -27,6 +27,7 @@ from corral.agent.log_shipping import LOGS, LogShipper, Read
 from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.server import OutputServer
 from corral.agent.own_address import address_towards
+from corral.agent.readiness_probe import ReadinessProbes
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.token_renewal import Renewal
 from corral.agent.user_accounts import Accounts
@@ -85,6 +86,7 @@ class Agent:
     beats: Heartbeats = field(init=False)
     shipper: LogShipper = field(init=False)
     checks: Checks = field(init=False)
+    probes: ReadinessProbes = field(init=False)
     obedience: Obedience = field(init=False)
     renewal: Renewal = field(init=False)
     _closed: str = ""  # why the node takes no new work
@@ -95,6 +97,7 @@ class Agent:
     def __post_init__(self) -> None:
         self.prepare.accounts.changed = self._accounts_changed
         self.beats = Heartbeats(node=self, clock=self.clock)
+        self.probes = ReadinessProbes(on_change=self.beats.wake)
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts",
             read=self.read,
@@ -142,6 +145,7 @@ class Agent:
         self._observes = False
         observed_attempts = self.obedience.seen()
         self.shipper.observe(observed_attempts)
+        self.probes.follow(self.obedience.launches, observed_attempts)
         failed = {
             attempt.key
             for attempt in observed_attempts
@@ -182,6 +186,7 @@ class Agent:
                     task_group.create_task(self.kept_works.keep())
         finally:
             await self.obedience.close()
+            await self.probes.close()
             await self.checks.close()
             self.prepare.close()
             self.shipper.close()
@@ -254,7 +259,7 @@ class Agent:
         )
 
     def seen(self) -> tuple[Seen, ...]:
-        return self.obedience.seen()
+        return self.probes.reported(self.obedience.seen())
 
     def _is_idle(self) -> bool:
         return all(attempt.phase.is_over for attempt in self.obedience.seen())

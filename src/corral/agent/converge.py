@@ -80,6 +80,8 @@ class Obedience:
     checks: Checker
     # of the newest word obeyed in this life of the agent
     version: Version | None = None
+    # attempts that are to run, by that word
+    launches: Mapping[AttemptKey, Launch] = field(default_factory=dict)
     _newest: DesiredState | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _preparing: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
@@ -127,6 +129,7 @@ class Obedience:
         )
 
     def obey(self, wanted: DesiredState) -> None:
+        self.launches = {launch.key: launch for launch in wanted.run}
         present = {attempt.key for attempt in self.seen()}
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:

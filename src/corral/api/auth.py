@@ -246,6 +246,13 @@ class Caller:
                 "cluster",
                 hint="run on the machine to add: corral join URL --token TOKEN",
             )
+        if self.role == Role.CALLER:
+            raise Forbidden(
+                f"the token {self.token} of {self.name} has the role caller: it is not "
+                f"allowed to {action}, only to call services through a gateway",
+                hint="use a token with another role; to create one, run: corral token "
+                "create",
+            )
         if self.node or needed is None:
             raise Forbidden(
                 f"the token of a {'user' if self.node else 'node'} is required to "

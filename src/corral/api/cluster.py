@@ -24,8 +24,14 @@ from corral.control import Control
 from corral.control.node_warnings import account_warnings
 from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.errors import Forbidden
-from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.requests import ChangeJobs, SetLabels, SetNode
+from corral.domain.ids import AttemptNumber, JobId, ServiceName
+from corral.domain.requests import (
+    Asked,
+    ChangeJobs,
+    SetLabels,
+    SetNode,
+    StopService,
+)
 from corral.domain.units import size_text
 from corral.domain.user_isolation import separations
 from corral.wire import api
@@ -81,8 +87,13 @@ async def status(house: Within, caller: Asker) -> Response:
             api.UserIsolationView.of(separation, nodes)
             for separation, nodes in separations(world.nodes.values()).items()
         ],
+        gateway=_gateway_view(settings.gateway_url()),
     )
     return Response(status_view.model_dump_json(), media_type="application/json")
+
+
+def _gateway_view(url: str) -> api.GatewayView | None:
+    return api.GatewayView(url=url) if url else None
 
 
 async def _head_warnings(house: House) -> list[ClusterWarning]:
@@ -193,26 +204,41 @@ async def _set_node(
 
 @router.post("/v1/head/down", status_code=202)
 async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, str]:
-    """Stop the head. With `jobs: stop`, the cancellations of all jobs are durable
-    before the answer."""
-    unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
-    now = house.control.clock.wall()
-    await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
+    """Stop the head. With `jobs: stop`, the ends of all services and the cancellations
+    of all jobs are durable before the answer."""
+    control, world = house.control, house.control.world
+    unfinished = list(world.jobs) if body.jobs == "stop" else []
+    services = list(world.services) if body.jobs == "stop" else []
+    now = control.clock.wall()
+    await control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
+    # first: else they make other replicas
+    requests: list[Asked] = [StopService(service=name) for name in services]
     if unfinished:
-        request = ChangeJobs(jobs=tuple(unfinished), to="cancel")
-        await house.control.acknowledge(request, by=caller.name, speaker=caller.speaker)
-    house.later(_stop_after_jobs(house.control, unfinished, house.settings.stop))
+        requests.append(ChangeJobs(jobs=tuple(unfinished), to="cancel"))
+    for request in requests:
+        await control.acknowledge(request, by=caller.name, speaker=caller.speaker)
+    house.later(_stop_after_jobs(control, unfinished, services, house.settings.stop))
     return {"jobs": body.jobs}
 
 
 async def _stop_after_jobs(
-    control: Control, jobs: list[JobId], stop: Callable[[], None]
+    control: Control,
+    jobs: list[JobId],
+    services: list[ServiceName],
+    stop: Callable[[], None],
 ) -> None:
-    """Stop the head when none of these jobs is unfinished any more, or after a time
-    limit."""
+    """Stop the head when none of these jobs is unfinished any more, and none of these
+    services is left, or after a time limit."""
+
+    def is_any_left() -> bool:
+        world = control.world
+        return any(job in world.jobs for job in jobs) or any(
+            service in world.services for service in services
+        )
+
     give_up_at = control.clock.monotonic() + STOP_SECONDS
     async with control.hub.follow(None) as news:
-        while any(job in control.world.jobs for job in jobs):
+        while is_any_left():
             remaining_seconds = give_up_at - control.clock.monotonic()
             if remaining_seconds <= 0:
                 break

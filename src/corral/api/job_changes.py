@@ -13,8 +13,10 @@ from corral.api.app_state import House, house_of
 from corral.api.auth import Caller, caller_of
 from corral.api.job_listing import packed_answer
 from corral.api.job_lookup import array_of, find_job
+from corral.api.job_visibility import sight_of
 from corral.api.restart_command import resume_refusal
 from corral.api.route_rights import LOGS
+from corral.api.service_lookup import active_service
 from corral.control.request_checks import check_asked
 from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal
 from corral.domain.ids import JobId
@@ -42,6 +44,7 @@ class _Chosen:
     async def add(self, name: str) -> None:
         """Add the jobs that the name refers to; for refused jobs, add the reasons."""
         try:
+            self._refuse_service(name)
             jobs = await _resolve_jobs(self.house, name, self.caller)
         except Refusal as unknown:
             self._add_refusal(name, [], unknown)
@@ -60,6 +63,23 @@ class _Chosen:
         refused_count = sum(len(ids) for ids, _ in by_code.values())
         for ids, refusal in by_code.values():
             self._add_refusal(name, ids, refusal, partly=refused_count < len(jobs))
+
+    def _refuse_service(self, name: str) -> None:
+        """Refuse to end all replicas of a service: it would make new ones.
+
+        Raises: Conflict.
+        """
+        sight = sight_of(self.house.control, self.caller)
+        service = active_service(sight, name)
+        if service is None or self.asked.to not in ("cancel", "suspend"):
+            return
+        if any(job.spec.name == name for job in sight.world.jobs.values()):
+            return  # a job of this name is meant
+        end = "cancelled" if self.asked.to == "cancel" else "suspended"
+        raise Conflict(
+            f"{service.name} is a service, and would replace replicas that are {end}",
+            hint=f"run: corral service stop {service.name}",
+        )
 
     def _refusal_of(self, job: Job) -> Refusal | None:
         control = self.house.control

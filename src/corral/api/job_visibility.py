@@ -9,9 +9,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from corral.api.auth import Caller
 from corral.control import Control
-from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.ids import JobId, QueueName, UserName, sequence_of
+from corral.domain.ids import Sequence as RequestNumber
+from corral.domain.job import Job
+from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
 from corral.domain.ledger import UsageRecord
+from corral.domain.service import Service
 from corral.domain.telemetry import GpuProcess, NodeSample
 from corral.domain.visibility import OTHERS, may_see
 from corral.domain.world import Event, World
@@ -19,6 +23,7 @@ from corral.ports.store import Store, Which
 from corral.wire import api
 
 HIDDEN: Final = "hidden"  # in place of the id of a job that holds something
+MOST_SERVICES: Final = 1_000  # newest of the store, with those that are stopped
 PAGE: Final = 10_000  # rows per query: with a text, each page repeats the search
 EARLIER: Final = UserName("")  # an owner whose name another user has now
 _ID: Final = re.compile(r"\bj\d{1,15}(?:_\d{1,9}){0,2}\b", re.ASCII)
@@ -241,21 +246,45 @@ def _shown_process(sight: CallerView, process: GpuProcess) -> GpuProcess:
     return replace(process, job=JobId(HIDDEN), attempt=None)
 
 
+def as_job(service: Service) -> Job:
+    """Return the service in the form of a job. Rights and visibility of a service are
+    those of a job of its owner in its queue."""
+    return Job(
+        id=service.id,
+        spec=service.spec.replica,
+        owner=service.owner,
+        submitted=RequestNumber(sequence_of(service.id) or 0),
+        submitted_at=service.created_at,
+        state=JobState.RUNNING,
+        since=service.created_at,
+        array=service.id,
+    )
+
+
+async def _event_subject(control: Control, id: JobId) -> Job | None:
+    """Return the job that an event is about. For an event of a service, this is the
+    service in the form of a job."""
+    job = control.world.jobs.get(id) or await control.store.job(id)
+    if job is not None:
+        return job
+    stored = await control.store.services(limit=MOST_SERVICES)
+    services = (*control.world.services.values(), *stored)
+    return next((as_job(service) for service in services if service.id == id), None)
+
+
 async def seen_events(
     control: Control, sight: CallerView, events: Sequence[Event]
 ) -> list[Event]:
-    """Return the events that the caller may see: those of visible jobs, and those that
-    belong to no job. Names of hidden jobs in their texts are replaced."""
+    """Return the events that the caller may see: those of visible jobs and services,
+    and those that belong to neither. Names of hidden jobs in their texts are replaced."""
     if sight.everything:
         return list(events)
     is_visible: dict[JobId, bool] = {}
     visible_events = []
     for event in events:
         if event.job is not None and event.job not in is_visible:
-            job = control.world.jobs.get(event.job) or await control.store.job(
-                event.job
-            )
-            is_visible[event.job] = job is not None and sight.job(job)
+            subject = await _event_subject(control, event.job)
+            is_visible[event.job] = subject is not None and sight.job(subject)
         if event.job is None or is_visible[event.job]:
             visible_events.append(replace(event, text=sight.text(event.text)))
     return visible_events

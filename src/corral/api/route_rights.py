@@ -13,6 +13,7 @@ from corral.domain.job import TokenScope
 from corral.domain.users import LADDER, Role
 from corral.plan.kinds import ASKS
 from corral.wire.agent_routes import RENEW
+from corral.wire.gateway_routes import COUNTERS_PATH, ROUTES_PATH
 from corral.wire.head_proof import PROOF
 from corral.wire.users import TERMINAL_TOKEN, TERMINALS
 
@@ -157,6 +158,20 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("PUT", "/v1/queues"): _unowned_route_right(OPERATORS, "queue.set"),
     ("PUT", "/v1/queues/{queue}"): _unowned_route_right(OPERATORS, "queue.set"),
     ("DELETE", "/v1/queues/{queue}"): _unowned_route_right(OPERATORS, "queue.remove"),
+    ("GET", "/v1/services"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/services"): RouteRight(
+        USERS, OPERATORS, "service.apply", jobs=Reach.OWNER
+    ),
+    ("GET", "/v1/services/{service}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/services/{service}/scale"): RouteRight(
+        USERS, OPERATORS, "service.scale", jobs=Reach.OWNER
+    ),
+    ("POST", "/v1/services/{service}/rollback"): RouteRight(
+        USERS, OPERATORS, "service.rollback", jobs=Reach.OWNER
+    ),
+    ("DELETE", "/v1/services/{service}"): RouteRight(
+        USERS, OPERATORS, "service.stop", jobs=Reach.OWNER
+    ),
     ("HEAD", "/v1/snapshots/{sha256}"): _unowned_route_right(USERS, jobs=Reach.OWNER),
     ("PUT", "/v1/snapshots/{sha256}"): _unowned_route_right(
         USERS, "workdir.upload", jobs=Reach.OWNER
@@ -186,6 +201,9 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("POST", "/v1/imports"): _unowned_route_right(OPERATORS, "history.import"),
     ("GET", "/v1/audit"): _unowned_route_right(OPERATORS),
     ("POST", "/v1/keys/rotate"): _unowned_route_right(ADMINS, "key.rotate"),
+    # of gateways that an operator runs elsewhere
+    ("GET", ROUTES_PATH): _unowned_route_right(OPERATORS),
+    ("POST", COUNTERS_PATH): _unowned_route_right(OPERATORS, "gateway.report"),
     ("POST", "/v1/head/down"): _unowned_route_right(ADMINS, "head.down"),
     ("GET", "/v1/agents/node"): _unowned_route_right(NODES),
     ("DELETE", "/v1/agents/node"): _unowned_route_right(NODES, "node.leave"),

@@ -79,6 +79,8 @@ class ApiSettings:
     stop: Callable[[], None]
     rotate: Callable[[AuditEntry], Awaitable[KeyRotated]]
     hosts: tuple[str, ...] = ()
+    # base URL of the gateway for clients; "" while no gateway runs
+    gateway_url: Callable[[], str] = lambda: ""
     # from here, and what to do
     kept_out: Callable[[Collection[User]], str] = lambda users: ""
     # what vouches for the head, as PEM; with TLS

@@ -81,14 +81,10 @@ async def specs_of(
     house.rates.charge_jobs(caller, len(specs) + sum(len(spec.after) for spec in specs))
     check_submitted(specs, caller.job)
     specs = await with_origins(house, specs, caller)
-    for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
-        if not house.snapshots.has(workdir):
-            raise SpecInvalid(
-                f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
-                hint="upload the snapshot first, or submit with corral apply or corral.Client",
-            )
+    for workdir in {spec.workdir for spec in specs}:
+        check_workdir(house, workdir)
     await check_queues_of(house, specs, caller)
-    await _check_secrets(house, specs, caller)
+    await check_secrets(house, specs, caller)
     afters_by_after = {
         raw_dependency: await _resolve_dependency(house, raw_dependency, caller)
         for raw_dependency in {
@@ -118,6 +114,15 @@ async def specs_of(
     )
 
 
+def check_workdir(house: House, workdir: str | None) -> None:
+    """Check that the head stores the snapshot of this workdir. Raises: SpecInvalid."""
+    if workdir is not None and not house.snapshots.has(workdir):
+        raise SpecInvalid(
+            f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
+            hint="upload the snapshot first, or submit with corral apply or corral.Client",
+        )
+
+
 async def check_queues_of(
     house: House, specs: Sequence[JobSpec], caller: Caller
 ) -> None:
@@ -142,9 +147,7 @@ async def check_queues_of(
         check_priorities(tree, job_specs, caller.name)
 
 
-async def _check_secrets(
-    house: House, specs: Sequence[JobSpec], caller: Caller
-) -> None:
+async def check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
     """Check that all secrets of the specs exist. A missing secret would otherwise fail
     the job only when it gets its GPUs.
 

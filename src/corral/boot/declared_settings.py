@@ -211,6 +211,20 @@ class DeclaredSettings:
         option="--trusted-proxy",
         default_text="none",
     )
+    # Gateway to the services
+    gateway_port: int = declared(
+        0,
+        "Port of the gateway to the services; 0: the previous one, or the first free "
+        "one from 8480 on",
+        "N",
+        of_head_alone=True,
+    )
+    gateway_workers: int = declared(
+        1,
+        "Number of processes of the gateway; one for each core is the most useful",
+        "N",
+        of_head_alone=True,
+    )
     # Several heads on one store
     store_file: str | None = declared(
         None,

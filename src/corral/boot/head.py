@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ from corral.boot.directory_lock import sole_head
 from corral.boot.directory_tokens import DirectoryToken, keep_fresh
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.first_steps import begin, open_with_keys
+from corral.boot.gateway_process import GatewayProcess
 from corral.boot.head_address import announce, keep_announced
 from corral.boot.head_log import configure
 from corral.boot.head_port import bind
@@ -51,6 +52,7 @@ from corral.boot.process_limits import (
     prepare,
     too_few_files,
 )
+from corral.boot.service_gateway import ServiceGateway
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import (
     Tls,
@@ -90,12 +92,13 @@ class HeadProcess:
     announce: Callable[[], None]
     keep_announced: Callable[[], None]
     renew: Callable[[], Tls | None]
-    stopping: asyncio.Event
     about: ApiSettings
     tokens: list[DirectoryToken]
     keys: HeadKeys
+    gateway: GatewayProcess
     prometheus: Prometheus | None = None
     down: bool = False
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
         """End only the head. Its nodes and jobs continue to run."""
@@ -122,8 +125,7 @@ class HeadProcess:
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if self.down:
-            await self._take_nodes_down()
+        jobs_left = await self._take_nodes_down() if self.down else True
         if self.here is not None:
             self.here.close()
         if self.prometheus is not None:
@@ -135,7 +137,10 @@ class HeadProcess:
         await self.turns.leave()
         for task in [serving, *other_tasks]:
             task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        if not jobs_left:  # else it serves on, as the replicas do
+            await asyncio.to_thread(self.gateway.kill)
+        for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
 
@@ -162,13 +167,14 @@ class HeadProcess:
             if self.here is not None:
                 self.here.look_after()
 
-    async def _take_nodes_down(self) -> None:
-        """Stop the agents of the nodes. If no job is unfinished, the agents get some
-        time to clean up ended attempts first. If another head takes over, the agents of
-        unfinished jobs continue to run for that head."""
+    async def _take_nodes_down(self) -> bool:
+        """Stop the agents of the nodes, and return whether jobs are left that go on. If
+        no job is unfinished, the agents get some time to clean up ended attempts first.
+        If another head takes over, the agents of unfinished jobs continue to run for
+        that head."""
         unfinished, engine = self.turns.has_jobs(), self.here or self.turns.lent
         if engine is None:
-            return
+            return bool(unfinished)
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + (0 if unfinished else SETTLE_SECONDS)
         while clock() < give_up_at and not engine.is_empty():
@@ -177,6 +183,7 @@ class HeadProcess:
         if self.turns.alone or not is_unfinished:
             await engine.down(kill=not is_unfinished)
         log.info("nodes_down", jobs_left=is_unfinished)
+        return is_unfinished
 
 
 def engine_of(
@@ -227,7 +234,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
     """Build one head, run it, and close all that it has opened."""
     clock = SystemClock()
     store, keys = open_with_keys(place, settings, clock)
-    beside = beside_of(clock, settings)
+    beside = beside_of(clock, place, settings)
     try:
         prometheus = prometheus_of(place, settings)
         tokens = await begin(store, place, settings, keys, prometheus, clock, hide)
@@ -246,6 +253,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
                 rotate=keys.rotate,
                 stop=lambda: head.stop_with_nodes(),
                 hosts=_served_names(settings, tls),
+                gateway_url=lambda: beside.gateway.url,
                 trusted=lambda: "" if tls is None else tls.trusted.read_text(),
                 fingerprint=lambda: "" if tls is None else tls.fingerprint,
                 own_nodes=lambda: own_nodes(head.here or head.turns.lent),
@@ -263,20 +271,19 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
                 limits=settings.limits,
                 work=work_limits(settings.keep_work_days, settings.keep_work_size),
             )
-            front = Front()
-            turns, here = turns_of(place, settings, store, clock, about, front, beside)
+            turns, here = turns_of(place, settings, store, clock, about, beside)
             turns.syslog = syslog
             head = HeadProcess(
                 turns=turns,
                 here=here,
-                server=server_of(settings, front, tls, table),
+                server=server_of(settings, turns.front, tls, table),
                 renew=lambda: tls_of(place, settings, clock.wall()),
                 announce=lambda: announce(place, about),
                 keep_announced=lambda: keep_announced(place, about, tokens[0].secret),
-                stopping=asyncio.Event(),
                 about=about,
                 tokens=tokens,
                 keys=keys,
+                gateway=beside.gateway,
                 prometheus=prometheus,
             )
             await head.run(listening)
@@ -312,7 +319,6 @@ def turns_of(
     store: Store,
     clock: SystemClock,
     about: ApiSettings,
-    front: Front,
     beside: Beside,
 ) -> tuple[Turns, LivingEngine | None]:
     """Return the object that leads and stands by in turn, and the local engine for
@@ -347,6 +353,7 @@ def turns_of(
             control=control,
             forecasts=forecasts,
             recorder=Recorder(control, series),
+            gateway=ServiceGateway(control=control, process=beside.gateway),
             alerting=alerting,
             app=app,
             log_quota=app.state.house.log_quota,
@@ -357,7 +364,7 @@ def turns_of(
         store=store,
         clock=clock,
         about=about,
-        front=front,
+        front=Front(),
         channels=channels,
         build=term,
         name=settings.head_name,

@@ -19,6 +19,7 @@ from corral.api.log_quota import LogQuota
 from corral.boot.audit_syslog import AuditSyslog
 from corral.boot.gc_tuning import search_rarely
 from corral.boot.retention_sweep import keep_swept
+from corral.boot.service_gateway import ServiceGateway
 from corral.control import Alerting, Control, Forecasts, Recorder
 from corral.domain.errors import NoLeader, TermLost, Trouble
 from corral.domain.ids import ClusterId, JobId, QueueName
@@ -51,6 +52,7 @@ class LeaderTerm:
     forecasts: Forecasts
     recorder: Recorder
     alerting: Alerting
+    gateway: ServiceGateway
     app: ASGIApp
     log_quota: LogQuota
     lent: LivingEngine | None
@@ -73,6 +75,7 @@ class LeaderTerm:
             self.forecasts.run(),
             self.recorder.run(),
             self.alerting.run(),
+            self.gateway.run(),
             self.look_after(),
             swept,
         ]
@@ -194,7 +197,10 @@ class Turns:
     def cluster(self) -> ClusterId:
         """Return the id of the cluster. Raises: NoLeader while this head does not lead."""
         if self.term is None:
-            raise NoLeader("this head is not the leader")
+            raise NoLeader(
+                "this head is not the leader",
+                hint="run: corral status, which shows the head that leads",
+            )
         return self.term.control.world.cluster
 
     @property

@@ -1,4 +1,5 @@
-"""Checks of the settings that limit how much of the head's capacity clients may use."""
+"""Checks of the settings that limit how much of the head's capacity clients may use, and
+of the settings of the gateway."""
 
 from collections.abc import Iterable
 from ipaddress import ip_network
@@ -10,6 +11,8 @@ from corral.domain.units import bytes_of
 
 MOST_RATE: Final = 1_000_000.0
 MOST_WORK_DAYS: Final = 3_650.0
+MOST_PORT: Final = 65_535
+MOST_WORKERS: Final = 256
 
 
 def check_limits(
@@ -46,6 +49,22 @@ def check_network(text: str) -> None:
             f"--trusted-proxy {text[:60]} is not an address or a network: {error}",
             hint="for example: corral up --trusted-proxy 10.0.0.5 --trusted-proxy 10.1.0.0/16",
         ) from None
+
+
+def check_gateway(port: int, workers: int) -> None:
+    """Check the port and the processes of the gateway. Raises: SpecInvalid."""
+    if not 0 <= port <= MOST_PORT:
+        raise SpecInvalid(
+            f"--gateway-port {port} is not a valid port: use 1 to {MOST_PORT:,}, or 0 "
+            "for a free port",
+            hint="for example: corral up --gateway-port 8480",
+        )
+    if not 1 <= workers <= MOST_WORKERS:
+        raise SpecInvalid(
+            f"--gateway-workers {workers} is not valid: use 1 to {MOST_WORKERS} "
+            "processes",
+            hint="for example: corral up --gateway-workers 4",
+        )
 
 
 def work_limits(days: float, size: str) -> WorkLimits:

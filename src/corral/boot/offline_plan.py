@@ -20,7 +20,6 @@ from corral.domain.node import Liveness, Node
 from corral.domain.observed_state import Facts, NodeFacts
 from corral.domain.resources import Inventory
 from corral.domain.world import World
-from corral.engines.local.engine import CANNOT
 from corral.reconcile.changeset import Now
 from corral.wire import api
 from corral.wire.node import NodeSettings
@@ -38,7 +37,7 @@ def plan_without_head(place: ClusterDir, wire_specs: WireSpecs) -> list[api.Plan
     world = expected_world(place)
     parsed = parse_values(wire_specs.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
-    check_specs(world, specs, CANNOT)
+    check_specs(world, specs, cannot={})
     for spec in specs:
         if spec.checkpoint is not None and spec.checkpoint.source:
             raise NotFound("job", spec.checkpoint.source, see="corral up")

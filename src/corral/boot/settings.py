@@ -14,7 +14,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from corral.boot.declared_settings import ENGINES, LOCAL, SETTINGS, DeclaredSettings
-from corral.boot.limit_settings import check_limits, work_limits
+from corral.boot.limit_settings import (
+    MOST_PORT,
+    check_gateway,
+    check_limits,
+    work_limits,
+)
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.node_policy import NodePolicy, policy_with
 from corral.domain.quota import ClusterLimits
@@ -31,7 +36,6 @@ HEAD_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)
 NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
 MOST_SLICES: Final = 64
-MOST_PORT: Final = 65_535
 MOST_DAYS: Final = 36_500
 MOST_TOKEN_DAYS: Final = 3_650
 MODES: Final = ("observe", "enforce")
@@ -264,6 +268,7 @@ class ClusterSettings(DeclaredSettings):
                 "for a free port",
                 hint="for example: corral up --port 8080",
             )
+        check_gateway(self.gateway_port, self.gateway_workers)
         check_limits(self.user_requests, self.plan_seconds, self.trusted_proxies)
         if not 0 < self.token_days <= MOST_TOKEN_DAYS:
             raise SpecInvalid(

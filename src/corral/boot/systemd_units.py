@@ -129,7 +129,7 @@ def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
     if installs and not user and os.geteuid() != 0:
         raise Conflict(
             "only root may install a systemd unit for the whole machine",
-            hint="run: corral service install --user; or run it as root",
+            hint="run: corral unit install --user; or run it as root",
         )
     if joined is None:
         return unit_of(place, None, sys.executable, user=user)

@@ -247,6 +247,7 @@ def down(
             continue, and the next `corral up` finds them again.
         leave: The same as --jobs leave.
     """
+    from corral.boot.gateway_process import end_gateway
     from corral.boot.start_head import head_runs, node_processes, start_head
 
     check_ours(common, "down")
@@ -256,6 +257,7 @@ def down(
     request: Literal["leave", "stop"] = "leave" if leave else jobs
     if not head_runs(cluster_dir):
         if not node_processes(cluster_dir):
+            end_gateway(cluster_dir)
             _tell_down(common, [], f"no head or agent runs in {cluster_dir.root}")
             return
         # only a head knows what its nodes hold, and ends them in order
@@ -325,6 +327,7 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             * bool(status_now.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
+            *gateway_row(status_now.gateway),
             *[
                 ("users", separation_text(user_isolation_view))
                 for user_isolation_view in status_now.separation
@@ -342,6 +345,12 @@ def separation_text(separation: "api.UserIsolationView") -> str:
     from corral.domain.user_isolation import names_text
 
     return f"{names_text(separation.nodes)}: {separation.text}"
+
+
+def gateway_row(gateway: "api.GatewayView | None") -> list[tuple[str, str]]:
+    """Return the row with the address of the gateway for OpenAI clients; none while no
+    gateway runs."""
+    return [] if gateway is None else [("gateway", f"{gateway.url}/v1")]
 
 
 def heads_text(heads: "list[api.OneHead]") -> str:

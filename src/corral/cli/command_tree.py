@@ -4,71 +4,12 @@ heading under which help shows it."""
 from dataclasses import dataclass
 from typing import Final
 
+from corral.cli.command_help import ALERTS, APPLY, GATEWAY, RUN, SERVE, SERVICES
 from corral.cli.planner.help_texts import CAPACITY, PREDICT, PRICES, VALIDATE
 
 CLUSTER: Final = "Cluster"
 JOBS: Final = "Jobs"
 MORE: Final = "More"
-
-RUN: Final = (
-    "Run a command as a job and follow it to its end.\n\n"
-    "A single word after -- is run as a shell command line; several words are a "
-    "command and its arguments, passed on unchanged. If no head runs, a head is "
-    "started on this machine. Ctrl-C ends only the output; the job continues."
-)
-
-APPLY: Final = """Submit the jobs of a spec file (YAML or TOML).
-
-A batch script for Slurm is also accepted.
-
-A YAML file can contain several jobs: one document each, separated by lines of ---.
-Either all of them are submitted or none. In `after`, a job names jobs that must be done
-first:
-
-    name: prepare
-    workdir: .
-    run: ./prepare.sh
-    ---
-    name: train
-    workdir: .
-    after: prepare
-    run: ./train.sh
-"""
-
-ALERTS: Final = """List alerts, and test their receivers.
-
-To receive alerts, write alerts.yaml in the cluster's directory (default: ~/.corral).
-The head reads the file again when it changes. For example, with the default rules:
-
-    kind: alerts
-    to:
-      - name: team
-        slack: https://hooks.slack.com/services/...
-        quiet: {from: "22:00", until: "07:00", zone: Europe/Berlin}
-      - name: pager
-        webhook: https://pager.example.org/corral
-        secret_file: pager.secret
-        least: critical
-      - name: mail
-        of: [job_failed, job_stuck]
-        email: {to: [ops@example.org], from: corral@example.org, host: smtp.example.org}
-        # also port: 587, security: starttls (or tls, or none), user: NAME, password_file: FILE
-    rules: {job_stuck: 30m, node_down: 1m, queue_starved: 1d, budget_low: 10%, disk_full: 5%}
-
-To disable an alert, set its rule to off; this applies also to job_failed, loss_nan and
-node_kept_back, which are on by default. In quiet hours, only critical alerts are sent:
-nodes that are down, and disks that are full.
-"""
-
-GATEWAY: Final = """Serve the replicas of a routes file to OpenAI clients.
-
-Requests go to the replica with the least work, and to another one if it fails. The file is read
-again when it has changed. SIGTERM ends the gateway after the requests under way; SIGUSR2 starts a
-successor that takes over the listening socket.
-
-For example: corral gateway --routes routes.json
-Or: corral gateway --routes routes.json --host 0.0.0.0 --port 80 --workers 4
-"""
 
 GROUPS: Final = {
     "queue": "List and change queues; without a subcommand, list jobs like corral ps.",
@@ -89,7 +30,8 @@ and prints what to do about each problem.
     "user": "Add users, and set what each of them may do.",
     "token": "Create, list and revoke tokens, with which people and programs log in.",
     "key": "Rotate the cluster's key, and create keys for backups.",
-    "service": "Run the head, or a node's agent, as a service of systemd.",
+    "service": SERVICES,
+    "unit": "Run the head, or a node's agent, as a unit of systemd.",
     "completion": "Install or print shell completion.",
 }
 
@@ -172,6 +114,7 @@ COMMANDS: Final = (
     ),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
+    Command("serve", "serve:serve", SERVE),
     Command("ps", "ps:ps", "List jobs, newest first."),
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
     Command("why", "jobs:why", "Explain the state of a job, and what would change it."),
@@ -212,6 +155,41 @@ COMMANDS: Final = (
         "Remove a queue.\n\n"
         "A queue with unfinished jobs or with queues below it is not removed.",
         alias="remove",
+    ),
+    Command(
+        "service ls",
+        "services:ls",
+        "List the services, each with its ready replicas, request rate and URL.",
+        alias="list",
+    ),
+    Command(
+        "service show",
+        "services:show",
+        "Show one service with its replicas, revisions and newest events.",
+    ),
+    Command(
+        "service scale",
+        "services:scale",
+        "Set how many replicas a service may have.\n\n"
+        "Replicas that are too many finish what they have begun.",
+    ),
+    Command(
+        "service rollback",
+        "services:roll_back",
+        "Serve an earlier revision of a service again.\n\n"
+        "A canary is ended. Without one, the earlier revision replaces the replicas "
+        "one by one.",
+    ),
+    Command(
+        "service stop",
+        "services:stop",
+        "End services, after their replicas have finished the requests under way.",
+    ),
+    Command(
+        "service chat",
+        "chat:chat",
+        "Chat with a service through the gateway.\n\n"
+        "Ctrl-C ends an answer, and Ctrl-D the chat.",
     ),
     Command(
         "simulate",
@@ -433,12 +411,12 @@ COMMANDS: Final = (
         CLUSTER,
     ),
     Command(
-        "service install",
+        "unit install",
         "systemd_units:install",
         "Install a unit of systemd that keeps the head, or this node's agent, running.",
     ),
     Command(
-        "service remove",
+        "unit remove",
         "systemd_units:remove",
         "Remove the unit of systemd; running jobs continue.",
     ),

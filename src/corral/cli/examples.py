@@ -25,7 +25,16 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral run -n big --nodes 2 --gpus 8 --per gpu --time 4h -- python train.py",
         "corral run -d --array 0-9%4 -- './sweep.sh $CORRAL_ARRAY_INDEX'",
     ),
-    "apply": ("corral apply -f job.yaml", "corral apply -f jobs.yaml --follow"),
+    "apply": (
+        "corral apply -f job.yaml",
+        "corral apply -f jobs.yaml --follow",
+        "corral apply -f chat.yaml --dry-run",
+    ),
+    "serve": (
+        "corral serve chat --model hf://org/name --engine vllm --gpus 1 --replicas 1..4",
+        "corral serve tiny --model tiny --run ./server.sh --workdir .",
+        "corral serve chat --model hf://org/name --engine vllm --gpus h100:2 --dry-run",
+    ),
     "ps": (
         "corral ps",
         "corral ps --all --user ann",
@@ -58,6 +67,21 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral queue set vision --idle warn:15m,reclaim:1h",
     ),
     "queue rm": ("corral queue rm vision",),
+    "service ls": ("corral service ls", "corral service ls --all"),
+    "service show": ("corral service show chat", "corral service show chat --json"),
+    "service scale": (
+        "corral service scale chat 4",
+        "corral service scale chat 2..8",
+    ),
+    "service rollback": (
+        "corral service rollback chat",
+        "corral service rollback chat --revision 3",
+    ),
+    "service stop": ("corral service stop chat", "corral service stop chat -y"),
+    "service chat": (
+        "corral service chat chat",
+        "corral service chat chat --prompt Hello",
+    ),
     "simulate": (
         "corral simulate jobs.csv --cluster 64x8 --policy fifo-skip las default",
         "corral simulate --own --queues queues.yaml",
@@ -131,8 +155,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "backup": ("corral backup monday.backup",),
     "restore": ("corral restore monday.backup --dir ~/corral-2",),
     "slurm-shims": ("corral slurm-shims --into ~/slurm-bin",),
-    "service install": ("corral service install --user",),
-    "service remove": ("corral service remove --user",),
+    "unit install": ("corral unit install --user",),
+    "unit remove": ("corral unit remove --user",),
+    "gateway": (
+        "corral gateway --join https://head.example.org:8470 --token TOKEN --host 0.0.0.0",
+        "corral gateway --routes routes.json",
+    ),
     "audit": ("corral audit --since 1d", "corral audit --verify"),
     "completion install": ("corral completion install",),
     "completion show": ("corral completion show bash",),

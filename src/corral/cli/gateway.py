@@ -1,11 +1,17 @@
-"""The command gateway, which serves the replicas of a routes file under one address."""
+"""The command gateway, which serves the replicas of services under one address."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.option_types import Address, WholeNumber
+from corral.cli.error_output import Usage
+from corral.cli.option_types import Address, Fingerprint, TokenText, Url, WholeNumber
+
+if TYPE_CHECKING:
+    from corral.gateway.settings import GatewaySettings
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8480
@@ -13,21 +19,90 @@ DEFAULT_PORT: Final = 8480
 
 def gateway(
     *,
-    routes: Annotated[Path, Parameter(name="--routes")],
+    routes: Annotated[Path | None, Parameter(name="--routes")] = None,
+    join: Url | None = None,
+    token: TokenText | None = None,
+    fingerprint: Fingerprint = "",
     host: Address = DEFAULT_HOST,
     port: WholeNumber = DEFAULT_PORT,
     workers: WholeNumber = 1,
+    counters_key_file: Path | None = None,
+    record: Path | None = None,
 ) -> int:
-    """Serve the replicas of a routes file to OpenAI clients.
+    """Serve the replicas of services to OpenAI clients.
 
     Args:
         routes: JSON file of services, replicas and callers.
+        join: Address of a head. The gateway serves its services, and goes on with the
+            last state while the head is away.
+        token: Token of an operator of that cluster (default: the variable
+            CORRAL_TOKEN).
+        fingerprint: Fingerprint of the head's certificate. Without it, this machine
+            must already trust the certificate.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         workers: Processes that share the port; one for each core is the most useful.
+        counters_key_file: File with the key that reads /internal/counters.
+        record: File in which the process that listens is recorded.
     """
+    from corral.gateway.counters import read_counters_key
     from corral.gateway.server import run_gateway
     from corral.gateway.settings import GatewaySettings
 
-    settings = GatewaySettings(routes=routes, host=host, port=port, workers=workers)
+    if (routes is None) == (join is None):
+        raise Usage(
+            "give either --routes or --join",
+            hint="run: corral gateway --routes FILE; or: corral gateway --join URL "
+            "--token TOKEN",
+        )
+    settings = GatewaySettings(
+        routes=routes or Path(),
+        host=host,
+        port=port,
+        workers=workers,
+        counters_key=None
+        if counters_key_file is None
+        else read_counters_key(counters_key_file),
+        record=record,
+    )
+    if join is not None:
+        token = token or os.environ.get("CORRAL_TOKEN")
+        settings = _joined(settings, join, token, fingerprint)
     return run_gateway(settings)
+
+
+def _joined(
+    settings: "GatewaySettings", url: str, token: str | None, fingerprint: str
+) -> "GatewaySettings":
+    """Begin to fetch the routes of a head, and return the settings with their file.
+
+    Raises: Usage without a token; as `JoinedGateway.begin`.
+    """
+    from corral.boot.joined_gateway import (
+        JoinedGateway,
+        JoinedHead,
+        default_trusted,
+        joined_folder,
+    )
+    from corral.boot.settings import ClusterDir
+    from corral.gateway.counters import read_counters_key
+
+    if not token:
+        raise Usage(
+            "--token is missing: a gateway of another machine needs the token of an "
+            "operator",
+            hint="on the head: corral token create --role operator; here: corral "
+            f"gateway --join {url} --token TOKEN",
+        )
+    head = JoinedHead(
+        url=url, token=token, fingerprint=fingerprint, trusted=default_trusted()
+    )
+    folder = joined_folder(ClusterDir.chosen(None).root, settings.port)
+    joined = JoinedGateway(head, folder)
+    joined.begin()
+    return replace(
+        settings,
+        routes=joined.routes_file,
+        counters_key=read_counters_key(joined.key_file),
+        record=joined.record_file,
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli import arrays
+from corral.cli import arrays, services
 from corral.cli.batch_changes import change_each
 from corral.cli.checkpoints import show_checkpoints
 from corral.cli.head_options import Change, Common, declined
@@ -42,16 +42,20 @@ _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """Show one job with its attempts, receipts and checkpoints; or a whole array, one
-    line for each index.
+    line for each index; or a service.
 
     Args:
         job: Id of a job, or the name of the newest job of this name; for an array, all
-            its jobs are shown.
+            its jobs are shown, and for a service its replicas.
     """
+    from corral.wire.service_answers import ServiceView
+
     with common.client() as client:
-        found_job = arrays.found(client, job, client.job)
+        found_job = services.found_or_service(client, job, client.job)
         if isinstance(found_job, list):
             arrays.show_array(found_job, SystemClock().wall(), common)
+        elif isinstance(found_job, ServiceView):
+            services.show_found(found_job, common)
         elif common.json:
             print_json(found_job)
         else:
@@ -209,12 +213,18 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
 
     Args:
         job: Id or name of a job; if several jobs have the name, the newest one. For an
-            array, each group of similar jobs is explained once.
+            array, each group of similar jobs is explained once; for a service, each
+            replica that is not ready.
     """
+    from corral.wire.service_answers import ServiceView
+
     with common.client() as client:
-        answer = arrays.found(client, job, client.why)
+        answer = services.found_or_service(client, job, client.why)
         if isinstance(answer, list):
             arrays.why_array(client, answer, common)
+            return
+        if isinstance(answer, ServiceView):
+            services.why_service(client, answer, common)
             return
     if common.json:
         print_json(answer)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from corral.cli import arrays
+from corral.cli import arrays, services
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Common, Count, Ordinal
 from corral.cli.log_lines import LogLinePrinter
@@ -38,7 +38,7 @@ def logs(
 
     Args:
         job: Id or name of a job; if several jobs have the name, the newest one. For an
-            array, the output of all its jobs, with the index before each line.
+            array or a service, the output of all its jobs, each line with the index.
         follow: Keep printing new lines, also of later attempts, until the job ends
             (default: print the lines that exist, and exit).
         rank: Print only the output of this rank; ranks count from 0 (default: all).
@@ -52,9 +52,9 @@ def logs(
     """
     check_search(search, whole=not follow and tail is None, times=times)
     options: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt}
-    options |= {"tail": tail, "times": times}
+    options.update(tail=tail, times=times)
     with common.client() as client:
-        found_job = arrays.found(client, job, client.job)
+        found_job = services.job_or_replicas(client, job)
         if isinstance(found_job, list):
             if search:
                 hint = f"run: corral logs {found_job[0].id} --search '{search}'"

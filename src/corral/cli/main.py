@@ -44,7 +44,11 @@ OTHER_WORDS: Final = {
     "launch": "corral run -- CMD ...",
     "log": "corral logs JOB",
     "tail": "corral logs -f JOB",
-    "scale": "corral job set JOB, or submit with --nodes MIN-MAX",
+    "scale": "corral service scale NAME N; for a job: corral run --nodes MIN-MAX -- CMD",
+    "services": "corral service ls",
+    "deploy": "corral serve NAME --model MODEL, or corral apply -f FILE",
+    "rollback": "corral service rollback NAME",
+    "chat": "corral service chat NAME",
     "scp": "corral cp JOB:PATH .",
     "rsync": "corral cp JOB:PATH .",
 }

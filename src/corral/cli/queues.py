@@ -300,7 +300,7 @@ def put(
             (default: none).
         idle: Limits on idle GPUs: warn:15m,reclaim:1h warns the owner after 15 min with
             all GPUs idle, and suspends the job after 1 h (default: as parent queue).
-        policy: Order of the queue's jobs: default, service, fifo, fifo-skip, sjf,
+        policy: Order of the queue's jobs: default, attained, fifo, fifo-skip, sjf,
             backfill or conservative.
         preempt: Jobs of the queue that its jobs of higher priority may stop: never
             (none), saving (only jobs that save checkpoints; default) or any.

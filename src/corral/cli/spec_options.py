@@ -65,7 +65,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "queue": typed.queue,
         "priority": number(typed.priority),
         "max_duration": typed.time,
-        "env": dict(_assignment(pair) for pair in typed.env),
+        "env": dict(assignment(pair) for pair in typed.env),
         "secrets": list(typed.secret),
         "token": typed.token,
         "per": typed.per,
@@ -147,7 +147,7 @@ def is_around_home(folder: Path) -> bool:
     return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
 
 
-def _assignment(pair: str) -> tuple[str, str]:
+def assignment(pair: str) -> tuple[str, str]:
     """Parse an environment variable: K=V, or K alone for its value in the local
     environment.
 

@@ -211,21 +211,27 @@ def apply(
     """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm.
 
     Args:
-        file: Spec file (YAML or TOML), queue file (kind: queues) or batch script.
-            Several jobs are YAML documents, separated by lines of ---.
-        dry_run: Show where and when the jobs would start, or how the queues would
-            change, without changing anything.
+        file: Spec file (YAML or TOML), file of services (kind: service) or queues
+            (kind: queues), or batch script. Several jobs or services are YAML
+            documents, separated by lines of ---.
+        dry_run: Show where and when the jobs would start, or how the services or queues
+            would change, without changing anything.
         follow: Print the output of all jobs until they end; the exit code is 1 if a job
-            did not end as DONE (default: exit once the jobs are submitted).
+            did not end as DONE. Services are followed until they are ready (default:
+            exit once the jobs are submitted).
     """
     from corral.cli.queues import apply_queues
+    from corral.cli.services import apply_services, is_service_file
     from corral.cli.slurm.script_file import spec_of_script
     from corral.wire.queue_file import queue_file_of
     from corral.wire.spec_reader import read_documents
 
     if (script := spec_of_script(file)) is not None:
         return _submit_spec(script, common, dry_run=dry_run, detach=not follow)
-    queues = queue_file_of(read_documents(file))
+    documents = read_documents(file)
+    if is_service_file(documents):
+        return apply_services(file, common, dry_run=dry_run, follow=follow)
+    queues = queue_file_of(documents)
     if queues is not None:
         with nullcontext() if dry_run else head_for(common):
             return apply_queues(queues, common, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""`corral service install` and `remove`: the systemd unit."""
+"""`corral unit install` and `remove`: the systemd unit."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,15 +29,15 @@ def install(
             whole machine, as root).
         print_only: Print the unit, without installing it.
     """
-    from corral.boot import systemd_units as service
+    from corral.boot import systemd_units as units
 
-    unit = service.here(common.place, user=user, installs=not print_only)
+    unit = units.here(common.place, user=user, installs=not print_only)
     if print_only:
         say(unit.text.rstrip())
         return
     if not common.agreed(f"write {unit.file}?"):
         raise declined()
-    enabled = service.install(unit)
+    enabled = units.install(unit)
     if common.json:
         print_json({"file": str(unit.file), "enabled": enabled})
         return
@@ -68,12 +68,12 @@ def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: 
         user: Remove the unit of your user (default: that of the whole machine, as
             root).
     """
-    from corral.boot import systemd_units as service
+    from corral.boot import systemd_units as units
 
-    unit = service.here(common.place, user=user)
+    unit = units.here(common.place, user=user)
     if not common.agreed(f"remove {unit.file}?", destroys=True):
         raise declined()
-    removed = service.remove(unit)
+    removed = units.remove(unit)
     if common.json:
         print_json({"file": str(unit.file), "removed": removed})
     else:

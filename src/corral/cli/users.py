@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from corral.wire import users
 
 Role = Literal["viewer", "user", "operator", "admin"]
+TokenRole = Literal["caller", "viewer", "user", "operator", "admin"]
 LONGEST_SECONDS = 3650 * 86400.0  # as the head takes it
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
@@ -190,7 +191,7 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
 def create_token(
     user: UserName | None = None,
     *,
-    role: Role | None = None,
+    role: TokenRole | None = None,
     expires: LifeTime | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
@@ -198,7 +199,8 @@ def create_token(
 
     Args:
         user: User of the new token (default: you).
-        role: Highest role that the token allows (default: the role of the user).
+        role: Highest role that the token allows (default: the role of the user); with
+            caller, the token may call services and nothing else.
         expires: Time after which the token expires: 12h, 90d or never (default: the
             cluster's --token-days, else 30d).
     """

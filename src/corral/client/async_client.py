@@ -31,6 +31,7 @@ from corral.client.request_rules import (
     retry_after,
     worth_another_try,
 )
+from corral.client.service_calls import AsyncServices
 from corral.client.spec_input import Spec, read_wire_specs
 from corral.client.user_calls import AsyncPeople
 from corral.client.workdir_snapshot import Snapshot, pack
@@ -49,7 +50,13 @@ T = TypeVar("T")
 
 
 class AsyncClient(
-    AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights, AsyncOutputs
+    AsyncJobChanges,
+    AsyncPeople,
+    AsyncNodes,
+    AsyncChecks,
+    AsyncSights,
+    AsyncOutputs,
+    AsyncServices,
 ):
     """Client of one cluster for asyncio. Arguments and errors are those of `Client`."""
 
@@ -311,6 +318,9 @@ class AsyncClient(
             return snapshot.sha256
         finally:
             packing.__exit__(None, None, None)
+
+    def access_token(self) -> str:
+        return self._where.target().token
 
     # -- how -------------------------------------------------------------------------------------
 

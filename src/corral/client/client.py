@@ -27,6 +27,7 @@ from corral.client.request_rules import (
     retry_after,
     worth_another_try,
 )
+from corral.client.service_calls import SyncServices
 from corral.client.spec_input import Spec, WireSpecs, read_wire_specs
 from corral.client.user_calls import SyncPeople
 from corral.client.workdir_snapshot import Snapshot, pack
@@ -45,7 +46,13 @@ T = TypeVar("T")
 
 
 class Client(
-    SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs
+    SyncJobChanges,
+    SyncPeople,
+    SyncNodes,
+    SyncChecks,
+    SyncSights,
+    SyncOutputs,
+    SyncServices,
 ):
     """Client of one cluster. Without arguments it uses CORRAL_URL and CORRAL_TOKEN,
     else the head of `dir` (default: CORRAL_DIR, else ~/.corral).
@@ -353,6 +360,10 @@ class Client(
         with pack(Path(path)) as snapshot:
             self._upload_snapshot(snapshot)
             return snapshot.sha256
+
+    def access_token(self) -> str:
+        """Return the token that the client sends, for requests to the gateway."""
+        return self._where.target().token
 
     # -- how -------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from corral.domain.errors import SpecInvalid
 
 if TYPE_CHECKING:
     from corral.wire.spec_reader import Parsed
+    from corral.wire.yaml_document import Document
 
 Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
 
@@ -83,7 +84,8 @@ def read_wire_specs(spec: Spec) -> WireSpecs:
             for spec_document in parsed
         ),
         paths=tuple(
-            _resolve_workdir(spec_document, folder) for spec_document in parsed
+            workdir_path(spec_document.document, spec_document.spec.workdir, folder)
+            for spec_document in parsed
         ),
         begins=tuple(_begin_times(parsed)),
     )
@@ -113,11 +115,17 @@ def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
     return {**value, "checkpoint": {**rule, "path": path}}
 
 
-def _resolve_workdir(one: "Parsed", folder: Path) -> Path | None:
+def workdir_path(
+    document: "Document", wanted_dir: str | None, folder: Path
+) -> Path | None:
+    """Return the directory that the workdir of a document names; None if nothing has to
+    be uploaded. `folder` is where a relative path begins.
+
+    Raises: SpecInvalid.
+    """
     from corral.wire.field_readers import is_digest
     from corral.wire.spec_reader import Problem, refusal
 
-    wanted_dir = one.spec.workdir
     if wanted_dir is None or is_digest(wanted_dir):
         return None
     path = (folder / Path(wanted_dir).expanduser()).resolve()
@@ -127,5 +135,5 @@ def _resolve_workdir(one: "Parsed", folder: Path) -> Path | None:
             text=f"{path} is not a directory",
             hint=f"run: ls -ld {path}",
         )
-        raise refusal(one.document, [problem])
+        raise refusal(document, [problem])
     return path

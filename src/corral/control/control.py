@@ -25,6 +25,7 @@ from corral.control.request_waiters import Granted
 from corral.control.retention import Keeping
 from corral.control.runtime_learning import learned_of
 from corral.control.scale_up import awaited
+from corral.control.services import PublishedRoutes, ServiceTraffic
 from corral.domain.cluster_warning import ClusterWarning, WarningCode
 from corral.domain.desired_state import DesiredState
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
@@ -82,12 +83,10 @@ class Control:
         self.engine = engine
         self.placer = placer
         self.clock, self.health = clock, health
-        self.hub, self.sensed, self.counts = (
-            Hub(),
-            Sensed(lambda: self.world),
-            HeadCounters(),
-        )
+        self.hub, self.counts = Hub(), HeadCounters()
+        self.sensed = Sensed(lambda: self.world)
         self.ledger, self.dropped = GpuUsage(), DroppedData()
+        self.traffic, self.routes = ServiceTraffic(), PublishedRoutes()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.diagnoses = Diagnoses(reader, clock, done=self.wake)
         self.facts = Facts(idle=self.ledger.idle, diagnoses=self.diagnoses.known)
@@ -329,6 +328,7 @@ class Control:
         requests = await self._new_requests()
         now = self.now()
         touched = self._take_touched(now.serving)
+        self.traffic.observe(self.world, self.facts.services, now)
         news = self.ledger.news(self.world, self.facts, now)
         news = replace(news, events=(*news.events, *self.dropped.take_events()))
         outcome, changes, events = await self._decide_and_commit(
@@ -341,6 +341,7 @@ class Control:
             self.counts.take_in(self.world, changes)
             self.learning.take_in(self.world, changes, now)
             self.keeping.left(changes)
+            self.traffic.committed(self.world, changes)
             words.take_back(self.facts, self.sensed, changes)
             self._wrote_at = now.serving
             self.hub.publish(events)

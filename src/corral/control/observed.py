@@ -76,6 +76,7 @@ def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]
             attempt.saves,
             attempt.trouble,
             attempt.tails,
+            attempt.is_ready,
         )
         for attempt in seen
     }

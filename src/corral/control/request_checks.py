@@ -10,6 +10,7 @@ from corral.control.job_reasons import planned_reason
 from corral.control.queue_checks import check_queue, check_queues, longest_seconds
 from corral.control.removal_allowed import check_node
 from corral.control.scale_up import could_come
+from corral.control.service_checks import check_service
 from corral.control.unsatisfiable import cannot_fit
 from corral.domain.attempt import Seat
 from corral.domain.engine_limit import EngineLimit
@@ -29,6 +30,7 @@ from corral.domain.node import NodeKind
 from corral.domain.observed_state import Facts
 from corral.domain.reason_code import UNSATISFIABLE, ReasonCode
 from corral.domain.requests import (
+    ApplyService,
     Asked,
     Cancel,
     ChangeJobs,
@@ -36,10 +38,13 @@ from corral.domain.requests import (
     CordonSuspects,
     Requeue,
     Resume,
+    RollBackService,
+    ScaleService,
     SetJob,
     SetLabels,
     SetNode,
     SetQueues,
+    StopService,
     StoredRequest,
     Submit,
     Suspend,
@@ -290,8 +295,8 @@ def _planned_by_engine(draft: Draft, job: Job) -> Planned:
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
-    """Refuse a request that cannot be granted for its job, node or queue. Raises:
-    NotFound, Conflict."""
+    """Refuse a request that cannot be granted for its job, node, queue or service.
+    Raises: NotFound, Conflict."""
     match asked:
         case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
             job = world.jobs.get(id)
@@ -317,6 +322,8 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
             check_checks(world, asked)
         case SetQueues():
             check_queues(world, asked, now.wall)
+        case ApplyService() | ScaleService() | RollBackService() | StopService():
+            check_service(world, asked)
         case Submit() | CordonSuspects():
             pass
 

@@ -18,6 +18,7 @@ MOST_LOSS: Final = 1e300  # a diverging loss is large; sums of it stay finite
 MOST_MOMENT: Final = 1e11
 NAME_LETTERS: Final = 256  # an id, a device, a type of GPU, a digest
 SENTENCE_LETTERS: Final = 1_000  # a reason, an event
+PROBE_LETTERS: Final = 200  # result of a probe of a replica
 PATH_LETTERS: Final = 4_096
 TAIL_LETTERS: Final = 4_096
 MOST_ITEMS: Final = 1_024  # of a list, by default

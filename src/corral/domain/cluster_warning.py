@@ -13,14 +13,17 @@ class WarningCode(Coded):
     PLACING_STOPPED = (
         "placing_stopped",
         "the head places no jobs, because its own data contradicts itself",
+        "restart the head, and report the files in replays/ of the cluster's directory",
     )
     PLACING_FAILED = (
         "placing_failed",
         "the last scheduling pass failed because of a bug in Corral",
+        "report the files in replays/ of the cluster's directory",
     )
     PASS_FAILED = (
         "pass_failed",
         "the last pass of the head failed; the head tries it again",
+        "if it stays: read head.log in the cluster's directory",
     )
     ENGINE_UNREACHABLE = (
         "engine_unreachable",
@@ -30,9 +33,14 @@ class WarningCode(Coded):
     ENGINE = (
         "engine",
         "some nodes of Slurm, Kubernetes or Ray cannot be used by the head now",
+        "run: corral node ls",
     )
-    NODE_SILENT = "node_silent", "a node does not answer"
-    NODE_DEAD = "node_dead", "a node is known to be down"
+    NODE_SILENT = "node_silent", "a node does not answer", "see: corral node show NODE"
+    NODE_DEAD = (
+        "node_dead",
+        "a node is known to be down",
+        "repair or restart the machine, or run: corral node rm NODE",
+    )
     NODE_ISOLATION = (
         "node_isolation",
         "a node isolates its ranks only in part: it lacks cgroups or a private root",
@@ -49,10 +57,15 @@ class WarningCode(Coded):
         "users of a node are not isolated: they can read each other's files",
         "see: SECURITY.md, section By engine",
     )
-    USERS_KEPT_OUT = "users_kept_out", "ranks of some users cannot reach their files"
+    USERS_KEPT_OUT = (
+        "users_kept_out",
+        "ranks of some users cannot reach their files",
+        "see: docs/guides/node-policy.md",
+    )
     DROPPED_DATA = (
         "dropped_data",
         "a node sends values that are not valid or too many; they are dropped or delayed",
+        "run: corral events",
     )
     DISK_FULL = (
         "disk_full",
@@ -62,11 +75,17 @@ class WarningCode(Coded):
     FEW_FILES = (
         "few_files",
         "the head's limit of open files is too low for the number of its nodes",
+        "raise it: ulimit -n 65536, or LimitNOFILE in the unit of systemd",
     )
-    AUDIT = "audit", "entries of the audit log do not reach syslog"
+    AUDIT = (
+        "audit",
+        "entries of the audit log do not reach syslog",
+        "see: docs/guides/audit.md",
+    )
     ALERTS = (
         "alerts",
         "the alerts file cannot be read, or alerts do not reach a receiver",
+        "run: corral alert test",
     )
 
 

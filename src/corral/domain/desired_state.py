@@ -1,11 +1,11 @@
 """Desired state: what should run on a node and what should not. It is never a command,
 so sending it repeatedly is safe."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from corral.domain.active_checks import CheckUp
 from corral.domain.attempt import Save, Seat
-from corral.domain.ids import BootId, ClusterId, NodeId
+from corral.domain.ids import BootId, ClusterId, NodeId, ServiceName
 from corral.domain.job import CheckpointRule, Per
 from corral.domain.observed_state import AttemptKey
 
@@ -20,6 +20,23 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLaunch:
+    """Data that an agent needs for an attempt of a replica of a service.
+
+    Args:
+        number: Number of the replica within its service.
+        probe: Path that answers 200 once the replica is ready.
+        key: Key that the replica's engine requires of the gateway.
+    """
+
+    service: ServiceName
+    revision: int
+    number: int
+    probe: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """All data that an agent needs to start its part of an attempt.
 
@@ -29,7 +46,8 @@ class Launch:
     node. `limit_seconds` is the maximum run time from the start, after which the head
     stops the attempt. Secrets are named, not included: the agent requests them with its
     own token. With `ray`, `run` is for the first node only, once all nodes have formed
-    a Ray cluster that belongs to the attempt.
+    a Ray cluster that belongs to the attempt. `replica` is the role of a replica of a
+    service.
     """
 
     key: AttemptKey
@@ -58,6 +76,14 @@ class Launch:
     limit_seconds: float | None = None
     image: str | None = None
     ray: bool = False
+    replica: ReplicaLaunch | None = None  # None: a job that ends by itself
+
+    @property
+    def without_key(self) -> "Launch":
+        """Return the launch without the key of its replica, as a file may hold it."""
+        if self.replica is None:
+            return self
+        return replace(self, replica=replace(self.replica, key=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

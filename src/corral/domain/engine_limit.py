@@ -9,11 +9,3 @@ class EngineLimit:
 
     reason: str
     hint: str
-
-
-def service_limit(engine: str) -> EngineLimit:
-    """Return the reason why this engine cannot run jobs that serve requests."""
-    return EngineLimit(
-        reason=f"the {engine} engine cannot serve requests yet",
-        hint="remove kind: service and service: from the spec; it then runs as a job",
-    )

@@ -116,6 +116,24 @@ class EventKind(Coded):
     )
     SIGNAL_CHECK = "signal_check", "a result of an active check"
 
+    # -- services ----------------------------------------------------------------------
+    SERVICE_APPLIED = "service_applied", "a user made or changed a service"
+    SERVICE_SCALED = "service_scaled", "a service needs another number of replicas"
+    REPLICA_MADE = "replica_made", "a service made a replica"
+    REPLICA_READY = "replica_ready", "a replica takes requests"
+    REPLICA_NOT_READY = "replica_not_ready", "a replica does not answer its probe"
+    REPLICA_DRAINING = "replica_draining", "a replica gets no new requests, and ends"
+    REPLICA_ENDED = "replica_ended", "a replica of a service has ended"
+    CANARY_BEGUN = "canary_begun", "a new revision of a service gets a few requests"
+    CANARY_PASSED = "canary_passed", "a new revision replaces the one that serves"
+    CANARY_TURNED_BACK = (
+        "canary_turned_back",
+        "a new revision was worse than the one that serves, and was ended",
+    )
+    REVISION_SERVES = "revision_serves", "all replicas of a service are of one revision"
+    ROLLED_BACK = "rolled_back", "a user went back to an earlier revision"
+    SERVICE_STOPPED = "service_stopped", "a service was stopped, or has ended"
+
     # -- queues and requests -----------------------------------------------------------
     QUEUES = "queues", "the queues were changed"
     QUEUES_REFUSED = "queues_refused", "a change of the queues could not be made"

@@ -9,6 +9,7 @@ NodeId = NewType("NodeId", str)
 UserName = NewType("UserName", str)
 TokenId = NewType("TokenId", str)  # names a token without being one
 QueueName = NewType("QueueName", str)
+ServiceName = NewType("ServiceName", str)
 ClusterId = NewType("ClusterId", str)
 BootId = NewType("BootId", str)  # changes with each boot; earlier processes are gone
 # from 1; it is also the epoch that fences an attempt

@@ -11,6 +11,7 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
+    ServiceName,
     UserName,
     is_name,
 )
@@ -129,15 +130,15 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """Service settings of a job that serves requests. Each replica is one gang.
-    `target` is the value of the metric for each replica."""
+class ReplicaRole:
+    """Role of a job that is a replica of a service. `probe` is the path that answers
+    200 once the replica is ready. `key_seed` is the secret of the service from which
+    the key of each attempt is derived."""
 
-    port: int
-    min_replicas: int = 1
-    max_replicas: int = 1
-    metric: str = "queue"
-    target: float = 4.0
+    service: ServiceName
+    revision: int
+    probe: str
+    key_seed: str = field(repr=False)
 
 
 class TokenScope(StrEnum):
@@ -191,7 +192,7 @@ class JobSpec:
     array_place: int = 0
     # OCI image or Apptainer file; None: the host's environment
     image: str | None = None
-    service: Service | None = None  # None: a job that ends by itself
+    replica: ReplicaRole | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
     # number of the stored record that holds its large fields; None: they are stored
     # with the job

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.diagnosis import Diagnosis
-from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, ServiceName
 from corral.domain.node_signal import Signal
 from corral.domain.resources import Inventory
+from corral.domain.service import ServiceFacts
 from corral.domain.trouble_kind import TroubleKind
 
 AttemptKey = tuple[JobId, AttemptNumber]
@@ -103,7 +104,9 @@ class Seen:
     a clock that cannot be set. `tails` are the last lines of failed ranks. `image` is
     the digest of the image that its ranks run in. `dropped` counts messages of its
     ranks that the node rejected because they were out of bounds. `waits_for_input` is
-    the first rank on the node that waits for standard input.
+    the first rank on the node that waits for standard input. `is_ready` is whether a
+    replica answers its probe; None: it is no replica, its port is on another node, or
+    it is not known yet. `probe_text` is what the newest probe has shown, if it failed.
     """
 
     key: AttemptKey
@@ -121,6 +124,8 @@ class Seen:
     image: str = ""
     dropped: int = 0
     waits_for_input: int | None = None
+    is_ready: bool | None = None
+    probe_text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +173,9 @@ class Facts:
     attempt runs anything; None: a GPU runs something; absent: no sensor data.
     `unrecordable` are jobs with reports that no store can hold, and the reports; these
     jobs fail. `unheard` are nodes with such reports; their inventory and signals are
-    ignored. `diagnoses` are read from the output of failed ranks, outside of the event
-    loop; None: the output is read at once.
+    ignored. `services` is what the gateways have measured. `diagnoses` are read from
+    the output of failed ranks, outside of the event loop; None: the output is read at
+    once.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
@@ -183,3 +189,4 @@ class Facts:
     unrecordable: dict[JobId, str] = field(default_factory=dict)
     unheard: dict[NodeId, str] = field(default_factory=dict)
     diagnoses: dict[AttemptKey, Diagnosis] | None = None
+    services: dict[ServiceName, ServiceFacts] = field(default_factory=dict)

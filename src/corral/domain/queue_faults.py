@@ -109,10 +109,10 @@ def _own_faults(queue: Queue) -> Iterator[QueueFault]:
     if odd:
         text = f"{odd[0][:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
         yield _field_fault(queue, "allow", text, ["alice", "bob"])
-    if not all(is_name(operator) for operator in queue.operators):
-        yield _field_fault(
-            queue, "operators", "a name in the list is not a valid user name", ["alice"]
-        )
+    invalid = [operator for operator in queue.operators if not is_name(operator)]
+    if invalid:
+        text = f"{invalid[0][:80]!r} is not a valid user name"
+        yield _field_fault(queue, "operators", text, ["alice"])
     if queue.budget is not None:
         for text, correct_budget in _budget_faults(queue.budget):
             yield _field_fault(queue, "budget", text, correct_budget)

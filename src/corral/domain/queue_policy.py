@@ -17,7 +17,12 @@ class Policy(StrEnum):
     # by age; all without room are, the first of the line first
     CONSERVATIVE = "conservative"
     # one's own first, then by service over all below it; who owes has no own
-    SERVICE = "service"
+    ATTAINED = "attained"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Policy | None":
+        """Return ATTAINED for its name of older specs and stores."""
+        return cls.ATTAINED if value == "service" else None
 
     @property
     def goes_by_age(self) -> bool:
@@ -31,7 +36,7 @@ class Policy(StrEnum):
     @property
     def goes_by_service(self) -> bool:
         """Return whether the policy orders jobs by attained service."""
-        return self in (Policy.DEFAULT, Policy.SERVICE)
+        return self in (Policy.DEFAULT, Policy.ATTAINED)
 
 
 class Preempt(StrEnum):

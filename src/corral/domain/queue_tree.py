@@ -156,7 +156,7 @@ class QueueTree:
     def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
         """Return the queues whose jobs are ordered by service together with those of
         this queue; only this queue for another policy."""
-        if self.policy_of(name) != Policy.SERVICE:
+        if self.policy_of(name) != Policy.ATTAINED:
             return (name,)
         return self._lines[self._policy_root_by_queue[name].name]
 
@@ -177,7 +177,7 @@ class QueueTree:
         return {
             name
             for name, ruling in self._policy_root_by_queue.items()
-            if ruling.policy == Policy.SERVICE and ruling.name != name
+            if ruling.policy == Policy.ATTAINED and ruling.name != name
         }
 
     def walk(self) -> Iterator[tuple[int, Queue]]:

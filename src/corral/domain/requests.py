@@ -2,14 +2,22 @@
 granted in sequence."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from corral.domain.active_checks import CheckKind
-from corral.domain.ids import JobId, NodeId, QueueName, Sequence, UserName
+from corral.domain.ids import (
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    ServiceName,
+    UserName,
+)
 from corral.domain.job import JobSpec
 from corral.domain.queue import Queue
 from corral.domain.relocation import RelocationRule
+from corral.domain.service import ServiceSpec
 from corral.domain.units import written_duration
 
 
@@ -179,6 +187,44 @@ class SetQueues:
     removed: tuple[QueueName, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyService:
+    """Request to make a service, or to change it. If its replicas must change, this is
+    a new revision.
+
+    `key_seed` is the random secret of a new service; an existing one keeps its own.
+    """
+
+    spec: ServiceSpec
+    key_seed: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleService:
+    """Request to change how many replicas a service may have."""
+
+    service: ServiceName
+    min_replicas: int
+    max_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBackService:
+    """Request to serve an earlier revision again: the one with this number, or None for
+    the one before. A trial is ended; without one, the earlier spec becomes a new
+    revision, without a trial."""
+
+    service: ServiceName
+    revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopService:
+    """Request to end a service, after its replicas have finished what is under way."""
+
+    service: ServiceName
+
+
 Asked = (
     Submit
     | Cancel
@@ -192,6 +238,10 @@ Asked = (
     | CheckNodes
     | SetLabels
     | SetQueues
+    | ApplyService
+    | ScaleService
+    | RollBackService
+    | StopService
 )
 
 

@@ -66,6 +66,8 @@ class Role(StrEnum):
     NODE = "node"  # of a node's own token; no user has it
     # of a token that lets machines become nodes, and nothing else; no user has it
     JOIN = "join"
+    # of a token that may call services, and nothing else; no user has it
+    CALLER = "caller"
 
 
 # each may all that is before
@@ -237,7 +239,9 @@ def token_id(sha256: str) -> TokenId:
 
 
 def lesser(one: Role, other: Role) -> Role:
-    """Return the role with fewer rights."""
+    """Return the role with fewer rights; a caller has none of the ladder."""
+    if Role.CALLER in (one, other):
+        return Role.CALLER
     return min(one, other, key=LADDER.index)
 
 

@@ -14,6 +14,7 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
+    ServiceName,
     UserName,
     sequence_of,
 )
@@ -24,6 +25,7 @@ from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
+from corral.domain.service import Service, ServiceState
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 
@@ -73,6 +75,7 @@ class Changes:
     spent: tuple[BudgetSpent, ...] = ()
     debts: tuple[Debt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    services: tuple[Service, ...] = ()
     # added to those recorded, and to the sums of their days
     accounts: tuple[UsageRecord, ...] = ()
     granted: Sequence | None = None
@@ -88,7 +91,7 @@ class Changes:
             self.saves,
             self.forgotten,
         )
-        shares = (self.uses, self.spent, self.debts, self.reservations)
+        shares = (self.uses, self.spent, self.debts, self.reservations, self.services)
         return any(
             (*rows, *shares, self.accounts, self.receipts, self.events, self.removed)
         ) or not (self.queues is None and self.granted is None)
@@ -133,7 +136,8 @@ class World:
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable
     checkpoints, oldest first; `allocations` all that are not released; `reservations`
-    those that are open; `relocations` the receipts of the relocations of the last day.
+    those that are open; `relocations` the receipts of the relocations of the last day;
+    `services` those that are not stopped.
     """
 
     cluster: ClusterId
@@ -152,6 +156,7 @@ class World:
     debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     relocations: dict[tuple[JobId, int], Receipt] = field(default_factory=dict)
+    services: dict[ServiceName, Service] = field(default_factory=dict)
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
@@ -265,6 +270,10 @@ class World:
             self.reservations[reservation.job] = reservation
             if reservation.ended:
                 del self.reservations[reservation.job]
+        for service in changes.services:
+            self.services[service.name] = service
+            if service.state == ServiceState.STOPPED:
+                del self.services[service.name]
 
     def state_of(self, job: JobId) -> JobState | None:
         """Return the state of the job, even if the job is over. None if the job is not

@@ -1,7 +1,7 @@
 """One attempt of a request at a replica: what it holds there, and what it teaches."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.gateway.openai_errors import GatewayCode, GatewayRefusal
 from corral.gateway.replica_connection import (
@@ -21,25 +21,29 @@ class ReplicaAttempt:
     """Work at one replica, counted there from its sending to its end."""
 
     __slots__ = (
+        "_first_token_seconds",
+        "_in_flight",
         "_is_running",
         "_new_tokens",
         "_sampled_at",
         "_sampled_events",
-        "_sent_at",
         "connection",
         "pool",
+        "sent_at",
     )
 
     def __init__(self, pool: ReplicaPool, new_tokens: int, now: float) -> None:
         self.pool = pool
         self.connection: ReplicaConnection | None = None
         self._new_tokens = new_tokens
-        self._sent_at = now
+        self.sent_at = now
+        self._first_token_seconds: float | None = None
         self._is_running = False
         self._sampled_at = now
         self._sampled_events = 0
         state = pool.state
         state.in_flight += 1
+        self._in_flight = state.in_flight
         state.pending_tokens += new_tokens
 
     def note_first_byte(self) -> None:
@@ -49,23 +53,36 @@ class ReplicaAttempt:
         state.running += 1
         self._is_running = True
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the first byte of the answer has come."""
-        return self._is_running
-
     def expects(self, pool: ConnectionPool) -> bool:
         """Return whether the attempt waits for a connection to this replica."""
         return self.connection is None and not self._is_running and self.pool is pool
 
     def learn_first_token(self, service: ServiceRoute, now: float) -> None:
-        """Learn from the time to the first event of a stream."""
-        rates = self.pool.state.rates
-        seconds = now - self._sent_at
-        rates.observe_first_token(self._new_tokens, seconds)
-        expected_seconds = rates.prefill_seconds(self._new_tokens)
-        service.learn_limit(self.pool, seconds, expected_seconds)
+        """Learn from the time to the first event of a stream.
+
+        The rates learn from it when the attempt ends: then the engine has reported how
+        many tokens of the prompt were new.
+        """
+        state = self.pool.state
+        seconds = now - self.sent_at
+        # a replica prefills one prompt after another
+        self._first_token_seconds = now - max(self.sent_at, state.first_token_at)
+        state.first_token_at = now
+        service.first_tokens.observe(seconds)
+        expected_seconds = state.rates.prefill_seconds(self._new_tokens)
+        service.learn_limit(self.pool, self._in_flight, seconds, expected_seconds)
         self._sampled_at = now
+
+    def learn_prefill(self, usage: TokenCounts | None) -> None:
+        """Learn the prefill rate from a stream.
+
+        Args:
+            usage: Tokens as the engine reports them; None: the estimate counts.
+        """
+        if self._first_token_seconds is None:
+            return
+        new_tokens = self._new_tokens if usage is None else usage.prompt - usage.cached
+        self.pool.state.rates.observe_first_token(new_tokens, self._first_token_seconds)
 
     def learn_itl(self, events: int, now: float) -> None:
         """Learn from the time between events, each ITL_SAMPLE_EVENTS of them."""
@@ -83,13 +100,13 @@ class ReplicaAttempt:
             return
         state = self.pool.state
         rates = state.rates
-        seconds = now - self._sent_at
+        seconds = now - self.sent_at
         prefill_seconds = rates.overhead_seconds + rates.prefill_seconds(
             self._new_tokens
         )
         rates.observe_itl(state.running, max(0.0, seconds - prefill_seconds) / tokens)
         expected_seconds = prefill_seconds + tokens * rates.itl_seconds(state.running)
-        service.learn_limit(self.pool, seconds, expected_seconds)
+        service.learn_limit(self.pool, self._in_flight, seconds, expected_seconds)
 
     def learn_cached(self, hashes: Sequence[int], usage: TokenCounts) -> None:
         """Learn from the cached tokens that the engine reported."""
@@ -123,19 +140,32 @@ def refusal_of_loss(kind: LossKind, message: str) -> GatewayRefusal:
     return GatewayRefusal(GatewayCode.REPLICA_LOST, message)
 
 
-def unfit_answer(status: int, *, can_replay: bool) -> tuple[LossKind, str] | None:
-    """Return why an answer of this status is not passed on; None if it is.
+class RetriedAnswer(NamedTuple):
+    """Answer after which another replica may be tried."""
 
-    Args:
-        can_replay: Whether another replica can be tried; if not, the client gets the
-            engine's own words.
-    """
+    kind: LossKind
+    message: str
+
+
+def unfit_answer(status: int) -> tuple[LossKind, str] | None:
+    """Return why an answer of this status is never passed on; None if it may be."""
     if status in (401, 403):
         return LossKind.WRONG_KEY, "the replica refused the gateway's key"
     if 300 <= status < 400:
         return LossKind.BAD_ANSWER, "the replica sent a redirect"
-    if status == 429 and can_replay:
-        return LossKind.BUSY, "the replica is busy"
-    if status in (502, 503) and can_replay:
-        return LossKind.UNAVAILABLE, f"the replica answered {status}"
+    return None
+
+
+def retried_answer(status: int, retry_after: float | None) -> RetriedAnswer | None:
+    """Return why another replica may be tried; None if the engine has the last word.
+
+    Args:
+        retry_after: Seconds after which the replica takes requests again, as it says.
+    """
+    if status == 429 or (status == 503 and retry_after is not None):
+        return RetriedAnswer(LossKind.BUSY, "the replica is busy")
+    if status in (502, 503):
+        return RetriedAnswer(LossKind.UNAVAILABLE, f"the replica answered {status}")
+    if status == 500:
+        return RetriedAnswer(LossKind.ENGINE_ERROR, "the replica answered 500")
     return None

@@ -4,8 +4,8 @@ from hashlib import sha256
 from typing import Final
 
 from corral.gateway.openai_errors import GatewayCode, GatewayRefusal
-from corral.gateway.routes_file import CallerEntry
 from corral.route.rate_limits import CallerLimits
+from corral.wire.gateway_routes import CallerEntry
 
 CACHED_KEYS: Final = 10_000
 ANYONE: Final = CallerEntry(name="", key_sha256="")
@@ -71,6 +71,12 @@ class CallerDirectory:
             self._by_hash[entry.key_sha256] = caller
         self._by_key.clear()
         self.is_open = is_open
+
+    def holds(self, caller: GatewayCaller) -> bool:
+        """Return whether the present routes have this caller."""
+        if caller is self.anyone:
+            return self.is_open
+        return caller.entry.key_sha256 in self._by_hash
 
     def find(self, key: bytes | None) -> GatewayCaller | None:
         """Return the caller with this key; None if there is none."""

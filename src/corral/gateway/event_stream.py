@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from corral.gateway.openai_errors import STATUSES, GatewayCode, error_type
+
 HELD_BYTES: Final = 1024 * 1024
 
 _DONE: Final = re.compile(rb"(?:^|\n)data: ?\[DONE\]\r?\n\r?\n")
@@ -87,11 +89,15 @@ class EventStream:
         return held
 
 
-def lost_event(path: bytes, tokens: int, message: str) -> bytes:
-    """Return the event that ends a stream whose replica is lost."""
+def end_event(path: bytes, code: GatewayCode, tokens: int, message: str) -> bytes:
+    """Return the event that ends a stream before its own end.
+
+    Args:
+        tokens: Tokens that the client got.
+    """
     error: dict[str, object] = {
-        "code": "replica_lost",
-        "type": "server_error",
+        "code": code,
+        "type": error_type(STATUSES[code]),
         "message": message,
         "param": None,
         "tokens": tokens,

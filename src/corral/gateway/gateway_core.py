@@ -2,15 +2,21 @@
 
 import asyncio
 import logging
+import re
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from corral.gateway.answer_framing import AnswerHeads
 from corral.gateway.callers import CallerDirectory, GatewayCaller
 from corral.gateway.client_connection import KEEP_ALIVE_SECONDS, ClientConnection
-from corral.gateway.gateway_metrics import NO_SERVICE, GatewayMetrics
+from corral.gateway.counters import (
+    COUNTERS_PATH,
+    is_counters_key,
+    render_counters,
+)
+from corral.gateway.gateway_metrics import NO_REPLICA, NO_SERVICE, GatewayMetrics
+from corral.gateway.metrics_text import metrics_text
 from corral.gateway.model_list import render_models
 from corral.gateway.openai_errors import (
     GatewayCode,
@@ -20,11 +26,13 @@ from corral.gateway.openai_errors import (
     render,
     render_refusal,
 )
-from corral.gateway.relay import BYTES_PER_TOKEN, RelayedRequest
-from corral.gateway.request_body import read_body
+from corral.gateway.relay import RelayedRequest
+from corral.gateway.request_body import body_with_model, read_body
+from corral.gateway.request_form import form_with_model, read_form
 from corral.gateway.request_head import RequestHead, RequestHeads
-from corral.gateway.routes_file import RoutesFile
+from corral.gateway.routed_request import BYTES_PER_TOKEN, RoutedRequest
 from corral.gateway.service_route import ServiceRoute
+from corral.wire.gateway_routes import RoutesFile
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +52,15 @@ RELAYED: Final = frozenset(
         b"/v1/rerank",
         b"/v1/score",
         b"/v1/messages",
+        b"/v1/audio/transcriptions",
+        b"/v1/audio/speech",
+        b"/v1/images/generations",
         b"/tokenize",
     }
 )
-LOCAL: Final = frozenset({b"/v1/models", b"/healthz", b"/metrics"})
+FORMS: Final = frozenset({b"/v1/audio/transcriptions"})
+LOCAL: Final = frozenset({b"/v1/models", b"/healthz", b"/metrics", COUNTERS_PATH})
+_REVISION: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class GatewayCore:
@@ -56,7 +69,8 @@ class GatewayCore:
     Args:
         loop: Loop whose clock is used.
         share: Part of each caller's limits that this process grants.
-        metrics_file: File for the counters of this process, as one of several.
+        metrics: Counters of this process; None: those of a gateway of one process.
+        counters_key: Key with which the counters are read; None: they are not served.
     """
 
     def __init__(
@@ -64,16 +78,18 @@ class GatewayCore:
         loop: asyncio.AbstractEventLoop,
         *,
         share: float = 1.0,
-        metrics_file: Path | None = None,
+        metrics: GatewayMetrics | None = None,
+        counters_key: bytes | None = None,
     ) -> None:
         self.now: Callable[[], float] = loop.time
         self.heads = RequestHeads()
         self.answer_heads = AnswerHeads()
         self.callers = CallerDirectory(share)
-        self.metrics = GatewayMetrics(metrics_file)
+        self.metrics = metrics or GatewayMetrics()
+        self._counters_key = counters_key
         self.services: dict[str, ServiceRoute] = {}
         self.version = -1
-        self.active: set[RelayedRequest] = set()
+        self.active: set[RoutedRequest] = set()
         self.reading: set[ClientConnection] = set()
         self.connections: set[ClientConnection] = set()
         self.is_draining = False
@@ -114,9 +130,18 @@ class GatewayCore:
             (entry.body_bytes for entry in routes.services), default=LEAST_BODY_BYTES
         )
         self.version = routes.version
+        self._end_revoked()
         now = self.now()
         for service in self.services.values():
             service.send_waiting(now)
+
+    def _end_revoked(self) -> None:
+        """End the requests of callers who may no longer send them."""
+        for request in list(self.active):
+            caller = request.caller
+            current = self.services.get(request.service.name, request.service)
+            if not self.callers.holds(caller) or not current.admits(caller.name):
+                request.revoke()
 
     # requests
 
@@ -131,6 +156,9 @@ class GatewayCore:
         elif head.path in LOCAL:
             if head.method != b"GET":
                 raise refused(GatewayCode.METHOD_NOT_ALLOWED, "use GET here")
+            if head.path == COUNTERS_PATH:
+                self._check_counters_key(head)
+                return self.callers.anyone
         else:
             raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
         caller = self.callers.find(head.key)
@@ -143,6 +171,15 @@ class GatewayCore:
             )
         return caller or self.callers.anyone
 
+    def _check_counters_key(self, head: RequestHead) -> None:
+        if self._counters_key is None:
+            raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
+        if not is_counters_key(head.key, self._counters_key):
+            raise refused(
+                GatewayCode.INVALID_API_KEY,
+                "the counters need the key of --counters-key-file",
+            )
+
     def serve(self, client: ClientConnection, head: RequestHead, body: bytes) -> None:
         """Answer one whole request, at once or through a replica."""
         self._requests += 1
@@ -152,8 +189,12 @@ class GatewayCore:
             if head.path in LOCAL:
                 self._answer(client, head, *self._local_answer(head, caller))
                 return
-            fields = read_body(body)
-            service = self._find_service(fields.model, caller, len(body))
+            is_form = head.path in FORMS
+            fields = read_form(head.content_type, body) if is_form else read_body(body)
+            model = fields.model or ""
+            service, revision = self._find_service(model, caller, len(body))
+            if revision is not None:
+                body = _without_revision(head, body, model)
         except HeadRefused as error:
             self._refuse(client, head, error.refusal, request_id)
             return
@@ -165,19 +206,24 @@ class GatewayCore:
                 self._refuse(client, head, refusal, request_id, service)
                 return
         request = RelayedRequest(
-            self, client, service, caller, head, body, request_id, tokens
+            self, client, service, caller, head, body, request_id, tokens, revision
         )
         client.request = request
         request.begin(fields, now)
 
     def _find_service(
-        self, model: str | None, caller: GatewayCaller, size: int
-    ) -> ServiceRoute:
-        service = self._by_model.get(model or "")
+        self, model: str, caller: GatewayCaller, size: int
+    ) -> tuple[ServiceRoute, int | None]:
+        """Return the service of a model's name, and the revision in a name such as
+        `chat@3`."""
+        service = self._by_model.get(model)
+        revision: int | None = None
+        if service is None and "@" in model:
+            service, revision = self._find_revision(model)
         if service is None or not service.admits(caller.name):
             raise refused(
                 GatewayCode.MODEL_NOT_FOUND,
-                f"the model {(model or '')[:200]!r} does not exist, or you may not use it",
+                f"the model {model[:200]!r} does not exist, or you may not use it",
                 param="model",
             )
         if size > service.entry.body_bytes:
@@ -185,7 +231,15 @@ class GatewayCore:
             raise refused(
                 GatewayCode.BODY_TOO_LARGE, f"a body has at most {limit} bytes"
             )
-        return service
+        return service, revision
+
+    def _find_revision(self, model: str) -> tuple[ServiceRoute | None, int | None]:
+        name, _, number = model.rpartition("@")
+        service = self._by_model.get(name)
+        if service is None or not _REVISION.fullmatch(number):
+            return None, None
+        revision = int(number)
+        return (service, revision) if service.has_revision(revision) else (None, None)
 
     def _local_answer(
         self, head: RequestHead, caller: GatewayCaller
@@ -193,15 +247,20 @@ class GatewayCore:
         """Return the body of an answer and its content type."""
         if head.path == b"/healthz":
             return b"ok\n", b"text/plain"
+        now = self.now()
+        if head.path == COUNTERS_PATH:
+            self.publish_metrics()
+            return render_counters(self.metrics.processes(now)), b"application/json"
         visible = [
             service for service in self.services.values() if service.admits(caller.name)
         ]
         if head.path == b"/v1/models":
             return render_models(visible), b"application/json"
         for service in visible:
-            service.measure(self.now())
+            service.measure(now)
         names = [NO_SERVICE, *(service.name for service in visible)]
-        text = self.metrics.text(names)
+        sums = self.metrics.sums(now)
+        text = metrics_text({name: sums[name] for name in names if name in sums})
         return text.encode(), b"text/plain; version=0.0.4; charset=utf-8"
 
     def _answer(
@@ -236,7 +295,7 @@ class GatewayCore:
 
     def count(self, status: int, service: str = NO_SERVICE) -> None:
         """Count an answer that the gateway has made itself."""
-        requests = self.metrics.of(service).requests
+        requests = self.metrics.of(service).unrouted.requests
         requests[status] = requests.get(status, 0) + 1
 
     def reserve_bytes(self, size: int) -> None:
@@ -276,7 +335,21 @@ class GatewayCore:
         if now >= self._next_slow_sweep:
             self._next_slow_sweep = now + SLOW_SWEEP_SECONDS
             self._sweep_idle(now)
-            self.metrics.write()
+            self.publish_metrics()
+
+    def publish_metrics(self) -> None:
+        """Bring the gauges up to date, and publish the counters to other processes."""
+        now = self.now()
+        self._withdrawn = [one for one in self._withdrawn if not one.is_over]
+        in_use: dict[str, set[str]] = {}
+        for service in (*self._withdrawn, *self.services.values()):
+            service.measure(now)
+            in_use.setdefault(service.name, set()).update(service.replicas_in_use())
+        for name, metrics in self.metrics.services.items():
+            for replica in [*metrics.by_replica]:
+                if replica != NO_REPLICA and replica not in in_use.get(name, ()):
+                    metrics.close_replica(replica)
+        self.metrics.write(now)
 
     def _sweep_idle(self, now: float) -> None:
         """Close connections that were idle for too long."""
@@ -303,3 +376,11 @@ class GatewayCore:
             if client.is_idle:
                 client.deadline = self.now() + idle_seconds
         self._next_slow_sweep = self.now()
+
+
+def _without_revision(head: RequestHead, body: bytes, model: str) -> bytes:
+    """Return the body with the name under which replicas serve the model."""
+    name = model.rpartition("@")[0]
+    if head.path in FORMS:
+        return form_with_model(head.content_type, body, name)
+    return body_with_model(body, name)

@@ -1,134 +1,219 @@
-"""Metrics of the gateway: counters and histograms, and their text for Prometheus."""
+"""Metrics of the gateway: counters of each service and replica, and their sums over the
+processes of one gateway."""
 
 import logging
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Final, TypeAlias
+import secrets
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from corral.gateway.counter_file import MOST_COUNTER_FILES, CounterFile
+from corral.gateway.latency_histogram import (
+    ITL_BOUNDS,
+    REQUEST_BOUNDS,
+    TTFT_BOUNDS,
+    LatencyHistogram,
+    empty_histogram,
+)
+
 log = logging.getLogger(__name__)
 
-# bounds of vLLM's histograms of the same meaning
-TTFT_BOUNDS: Final = (
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5,
-    10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
-)  # fmt: skip
-ITL_BOUNDS: Final = (
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5,
-    10.0, 20.0, 40.0, 80.0,
-)  # fmt: skip
-REQUEST_BOUNDS: Final = (
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0,
-    120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
-)  # fmt: skip
 NO_SERVICE: Final = ""
+NO_REPLICA: Final = ""
+STALE_SECONDS: Final = 5.0
+SERVICE_COUNTERS: Final = (
+    "arrivals",
+    "retries",
+    "ejections",
+    "client_gone",
+    "streams_lost",
+    "streams_continued",
+)
 
 
-class LatencyHistogram(msgspec.Struct):
-    """Counts of seconds by upper bounds."""
+class TokenSums(msgspec.Struct):
+    """Tokens of the requests of one caller; `cached` are part of `prompt`."""
 
-    bounds: tuple[float, ...]
-    counts: list[int]
-    sum: float = 0.0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum += seconds
-
-    def add(self, other: "LatencyHistogram") -> None:
-        """Add the counts of a histogram with the same bounds."""
-        pairs = zip(self.counts, other.counts, strict=True)
-        self.counts = [first + second for first, second in pairs]
-        self.sum += other.sum
+    def add(self, prompt: int, cached: int, output: int) -> None:
+        self.prompt += prompt
+        self.cached += cached
+        self.output += output
 
 
-def _histogram(bounds: tuple[float, ...]) -> LatencyHistogram:
-    return LatencyHistogram(bounds, [0] * (len(bounds) + 1))
+class ReplicaCounters(msgspec.Struct):
+    """Counters of the requests that one replica has answered, or of a sum of replicas.
+
+    Attributes:
+        requests: ended requests by the status of their answer.
+        losses: attempts that were lost there, by their kind. Another replica may have
+            answered these requests.
+        tokens: tokens by the name of the caller.
+    """
+
+    revision: int | None = None
+    in_flight: int = 0
+    requests: dict[int, int] = {}
+    losses: dict[str, int] = {}
+    tokens: dict[str, TokenSums] = {}
+    ttft: LatencyHistogram = msgspec.field(
+        default_factory=lambda: empty_histogram(TTFT_BOUNDS)
+    )
+    itl: LatencyHistogram = msgspec.field(
+        default_factory=lambda: empty_histogram(ITL_BOUNDS)
+    )
+    request_seconds: LatencyHistogram = msgspec.field(
+        default_factory=lambda: empty_histogram(REQUEST_BOUNDS)
+    )
+
+    def add_tokens(self, caller: str, prompt: int, cached: int, output: int) -> None:
+        sums = self.tokens.get(caller)
+        if sums is None:
+            sums = self.tokens[caller] = TokenSums()
+        sums.add(prompt, cached, output)
+
+    def add(self, other: "ReplicaCounters") -> None:
+        """Add the counters of another replica, or of another process."""
+        self.in_flight += other.in_flight
+        for status, count in other.requests.items():
+            self.requests[status] = self.requests.get(status, 0) + count
+        for kind, count in other.losses.items():
+            self.losses[kind] = self.losses.get(kind, 0) + count
+        for caller, sums in other.tokens.items():
+            self.add_tokens(caller, sums.prompt, sums.cached, sums.output)
+        self.ttft.add(other.ttft)
+        self.itl.add(other.itl)
+        self.request_seconds.add(other.request_seconds)
+
+    @property
+    def token_sums(self) -> TokenSums:
+        """Tokens of all callers."""
+        total = TokenSums()
+        for sums in self.tokens.values():
+            total.add(sums.prompt, sums.cached, sums.output)
+        return total
 
 
 class ServiceMetrics(msgspec.Struct):
-    """Counters of one service."""
+    """Counters of one service.
 
-    requests: dict[int, int] = {}
+    Attributes:
+        by_replica: counters of the replicas in the routes, and under NO_REPLICA of
+            requests that reached none.
+        past: sums of replicas that have left, one for each revision.
+    """
+
     in_flight: int = 0
     queued: int = 0
     replicas: int = 0
+    arrivals: int = 0
     retries: int = 0
     ejections: int = 0
     client_gone: int = 0
     streams_lost: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    ttft: LatencyHistogram = msgspec.field(
-        default_factory=lambda: _histogram(TTFT_BOUNDS)
-    )
-    itl: LatencyHistogram = msgspec.field(
-        default_factory=lambda: _histogram(ITL_BOUNDS)
-    )
-    request_seconds: LatencyHistogram = msgspec.field(
-        default_factory=lambda: _histogram(REQUEST_BOUNDS)
-    )
+    streams_continued: int = 0
+    by_replica: dict[str, ReplicaCounters] = {}
+    past: list[ReplicaCounters] = []
+
+    def replica(self, name: str, revision: int | None) -> ReplicaCounters:
+        """Return the counters of a replica."""
+        counters = self.by_replica.get(name)
+        if counters is not None and counters.revision != revision:
+            self.close_replica(name)
+            counters = None
+        if counters is None:
+            counters = self.by_replica[name] = ReplicaCounters(revision)
+        return counters
+
+    def close_replica(self, name: str) -> None:
+        """Keep the counters of a replica that has left as part of its revision's."""
+        counters = self.by_replica.pop(name, None)
+        if counters is None:
+            return
+        counters.in_flight = 0
+        for past in self.past:
+            if past.revision == counters.revision:
+                past.add(counters)
+                return
+        self.past.append(counters)
+
+    @property
+    def unrouted(self) -> ReplicaCounters:
+        """Counters of the requests that reached no replica."""
+        return self.replica(NO_REPLICA, None)
+
+    def by_revision(self) -> dict[int | None, ReplicaCounters]:
+        """Return the sums of each revision; None has what belongs to no revision."""
+        sums: dict[int | None, ReplicaCounters] = {}
+        for counters in (*self.by_replica.values(), *self.past):
+            total = sums.get(counters.revision)
+            if total is None:
+                total = sums[counters.revision] = ReplicaCounters(counters.revision)
+            total.add(counters)
+        return sums
+
+    def total(self) -> ReplicaCounters:
+        """Return the sum of all replicas."""
+        total = ReplicaCounters()
+        for counters in (*self.by_replica.values(), *self.past):
+            total.add(counters)
+        return total
 
     def add(self, other: "ServiceMetrics") -> None:
         """Add the counters of another process. Each process sees the same replicas."""
-        for code, count in other.requests.items():
-            self.requests[code] = self.requests.get(code, 0) + count
-        for _, field, _ in (*_COUNTERS, *_GAUGES):
-            if field != "replicas":
-                setattr(self, field, getattr(self, field) + getattr(other, field))
-        for _, field, _ in _HISTOGRAMS:
-            getattr(self, field).add(getattr(other, field))
+        for field in ("in_flight", "queued", *SERVICE_COUNTERS):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+        for name, counters in other.by_replica.items():
+            self.replica(name, counters.revision).add(counters)
+        self.past.extend(other.past)
+
+    def clear_gauges(self) -> None:
+        """Forget the present state of a process that has ended."""
+        self.in_flight = 0
+        self.queued = 0
+        for counters in self.by_replica.values():
+            counters.in_flight = 0
 
 
-_Services: TypeAlias = dict[str, ServiceMetrics]
-_COUNTERS: Final = (
-    ("retries_total", "retries", "Requests sent again to another replica."),
-    ("ejections_total", "ejections", "Ejections of replicas."),
-    ("client_gone_total", "client_gone", "Requests whose client left before the end."),
-    (
-        "streams_lost_total",
-        "streams_lost",
-        "Streams ended since their replica was lost.",
-    ),
-    ("prompt_tokens_total", "prompt_tokens", "Prompt tokens, as engines report them."),
-    ("cached_tokens_total", "cached_tokens", "Prompt tokens that engines had cached."),
-    ("generation_tokens_total", "output_tokens", "Tokens that engines generated."),
-)
-_GAUGES: Final = (
-    ("requests_in_flight", "in_flight", "Requests under way, queued ones included."),
-    ("requests_queued", "queued", "Requests that wait in the gateway for a replica."),
-    ("replicas_available", "replicas", "Replicas that are listed and not ejected."),
-)
-_HISTOGRAMS: Final = (
-    ("ttft_seconds", "ttft", "Time from the request to the first byte of the answer."),
-    ("itl_seconds", "itl", "Time between two events of a stream."),
-    ("request_seconds", "request_seconds", "Time from the request to its end."),
-)
+class ProcessCounters(msgspec.Struct):
+    """Counters of one process since its start.
+
+    Args:
+        process: Random id. A process that continues the counters of a dead one has the
+            same id, so counters of an id only grow.
+        at: Time of the state, on the machine's monotonic clock.
+    """
+
+    process: str
+    at: float = 0.0
+    services: dict[str, ServiceMetrics] = {}
 
 
 class GatewayMetrics:
-    """Metrics of all services; services that are gone keep their counters.
-
-    Workers of one gateway write theirs to files, and each of them answers with the sum.
+    """Counters of all services; services that are gone keep theirs.
 
     Args:
-        own: File of this worker; its directory has those of the others. None: the
-            gateway is one process.
+        own: File in which this process publishes its counters; None: no other process
+            needs them.
+        others: Files of the other processes of this gateway, and of its predecessors.
     """
 
-    __slots__ = ("_own", "services")
+    __slots__ = ("_others", "_own", "_state", "services")
 
-    def __init__(self, own: Path | None = None) -> None:
-        self.services: dict[str, ServiceMetrics] = {}
+    def __init__(
+        self, own: CounterFile | None = None, others: Sequence[CounterFile] = ()
+    ) -> None:
         self._own = own
-        if own is not None:  # a predecessor may have died
-            self.services = _read(own)
-            for metrics in self.services.values():
-                metrics.in_flight = 0
-                metrics.queued = 0
+        self._others = list(others)
+        state = None if own is None else _decode(own)  # a predecessor may have died
+        self._state = state or ProcessCounters(secrets.token_hex(16))
+        self.services = self._state.services
+        for metrics in self.services.values():
+            metrics.clear_gauges()
 
     def of(self, service: str) -> ServiceMetrics:
         """Return the counters of a service, NO_SERVICE for requests without one."""
@@ -138,76 +223,55 @@ class GatewayMetrics:
             self.services[service] = metrics
         return metrics
 
-    def write(self) -> None:
-        """Write the counters for the other workers."""
+    def write(self, now: float) -> None:
+        """Publish the counters for the other processes."""
+        self._state.at = now
         if self._own is None:
             return
-        text = msgspec.json.encode(self.services)
-        fresh = self._own.with_suffix(".new")
         try:
-            fresh.write_bytes(text)
-            fresh.replace(self._own)
+            self._own.write(msgspec.json.encode(self._state))
         except OSError as error:
             log.warning("the metrics cannot be written: %s", error)
 
-    def text(self, visible: Iterable[str]) -> str:
-        """Return the text for Prometheus, of the services that are visible."""
-        services = self._sum()
-        shown = {name: services[name] for name in visible if name in services}
-        return "\n".join([*_lines(shown), ""])
+    def share(self) -> list[CounterFile]:
+        """Return the files of all processes of this gateway, for a successor.
 
-    def _sum(self) -> dict[str, ServiceMetrics]:
+        Raises: OSError.
+        """
         if self._own is None:
+            self._own = CounterFile.create()
+            self.write(self._state.at)
+        return [self._own, *self._others][:MOST_COUNTER_FILES]
+
+    def processes(self, now: float) -> list[ProcessCounters]:
+        """Return the counters of each process of the gateway, this one's first."""
+        self.write(now)
+        states = [self._state]
+        for file in self._others:
+            state = _decode(file)
+            if state is None:
+                continue
+            if now - state.at > STALE_SECONDS:
+                for metrics in state.services.values():
+                    metrics.clear_gauges()
+            states.append(state)
+        return states
+
+    def sums(self, now: float) -> dict[str, ServiceMetrics]:
+        """Return the counters of all processes together."""
+        if not self._others:
             return self.services
-        total = msgspec.json.decode(msgspec.json.encode(self.services), type=_Services)
-        for path in self._own.parent.glob("*.json"):
-            if path != self._own:
-                for name, metrics in _read(path).items():
-                    total.setdefault(name, ServiceMetrics()).add(metrics)
+        first, *others = self.processes(now)
+        text = msgspec.json.encode(first.services)
+        total = msgspec.json.decode(text, type=dict[str, ServiceMetrics])
+        for state in others:
+            for name, metrics in state.services.items():
+                total.setdefault(name, ServiceMetrics()).add(metrics)
         return total
 
 
-def _read(path: Path) -> _Services:
+def _decode(file: CounterFile) -> ProcessCounters | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Services)
+        return msgspec.json.decode(file.read(), type=ProcessCounters)
     except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def _lines(services: dict[str, ServiceMetrics]) -> Iterator[str]:
-    name = "corral_gateway_requests_total"
-    yield f"# HELP {name} Requests by the status code of their answer."
-    yield f"# TYPE {name} counter"
-    for service, metrics in services.items():
-        for code, count in sorted(metrics.requests.items()):
-            yield f'{name}{{service="{_escaped(service)}",code="{code}"}} {count}'
-    for kind, rows in (("counter", _COUNTERS), ("gauge", _GAUGES)):
-        for suffix, field, text in rows:
-            yield f"# HELP corral_gateway_{suffix} {text}"
-            yield f"# TYPE corral_gateway_{suffix} {kind}"
-            for service, metrics in services.items():
-                label = _escaped(service)
-                count = getattr(metrics, field)
-                yield f'corral_gateway_{suffix}{{service="{label}"}} {count}'
-    for suffix, field, text in _HISTOGRAMS:
-        yield f"# HELP corral_gateway_{suffix} {text}"
-        yield f"# TYPE corral_gateway_{suffix} histogram"
-        for service, metrics in services.items():
-            histogram = getattr(metrics, field)
-            yield from _buckets(f"corral_gateway_{suffix}", service, histogram)
-
-
-def _buckets(name: str, service: str, histogram: LatencyHistogram) -> Iterator[str]:
-    label = f'service="{_escaped(service)}"'
-    total = 0
-    for bound, count in zip(
-        [*map(str, histogram.bounds), "+Inf"], histogram.counts, strict=True
-    ):
-        total += count
-        yield f'{name}_bucket{{{label},le="{bound}"}} {total}'
-    yield f"{name}_sum{{{label}}} {histogram.sum:.6f}"
-    yield f"{name}_count{{{label}}} {total}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return None

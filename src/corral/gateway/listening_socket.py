@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import Conflict, SpecInvalid
@@ -62,12 +61,6 @@ def parent_descriptor(environment: Mapping[str, str]) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def metrics_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the file for the counters of a worker; None for the only process."""
-    text = environment.get(METRICS_VARIABLE, "")
-    return Path(text) if text else None
-
-
 def start_process(
     listening: socket.socket,
     *,
@@ -77,7 +70,7 @@ def start_process(
     """Start this program again with the listening socket.
 
     Args:
-        variables: Environment of a worker; a successor gets none of them.
+        variables: Environment of the new process, in addition to this one's.
         descriptors: Descriptors that the process gets in addition to the socket's.
 
     Returns: The process, and a descriptor that gets a byte when it accepts requests,

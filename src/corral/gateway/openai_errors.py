@@ -18,6 +18,7 @@ class GatewayCode(StrEnum):
     REQUEST_TIMEOUT = "request_timeout"
     VERSION_NOT_SUPPORTED = "version_not_supported"
     INVALID_API_KEY = "invalid_api_key"
+    KEY_REVOKED = "key_revoked"
     MODEL_NOT_FOUND = "model_not_found"
     PATH_NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -38,6 +39,7 @@ STATUSES: Final = {
     GatewayCode.REQUEST_TIMEOUT: 408,
     GatewayCode.VERSION_NOT_SUPPORTED: 505,
     GatewayCode.INVALID_API_KEY: 401,
+    GatewayCode.KEY_REVOKED: 401,
     GatewayCode.MODEL_NOT_FOUND: 404,
     GatewayCode.PATH_NOT_FOUND: 404,
     GatewayCode.METHOD_NOT_ALLOWED: 405,
@@ -107,11 +109,17 @@ def refused(
 
 def error_body(status: int, code: str, message: str, param: str | None) -> bytes:
     """Return the JSON text of an error as OpenAI writes it."""
-    error = {"message": message, "type": _type(status), "param": param, "code": code}
+    error = {
+        "message": message,
+        "type": error_type(status),
+        "param": param,
+        "code": code,
+    }
     return msgspec.json.encode({"error": error})
 
 
-def _type(status: int) -> str:
+def error_type(status: int) -> str:
+    """Return the type of an error, as OpenAI names it."""
     if status == 401:
         return "authentication_error"
     if status == 429:

@@ -26,6 +26,7 @@ class LossKind(StrEnum):
     BUSY = "busy"
     UNAVAILABLE = "unavailable"
     WRONG_KEY = "wrong_key"
+    ENGINE_ERROR = "engine_error"
 
 
 class ConnectionPool(Protocol):

@@ -5,10 +5,11 @@ import logging
 from typing import Final
 
 from corral.gateway.answer_framing import AnswerHeads
+from corral.gateway.gateway_metrics import ReplicaCounters
 from corral.gateway.replica_connection import AnswerReceiver, ReplicaConnection
 from corral.gateway.request_head import RequestHead
-from corral.gateway.routes_file import ReplicaEntry
 from corral.route.choice import ReplicaState
+from corral.wire.gateway_routes import ReplicaEntry
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class ReplicaPool:
         "_idle",
         "_losses",
         "_prefixes",
+        "counters",
         "entry",
         "is_checked",
         "is_listed",
@@ -37,9 +39,14 @@ class ReplicaPool:
     )
 
     def __init__(
-        self, entry: ReplicaEntry, state: ReplicaState, heads: AnswerHeads
+        self,
+        entry: ReplicaEntry,
+        state: ReplicaState,
+        heads: AnswerHeads,
+        counters: ReplicaCounters,
     ) -> None:
         self.entry = entry
+        self.counters = counters
         self.state = state
         self.is_listed = True
         self.is_checked = False

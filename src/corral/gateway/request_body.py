@@ -59,3 +59,10 @@ def read_body(data: bytes) -> BodyFields:
     if not body.model:
         raise refused(GatewayCode.BAD_REQUEST, "the body needs a model", param="model")
     return body
+
+
+def body_with_model(data: bytes, model: str) -> bytes:
+    """Return a valid body with another name of the model."""
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)

@@ -5,62 +5,15 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final
 
 import msgspec
 
 from corral.domain.errors import SpecInvalid
+from corral.wire.gateway_routes import ReplicaEntry, RoutesFile, decode_routes
 
 _KEY_HASH: Final = re.compile(r"[0-9a-f]{64}")
 _PRINTABLE: Final = re.compile(r"[!-~]+")
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Limit = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of the file's objects: a field that is not known is refused."""
-
-
-class ReplicaEntry(_Entry, frozen=True):
-    """Address of a replica, and the key that its engine requires."""
-
-    name: Name
-    host: Name
-    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
-    key: str | None = None
-
-
-class ServiceEntry(_Entry, frozen=True):
-    """Service: the model names that lead to it, its replicas and its limits."""
-
-    name: Name
-    models: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
-    replicas: tuple[ReplicaEntry, ...] = ()
-    deadline_seconds: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0
-    body_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] = 10_000_000
-    allow: tuple[Name, ...] | None = None
-    queue_requests: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1000
-
-
-class CallerEntry(_Entry, frozen=True):
-    """Caller: the hash of its key, and its limits."""
-
-    name: Name
-    key_sha256: str
-    requests_per_minute: Limit | None = None
-    tokens_per_minute: Limit | None = None
-    concurrency: Limit | None = None
-    priority: Literal["high", "normal", "low", "batch"] = "normal"
-
-
-class RoutesFile(_Entry, frozen=True):
-    """Whole state of the routes."""
-
-    version: Annotated[int, msgspec.Meta(ge=0)]
-    services: tuple[ServiceEntry, ...] = ()
-    callers: tuple[CallerEntry, ...] = ()
-    open: bool = False
 
 
 class RoutesInvalid(SpecInvalid):
@@ -82,7 +35,7 @@ def read_routes_file(path: Path, *, host: str) -> RoutesFile:
             f"{path} cannot be read: {error.strerror}", hint="give --routes a JSON file"
         ) from None
     try:
-        routes = msgspec.json.decode(text, type=RoutesFile)
+        routes = decode_routes(text)
     except msgspec.ValidationError as error:
         raise RoutesInvalid(f"{path}: {_with_field(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

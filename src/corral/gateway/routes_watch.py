@@ -10,7 +10,7 @@ from corral.gateway.routes_file import RoutesInvalid, read_routes_file
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS: Final = 1.0
+WATCH_SECONDS: Final = 0.1
 
 
 class RoutesWatch:

@@ -20,6 +20,8 @@ class GatewaySettings:
         drain_seconds: Most seconds for requests under way after SIGTERM.
         hand_over_seconds: Most seconds for requests under way after a successor has
             taken the listening socket.
+        counters_key: Key with which the counters are read; None: they are not served.
+        record: File in which the process that listens is recorded; None: nowhere.
     """
 
     routes: Path
@@ -28,6 +30,8 @@ class GatewaySettings:
     workers: int = 1
     drain_seconds: float = 30.0
     hand_over_seconds: float = 600.0
+    counters_key: bytes | None = None
+    record: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

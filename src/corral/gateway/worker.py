@@ -9,18 +9,21 @@ import subprocess
 from typing import Final
 
 from corral.gateway.client_connection import ClientConnection
+from corral.gateway.counter_file import decode_files, encode_files
 from corral.gateway.gateway_core import (
     DRAINING_IDLE_SECONDS,
     HANDED_OVER_IDLE_SECONDS,
     GatewayCore,
 )
+from corral.gateway.gateway_metrics import GatewayMetrics
 from corral.gateway.listening_socket import (
     BACKLOG,
-    metrics_file,
+    METRICS_VARIABLE,
     parent_descriptor,
     report_ready,
     start_process,
 )
+from corral.gateway.process_record import write_record
 from corral.gateway.routes_watch import RoutesWatch
 from corral.gateway.settings import GatewaySettings
 
@@ -41,14 +44,20 @@ class GatewayWorker:
         self._share = share
         self._drain: asyncio.Future[tuple[float, float]] | None = None
         self._successor: subprocess.Popen[bytes] | None = None
+        self._metrics: GatewayMetrics | None = None
 
     async def run(self) -> None:
         """Serve until a signal ends it. Raises: RoutesInvalid."""
         loop = asyncio.get_running_loop()
         self._drain = loop.create_future()
+        own, others = decode_files(os.environ.get(METRICS_VARIABLE, ""))
         core = GatewayCore(
-            loop, share=self._share, metrics_file=metrics_file(os.environ)
+            loop,
+            share=self._share,
+            metrics=GatewayMetrics(own, others),
+            counters_key=self._settings.counters_key,
         )
+        self._metrics = core.metrics
         watch = RoutesWatch(core, self._settings.routes, self._settings.host)
         watch.start(loop)
         server = await loop.create_server(
@@ -58,12 +67,14 @@ class GatewayWorker:
         self._add_signals(loop)
         address = self._listening.getsockname()
         log.info("listening on %s, port %d", address[0], address[1])
+        write_record(self._settings, self._listening)
         report_ready(os.environ)
         idle_seconds, seconds = await self._drain
         server.close()
         core.drain(idle_seconds)
         await self._wait_for_end(core, seconds)
         core.stop_sweep()
+        core.publish_metrics()
         watch.stop()
 
     async def _wait_for_end(self, core: GatewayCore, seconds: float) -> None:
@@ -102,7 +113,13 @@ class GatewayWorker:
             log.warning("a successor is being started already")
             return
         try:
-            self._successor, ready = start_process(self._listening)
+            assert self._metrics is not None
+            files = self._metrics.share()
+            self._successor, ready = start_process(
+                self._listening,
+                variables={METRICS_VARIABLE: encode_files(None, files)},
+                descriptors=[file.descriptor for file in files],
+            )
         except OSError as error:
             log.error("a successor cannot be started: %s", error)
             return

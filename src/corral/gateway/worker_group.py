@@ -6,9 +6,14 @@ import os
 import signal
 import socket
 import subprocess
-from tempfile import TemporaryDirectory
 from typing import Final
 
+from corral.gateway.counter_file import (
+    MOST_COUNTER_FILES,
+    CounterFile,
+    decode_files,
+    encode_files,
+)
 from corral.gateway.listening_socket import (
     METRICS_VARIABLE,
     PARENT_VARIABLE,
@@ -16,6 +21,7 @@ from corral.gateway.listening_socket import (
     report_ready,
     start_process,
 )
+from corral.gateway.process_record import write_record
 from corral.gateway.settings import GatewaySettings
 
 log = logging.getLogger(__name__)
@@ -33,7 +39,10 @@ class WorkerGroup:
         self._listening = listening
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._parent_pipe = os.pipe()
-        self._metrics = TemporaryDirectory(prefix="corral-gateway-")
+        _, inherited = decode_files(os.environ.get(METRICS_VARIABLE, ""))
+        # files without names: none is left behind, however the gateway ends
+        own = [CounterFile.create() for _ in range(settings.workers)]
+        self._metrics = own + inherited[: MOST_COUNTER_FILES - len(own)]
         self._is_ending = False
         self._wants_successor = False
 
@@ -47,6 +56,7 @@ class WorkerGroup:
             if not await self._start(number):
                 self._end(signal.SIGTERM)
                 return 1
+        write_record(self._settings, self._listening)
         report_ready(os.environ)
         while not self._is_ending:
             await asyncio.sleep(LOOK_SECONDS)
@@ -57,22 +67,27 @@ class WorkerGroup:
                 await self._replace_dead()
         while any(worker.poll() is None for worker in self._workers.values()):
             await asyncio.sleep(LOOK_SECONDS)
-        self._metrics.cleanup()
         return 0
 
     async def _start(self, number: int) -> bool:
         """Start a worker and wait until it accepts requests; False if it has died."""
+        own = self._metrics[number]
+        others = [file for file in self._metrics if file is not own]
         process, ready = start_process(
             self._listening,
             variables={
                 WORKER_VARIABLE: str(number),
                 PARENT_VARIABLE: str(self._parent_pipe[0]),
-                METRICS_VARIABLE: f"{self._metrics.name}/{number}.json",
+                METRICS_VARIABLE: encode_files(own, others),
             },
-            descriptors=[self._parent_pipe[0]],
+            descriptors=[self._parent_pipe[0], *self._descriptors],
         )
         self._workers[number] = process
         return await _is_ready(process, ready)
+
+    @property
+    def _descriptors(self) -> list[int]:
+        return [file.descriptor for file in self._metrics]
 
     async def _replace_dead(self) -> None:
         for number, worker in list(self._workers.items()):
@@ -95,7 +110,11 @@ class WorkerGroup:
 
     async def _hand_over(self) -> None:
         """Start a successor of the group; end the workers when it accepts requests."""
-        process, ready = start_process(self._listening)
+        process, ready = start_process(
+            self._listening,
+            variables={METRICS_VARIABLE: encode_files(None, self._metrics)},
+            descriptors=self._descriptors,
+        )
         if await _is_ready(process, ready):
             log.info("process %d has taken over", process.pid)
             self._end(signal.SIGUSR1)

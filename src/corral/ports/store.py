@@ -19,6 +19,7 @@ from corral.domain.quota import UserHoldings
 from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold
+from corral.domain.service import Service
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.ports.user_store import UserStore
@@ -253,6 +254,9 @@ class Store(UserStore, Protocol):
         """Return imported jobs, the last to end first; with `before`, those that follow
         the job of this id."""
         ...
+
+    async def services(self, *, limit: int) -> Seq[Service]:
+        """Return the newest services, the newest first, with those that are stopped."""
 
     async def tell(
         self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()

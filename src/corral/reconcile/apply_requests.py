@@ -11,16 +11,20 @@ from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.placement_constraints import label_text
 from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
 from corral.domain.requests import (
+    ApplyService,
     Cancel,
     ChangeJobs,
     CheckNodes,
     CordonSuspects,
     Requeue,
     Resume,
+    RollBackService,
+    ScaleService,
     SetJob,
     SetLabels,
     SetNode,
     SetQueues,
+    StopService,
     StoredRequest,
     Submit,
     Suspend,
@@ -37,6 +41,7 @@ from corral.reconcile.dependencies import (
 from corral.reconcile.node_removal import remove, take_for_dead
 from corral.reconcile.node_restrictions import cordon_suspects, restrict_by_person
 from corral.reconcile.queue_tree import set_queues
+from corral.reconcile.services import apply_service_request
 from corral.schedule.capacity.node_room import mark_of
 
 
@@ -88,6 +93,8 @@ def _apply_wish(draft: Draft, request: StoredRequest) -> None:
             _set_labels(draft, request, request.asked)
         case SetQueues():
             set_queues(draft, request, request.asked)
+        case ApplyService() | ScaleService() | RollBackService() | StopService():
+            apply_service_request(draft, request, request.asked)
 
 
 def _change_job(

@@ -14,6 +14,7 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
+    ServiceName,
     UserName,
 )
 from corral.domain.job import Job
@@ -25,6 +26,7 @@ from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import Receipt
+from corral.domain.service import Service
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.world import AllocationKey, Changes, Event, World
 
@@ -80,6 +82,7 @@ class Draft:
     spent: dict[QueueName, BudgetSpent] = field(default_factory=dict)
     debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    services: dict[ServiceName, Service] = field(default_factory=dict)
     accounts: list[UsageRecord] = field(default_factory=list)
     granted: Sequence | None = None
     forgotten: list[JobId] = field(default_factory=list)
@@ -109,6 +112,23 @@ class Draft:
         """Remove a node from the cluster. The node must hold nothing."""
         self.nodes.pop(node, None)
         self.removed.add(node)
+
+    def service(self, name: ServiceName) -> Service | None:
+        return self.services.get(name) or self.world.services.get(name)
+
+    def all_services(self) -> list[Service]:
+        """Return the services that are not stopped, by name."""
+        if not self.services and not self.world.services:
+            return []
+        services = {**self.world.services, **self.services}
+        return [services[name] for name in sorted(services)]
+
+    def put_service(self, service: Service) -> None:
+        """Put the row of a service. A row that is as recorded is not written again."""
+        if service == self.world.services.get(service.name):
+            self.services.pop(service.name, None)
+        else:
+            self.services[service.name] = service
 
     def state_of(self, id: JobId) -> JobState | None:
         job = self.job(id)
@@ -221,7 +241,7 @@ class Draft:
 
     def go_back(self, mark: Mark) -> None:
         """Drop the changes that one step on one job has made since the mark."""
-        _restore_row(self.jobs, mark.id, mark.job)
+        self.restore_job(mark.id, mark.job)
         _restore_row(self.attempts, mark.id, mark.attempt)
         for key, row in mark.seats.items():
             _restore_row(self.allocations, key, row)
@@ -231,6 +251,10 @@ class Draft:
             self.events[mark.events :],
         )
         del self.replaced[mark.replaced :]
+
+    def restore_job(self, id: JobId, job: Job | None) -> None:
+        """Put back the row of a job as it was in this draft; None: it was not."""
+        _restore_row(self.jobs, id, job)
 
     def put(self, job: Job) -> Job:
         self.jobs[job.id] = job
@@ -325,6 +349,7 @@ class Draft:
             spent=tuple(self.spent.values()),
             debts=tuple(self.debts.values()),
             reservations=tuple(self.reservations.values()),
+            services=tuple(self.services.values()),
             accounts=tuple(self.accounts),
             granted=self.granted,
             forgotten=tuple(self.forgotten),

@@ -6,11 +6,19 @@ from typing import Final
 
 from corral.domain.active_checks import CheckUp
 from corral.domain.attempt import Allocation, Attempt, Save, SeatState
-from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning, Version
+from corral.domain.desired_state import (
+    DesiredState,
+    Launch,
+    ReplicaLaunch,
+    Stop,
+    TimeWarning,
+    Version,
+)
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
+from corral.domain.service import replica_key
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
@@ -211,7 +219,8 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         secrets=spec.secrets,
         workdir=spec.workdir,
         owner=job.owner,
-        array_index=spec.array_index,
+        # a replica is numbered like a job of an array, but is not one for its program
+        array_index=spec.array_index if spec.replica is None else None,
         checkpoint=spec.checkpoint,
         resume=tuple(reversed(kept_saves)),
         grace_seconds=spec.grace_seconds,
@@ -220,6 +229,22 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         limit_seconds=spec.max_duration_seconds,
         image=spec.image,
         ray=spec.ray,
+        replica=_replica_launch(job, attempt),
+    )
+
+
+def _replica_launch(job: Job, attempt: Attempt) -> ReplicaLaunch | None:
+    """Return what only a replica of a service needs; None for another job. The secret
+    of the service stays with the head: the nodes get a key derived from it."""
+    role = job.spec.replica
+    if role is None:
+        return None
+    return ReplicaLaunch(
+        service=role.service,
+        revision=role.revision,
+        number=job.spec.array_index or 0,
+        probe=role.probe,
+        key=replica_key(role, job.id, attempt.number),
     )
 
 

@@ -5,7 +5,8 @@ from collections import defaultdict
 
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.errors import InvariantBroken
-from corral.domain.ids import NodeId
+from corral.domain.ids import JobId, NodeId
+from corral.domain.service import Service
 from corral.domain.units import MILLIS_PER_GPU
 from corral.health.cordon_limit import recent_health_cordons
 from corral.health.health_rules import HealthRules
@@ -15,7 +16,8 @@ from corral.reconcile.changeset import Draft
 def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B008 - frozen
     """Check the invariants of the draft. I3: no GPU oversubscribed, no node over its
     capacity, no exclusive node shared. I8: nothing is returned twice. I16: health rules
-    cordon no more nodes than the breaker allows.
+    cordon no more nodes than the breaker allows. I18: unfinished replicas and the rows
+    of their services match.
 
     Only nodes with a new placement are examined for I3, because usage cannot have grown
     on others.
@@ -24,6 +26,9 @@ def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B
     """
     _returned_once(draft)
     _under_breaker(draft, health)
+    for service in draft.services.values():
+        check_replicas(draft, service)
+    _new_replicas_have_rows(draft)
     new_nodes = {
         key[2]
         for key, allocation in draft.allocations.items()
@@ -75,6 +80,61 @@ def _under_breaker(draft: Draft, rules: HealthRules) -> None:
             f"I16: {lately} of {len(nodes)} nodes would be cordoned, more than allowed: "
             f"{new_cordons[:9]}"
         )
+
+
+def check_replicas(draft: Draft, service: Service) -> None:
+    """Check I18 for one service: each replica has a number and a job of its own, each
+    row has a job, and only replicas whose job is over leave the rows.
+
+    Raises: InvariantBroken.
+    """
+    numbers = {row.number for row in service.replicas}
+    jobs = {row.job for row in service.replicas}
+    if not len(service.replicas) == len(numbers) == len(jobs):
+        raise InvariantBroken(
+            f"I18: two replicas of service {service.name} would have the same number or "
+            f"job: {sorted(row.job for row in service.replicas)[:9]}"
+        )
+    unknown = [job for job in jobs if draft.state_of(job) is None]
+    if unknown:
+        raise InvariantBroken(
+            f"I18: replicas of service {service.name} have no job: {sorted(unknown)[:9]}"
+        )
+    known = draft.world.services.get(service.name)
+    lost = [
+        row.job
+        for row in (known.replicas if known is not None else ())
+        if row.job not in jobs and _is_unfinished(draft, row.job)
+    ]
+    if lost:
+        raise InvariantBroken(
+            f"I18: service {service.name} would lose sight of replicas that are not "
+            f"over: {lost[:9]}"
+        )
+
+
+def _is_unfinished(draft: Draft, id: JobId) -> bool:
+    job = draft.job(id)
+    return job is not None and not job.is_final
+
+
+def _new_replicas_have_rows(draft: Draft) -> None:
+    new_replicas = [
+        (id, job.spec.replica.service)
+        for id, job in draft.jobs.items()
+        if job.spec.replica is not None
+        and id not in draft.world.jobs
+        and not job.is_final
+    ]
+    services = {name: draft.service(name) for _, name in new_replicas}
+    with_row = {
+        row.job
+        for service in services.values()
+        for row in (service.replicas if service is not None else ())
+    }
+    lone = [id for id, _ in new_replicas if id not in with_row]
+    if lone:
+        raise InvariantBroken(f"I18: replicas belong to no service: {lone[:9]}")
 
 
 def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:

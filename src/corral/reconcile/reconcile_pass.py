@@ -37,6 +37,7 @@ from corral.reconcile.node_removal import see_gone
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.placement import place
 from corral.reconcile.preemption.reservations import see_reservations
+from corral.reconcile.services import see_services
 from corral.reconcile.stale_allocations import see_stale
 from corral.reconcile.stdin_waits import with_input_wait
 from corral.reconcile.usage import charge
@@ -101,6 +102,7 @@ def reconcile(
     for id in sorted(_affected_jobs(draft, health, touched)):
         _run_guarded_step(draft, id, _one_job)
     _hold_unrecordable(draft)
+    see_services(draft)
     find_lemons(draft, health)
     see_checks(draft, health, whole=touched is None)
     see_stale(draft)
@@ -199,7 +201,8 @@ def _one_job(draft: Draft, job: Job) -> None:
     _apply_time_limit(draft, job)
     job = draft.job(job.id) or job
     _requeue_drained_job(draft, job)
-    see_idle(draft, draft.job(job.id) or job)
+    if job.spec.replica is None:  # its service decides how many it needs
+        see_idle(draft, draft.job(job.id) or job)
     conclude(draft, draft.job(job.id) or job)
 
 
@@ -231,9 +234,9 @@ def _apply_time_limit(draft: Draft, job: Job) -> None:
 
 def _requeue_drained_job(draft: Draft, job: Job) -> None:
     """Save and requeue the job if one of its nodes is draining. The job keeps its place
-    in the queue."""
+    in the queue. A replica of a service is replaced by its service."""
     attempt = draft.attempt(job.id)
-    if not job.state.is_live or attempt is None:
+    if not job.state.is_live or attempt is None or job.spec.replica is not None:
         return
     draining = [
         id for id in attempt.nodes if (node := draft.node(id)) and node.draining

@@ -25,10 +25,12 @@ class ReplicaState:
         in_flight: requests sent to it whose answers have not ended.
         limit: most requests in flight; None: no limit.
         ejected_until: time until which it gets no request; 0: not ejected.
+        first_token_at: time of its last first token.
     """
 
     __slots__ = (
         "ejected_until",
+        "first_token_at",
         "in_flight",
         "index",
         "limit",
@@ -46,13 +48,14 @@ class ReplicaState:
         limit: int | None = None,
     ) -> None:
         self.name = name
-        self.index = PromptIndex(4096) if index is None else index
+        self.index = PromptIndex() if index is None else index
         self.rates = LearnedRates() if rates is None else rates
         self.pending_tokens = 0
         self.running = 0
         self.in_flight = 0
         self.limit = limit
         self.ejected_until = 0.0
+        self.first_token_at = 0.0
 
 
 class ReplicaChoice(NamedTuple):

@@ -22,6 +22,7 @@ PRIOR_WEIGHT: Final = 2.0  # misses that an initial capacity outweighs
 MOST_PENDING: Final = 4096  # prompts whose cached tokens are not yet reported
 LEAST_HISTORY_BLOCKS: Final = 16_384
 MISSES_OF_A_RESTART: Final = 3
+UNKNOWN_CAPACITY_BLOCKS: Final = 16_384  # 2 million tokens of 4 bytes
 REPORTS_BETWEEN_FITS: Final = 8  # if none of them is a surprise
 
 
@@ -53,6 +54,11 @@ class PromptIndex:
     Blocks beyond the capacity stay in a history for a while: a cache hit among them shows
     that the capacity is larger. A parent block is always newer than its children, so the
     blocks of a prompt that are present form a prefix of it.
+
+    Args:
+        capacity_blocks: blocks that the replica's cache holds; None: not known. Then it
+            begins large, because what is not expected to be cached is never tried, and
+            reports of cached tokens correct it.
     """
 
     __slots__ = (
@@ -70,7 +76,7 @@ class PromptIndex:
         "_unexpected_misses",
     )
 
-    def __init__(self, capacity_blocks: int) -> None:
+    def __init__(self, capacity_blocks: int | None = None) -> None:
         self._resident: OrderedDict[int, int] = OrderedDict()  # hash -> generation
         self._history: OrderedDict[int, int] = OrderedDict()
         self._live = [0]  # blocks of each generation, the oldest first
@@ -83,7 +89,11 @@ class PromptIndex:
         self._unexpected_misses: list[int] = []  # depths, without a break
         self._capacity = 0
         self._evidence = _CapacityEvidence(1)
-        self.capacity_blocks = capacity_blocks
+        if capacity_blocks is None:
+            self._evidence = _CapacityEvidence(UNKNOWN_CAPACITY_BLOCKS, 0.0)
+            self._resize(UNKNOWN_CAPACITY_BLOCKS)
+        else:
+            self.capacity_blocks = capacity_blocks
 
     @property
     def capacity_blocks(self) -> int:
@@ -278,12 +288,12 @@ class _CapacityEvidence:
 
     __slots__ = ("_deepest_hit", "_hits", "_misses", "_weight")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, prior_weight: float = PRIOR_WEIGHT) -> None:
         bins = BINS_PER_OCTAVE * OCTAVES
         self._hits = [0.0] * bins
         self._misses = [0.0] * bins
         self._weight = 1.0
-        self._hits[max(0, _bin_of(capacity) - 1)] = PRIOR_WEIGHT
+        self._hits[max(0, _bin_of(capacity) - 1)] = prior_weight
         self._deepest_hit = 0
 
     def note(self, hit: int | None, miss: int | None) -> None:

@@ -328,7 +328,7 @@ def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
         Policy.BACKFILL,
         Policy.CONSERVATIVE,
         Policy.CONSERVATIVE,
-        Policy.SERVICE,
+        Policy.ATTAINED,
     ]
     return tuple(replace(queue, policy=chance.choice(policies)) for queue in queues)
 

@@ -17,6 +17,7 @@ from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, StoredRequest, Submit
 from corral.domain.run_history import StartForecastTold
+from corral.domain.service import Service, ServiceState
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import Speaker
 from corral.domain.world import Changes, Event, World
@@ -38,6 +39,7 @@ from corral.store.schema import (
     requests,
     reservations,
     saves,
+    services,
     spending,
     told,
     usage,
@@ -69,6 +71,7 @@ _PUT_USE: Final = Put(usage, ("queue", "user"))
 _PUT_SPENT: Final = Put(spending, ("queue",))
 _PUT_DEBTS: Final = Put(debts, ("queue",))
 _PUT_RESERVATIONS: Final = Put(reservations, ("job",))
+_PUT_SERVICES: Final = Put(services, ("id",))
 _PUT_TOLD: Final = Put(told, ("job",))
 _PUT_HEAD: Final = Put(head, ("id",))
 _ADD_REQUEST: Final = Put(requests)
@@ -253,6 +256,7 @@ def _write_changes(
         (_PUT_SPENT, rows.of(_row_of_budget_spent, changes.spent)),
         (_PUT_DEBTS, rows.of(_row_of_debt, changes.debts)),
         (_PUT_RESERVATIONS, rows.of(_reservation, changes.reservations)),
+        (_PUT_SERVICES, rows.of(_row_of_service, changes.services)),
     )
     of_events = rows.of(_row_of_event, numbered)
     rows.wrong.extend(ledger.check(changes.accounts))
@@ -367,6 +371,12 @@ def _row_of_debt(row: Debt) -> dict[str, Any]:
 def _reservation(row: Reservation) -> dict[str, Any]:
     record, crc = row_codec.RESERVATION.write(row)
     return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
+
+
+def _row_of_service(row: Service) -> dict[str, Any]:
+    record, crc = row_codec.SERVICE.write(row)
+    is_open = int(row.state != ServiceState.STOPPED)
+    return dict(id=row.id, name=row.name, open=is_open, record=record, crc=crc)
 
 
 def tell(

@@ -30,6 +30,7 @@ from corral.domain.receipt import Receipt
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold, ran_of
+from corral.domain.service import Service, ServiceState
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import AllocationKey, Changes, Event, World
@@ -94,6 +95,7 @@ class MemoryStore(MemoryUses):
         self._spent: dict[QueueName, BudgetSpent] = {}
         self._debts: dict[QueueName, Debt] = {}
         self._reservations: dict[JobId, Reservation] = {}
+        self._services: dict[JobId, Service] = {}
         self._told: dict[JobId, StartForecastTold] = {}
         self._accounts: dict[JobId, dict[AccountKey, UsageRecord]] = {}
         self._days: dict[AccountKey, UsageRecord] = {}
@@ -122,6 +124,11 @@ class MemoryStore(MemoryUses):
             id: reservation
             for id, reservation in self._reservations.items()
             if not reservation.ended
+        }
+        world.services = {
+            service.name: service
+            for service in self._services.values()
+            if service.state != ServiceState.STOPPED
         }
         all_receipts = (
             receipt for of_job in self._receipts.values() for receipt in of_job.values()
@@ -262,6 +269,7 @@ class MemoryStore(MemoryUses):
         self._reservations.update(
             (reservation.job, reservation) for reservation in changes.reservations
         )
+        self._services.update((service.id, service) for service in changes.services)
         for row in changes.accounts:
             _add_usage_record(self._days, row.of_day)
             if row.job in self._jobs:
@@ -447,6 +455,10 @@ class MemoryStore(MemoryUses):
             rows = rows[cursor_index + 1 :]
         return rows[: max(0, limit)]
 
+    async def services(self, *, limit: int) -> Seq[Service]:
+        newest = sorted(self._services.values(), key=_age_of_service, reverse=True)
+        return newest[:limit]
+
     async def tell(
         self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()
     ) -> None:
@@ -460,3 +472,7 @@ class MemoryStore(MemoryUses):
 
     async def close(self) -> None:
         """Do nothing: the data stays in memory for the next head."""
+
+
+def _age_of_service(service: Service) -> int:
+    return sequence_of(service.id) or 0

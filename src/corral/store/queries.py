@@ -29,6 +29,7 @@ from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold, ran_of
+from corral.domain.service import Service
 from corral.domain.world import Event, World
 from corral.ports.store import Which
 from corral.store import row_codec, spec_rows
@@ -47,6 +48,7 @@ from corral.store.schema import (
     requests,
     reservations,
     saves,
+    services,
     spending,
     told,
     usage,
@@ -169,8 +171,8 @@ def world(connection: Connection) -> World:
 
 
 def _read_shares(connection: Connection, found: World) -> None:
-    """Read into `found` the queues, their usage, budgets, debts and the open
-    reservations."""
+    """Read into `found` the queues, their usage, budgets, debts, the open reservations
+    and the open services."""
     for tree in _read_rows(
         connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES
     ):
@@ -188,6 +190,9 @@ def _read_shares(connection: Connection, found: World) -> None:
     )
     standing_rows = _read_rows(connection, standing, row_codec.RESERVATION)
     found.reservations = {reservation.job: reservation for reservation in standing_rows}
+    active = select(services.c.record, services.c.crc).where(services.c.open == 1)
+    service_rows = _read_rows(connection, active, row_codec.SERVICE)
+    found.services = {service.name: service for service in service_rows}
     moved = select(receipts.c.record, receipts.c.crc).where(
         receipts.c.kind == ReceiptKind.RELOCATION
     )
@@ -440,3 +445,10 @@ def events_after(
     query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
     event_list = _read_rows(connection, query, row_codec.EVENT)
     return event_list[::-1] if newest else event_list
+
+
+def services_of(connection: Connection, limit: int) -> list[Service]:
+    """Return the newest services, the newest first, with those that are stopped."""
+    newest = cast(func.substr(services.c.id, 2), Integer).desc()
+    query = select(services.c.record, services.c.crc).order_by(newest).limit(limit)
+    return list(_read_rows(connection, query, row_codec.SERVICE))

@@ -18,6 +18,7 @@ from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt
 from corral.domain.requests import (
+    ApplyService,
     Asked,
     Cancel,
     ChangeJobs,
@@ -25,14 +26,18 @@ from corral.domain.requests import (
     CordonSuspects,
     Requeue,
     Resume,
+    RollBackService,
+    ScaleService,
     SetJob,
     SetLabels,
     SetNode,
     SetQueues,
+    StopService,
     Submit,
     Suspend,
 )
 from corral.domain.run_history import StartForecastTold
+from corral.domain.service import Service
 from corral.domain.spec_content import SpecContent
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation
 from corral.domain.world import Event
@@ -114,6 +119,7 @@ SPENT: Final = Codec("budget", BudgetSpent)
 ACCOUNT: Final = Codec("account", UsageRecord)
 DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
+SERVICE: Final = Codec("service", Service)
 TOLD: Final = Codec("forecast", StartForecastTold)
 IMPORTED: Final = Codec("imported job", Imported)
 CONTENT: Final = Codec("spec", SpecContent)
@@ -131,6 +137,10 @@ Recorded = (
     | CheckNodes
     | SetLabels
     | SetQueues
+    | ApplyService
+    | ScaleService
+    | RollBackService
+    | StopService
 )
 
 _ASKED: Final = {
@@ -148,6 +158,10 @@ _ASKED: Final = {
     "check_nodes": Codec("check_nodes", CheckNodes),
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
+    "apply_service": Codec("apply_service", ApplyService),
+    "scale_service": Codec("scale_service", ScaleService),
+    "roll_back_service": Codec("roll_back_service", RollBackService),
+    "stop_service": Codec("stop_service", StopService),
 }
 _KINDS: Final[dict[type[Recorded], str]] = {
     Submission: "submission",
@@ -162,6 +176,10 @@ _KINDS: Final[dict[type[Recorded], str]] = {
     CheckNodes: "check_nodes",
     SetLabels: "set_labels",
     SetQueues: "set_queues",
+    ApplyService: "apply_service",
+    ScaleService: "scale_service",
+    RollBackService: "roll_back_service",
+    StopService: "stop_service",
 }
 
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0013"  # of the schema below, and of the newest migration
+REVISION: Final = "0014"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 # a checksum has 32 bits
@@ -275,6 +275,16 @@ reservations: Final = Table(
     Column("open", INTEGER, nullable=False),
     *record_columns(),
     Index("reservations_open", "job", **only(text("open = 1"))),
+)
+
+services: Final = Table(
+    "services",
+    metadata,
+    Column("id", TEXT, primary_key=True),
+    Column("name", TEXT, nullable=False),
+    Column("open", INTEGER, nullable=False),
+    *record_columns(),
+    Index("services_open", "name", unique=True, **only(text("open = 1"))),
 )
 
 told: Final = Table(

@@ -16,6 +16,7 @@ from corral.domain.quota import UserHoldings
 from corral.domain.receipt import Receipt
 from corral.domain.requests import Asked, StoredRequest
 from corral.domain.run_history import Ran, StartForecastTold
+from corral.domain.service import Service
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
 from corral.ports.store import ALL, Which
@@ -194,6 +195,9 @@ class TableStore(TablePeople):
 
     async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
         return await self._listing.ask(lambda db: imports.newest(db, limit, before))
+
+    async def services(self, *, limit: int) -> Seq[Service]:
+        return await self._listing.ask(lambda db: queries.services_of(db, limit))
 
     async def tell(
         self, rows: Seq[StartForecastTold], *, void: Seq[JobId] = ()

@@ -9,16 +9,20 @@ from corral.domain.ids import TokenId, UserName, job_id
 from corral.domain.pilot import is_part
 from corral.domain.placement_constraints import label_text
 from corral.domain.requests import (
+    ApplyService,
     Cancel,
     ChangeJobs,
     CheckNodes,
     CordonSuspects,
     Requeue,
     Resume,
+    RollBackService,
+    ScaleService,
     SetJob,
     SetLabels,
     SetNode,
     SetQueues,
+    StopService,
     StoredRequest,
     Submit,
     Suspend,
@@ -252,6 +256,15 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
             return "node.check", on, ", ".join(kinds)
         case SetLabels(node=node, labels=labels):
             return "node.label", node, " ".join(label_text(*label) for label in labels)
+        case ApplyService(spec=spec):
+            return "service.apply", spec.name, f"{spec.replicas_text} replicas"
+        case ScaleService(service=name, min_replicas=low, max_replicas=high):
+            return "service.scale", name, f"{low}..{high} replicas"
+        case RollBackService(service=name, revision=revision):
+            target = "" if revision is None else f"to revision {revision}"
+            return "service.rollback", name, target
+        case StopService(service=name):
+            return "service.stop", name, ""
         case SetQueues(removed=removed) if removed:
             return "queue.remove", ", ".join(removed), ""
         case SetQueues(queues=queues):

@@ -13,7 +13,12 @@ from torch import nn
 
 from corral.domain.errors import Trouble
 from corral.train.checkpoint_dir import Shelf, attempts, claim
-from corral.train.process_group import ProcessGroup, choose_device, join_gang
+from corral.train.process_group import (
+    GangLeaver,
+    ProcessGroup,
+    choose_device,
+    join_gang,
+)
 from corral.train.rank_settings import Settings, read_settings
 from corral.train.restore import RestoreCandidate, candidates, choose, load
 from corral.train.save_schedule import SaveSchedule
@@ -53,19 +58,22 @@ def start(
         os.environ, checkpoint=checkpoint, interval=interval, keep=keep
     )
     device = choose_device(settings)
-    join_gang(settings, device)
-    return Run(settings, device)
+    return Run(settings, device, join_gang(settings, device))
 
 
 class Run:
     """One rank's training run. The script may read `rank`, `world_size`, `local_rank`
     and `device`."""
 
-    def __init__(self, settings: Settings, device: torch.device) -> None:
+    def __init__(
+        self, settings: Settings, device: torch.device, leaver: GangLeaver
+    ) -> None:
         self.device = device
         self._settings = settings
+        self._leaver = leaver
         self._talk = ProcessGroup.gather_around()
         self._quiet = ProcessGroup.gather_around()
+        leaver.hold(self._talk, self._quiet)
         self.rank = self._talk.rank
         self.world_size = self._talk.world_size
         self.local_rank = settings.local_rank
@@ -234,6 +242,7 @@ class Run:
         return shelf
 
     def _steps(self, until: int) -> Iterator[int]:
+        self._cancel_leaving()
         step = first_step = self._state.step
         self._meter = Meter(
             first_step=first_step, until=until, world_size=self.world_size
@@ -264,8 +273,7 @@ class Run:
         self._state = TrainingState(step=step, path=self._state.path)
         if self._saver is not None and step > first_step:
             self._save_last(self._saver, step)
-            # else Python's end may meet its thread within torch
-            atexit.register(self._saver.close)
+        self._leave_at_exit()
         self._send_heartbeat(step)
 
     def _stop_requests(self, now: float) -> StopRequests:
@@ -326,8 +334,8 @@ class Run:
                 if saved
                 else "THE SAVE DID NOT COMPLETE within the grace period"
             )
-            if saved:
-                atexit.register(self._saver.close)
+        if self._saver is None or not self._saver.busy:
+            self._leave_at_exit()
         if self.rank == 0:
             say(f"stopping at step {step}: {outcome}")
         self._send_heartbeat(step)
@@ -344,6 +352,23 @@ class Run:
             saver.wait(max(0.0, deadline - time.monotonic()))
             and saver.last_step == step
         )
+
+    def _leave_at_exit(self) -> None:
+        """Arrange that no thread of this run is within torch when Python ends. No save
+        may be in progress."""
+        if self._saver is not None:
+            atexit.register(self._close_saver, self._saver)
+        self._leaver.leave_at_exit()
+
+    def _cancel_leaving(self) -> None:
+        atexit.unregister(self._close_saver)
+        self._leaver.stay()
+
+    def _close_saver(self, saver: Saver) -> None:
+        """End the saver's thread, and drop the model, which holds the process group."""
+        saver.close()
+        self._holder = None
+        self._waits = Waits(None, self.device)
 
     def _capture_state(self, step: int) -> dict[str, Any]:
         assert self._holder is not None

@@ -26,6 +26,7 @@ from corral.wire.active_checks import (
 )
 from corral.wire.cluster_answers import (
     ClusterView,
+    GatewayView,
     Gpus,
     HeadView,
     OneHead,
@@ -82,6 +83,7 @@ __all__ = [
     "Events",
     "StartForecastView",
     "Form",
+    "GatewayView",
     "Gpus",
     "HeadView",
     "HeadDown",

@@ -81,10 +81,16 @@ class WarningView(ForecastView):
         return cls(code=warning.code, text=warning.text, node=warning.node)
 
 
+class GatewayView(ForecastView):
+    """The gateway to the services. `url`: its address; for OpenAI clients, add /v1."""
+
+    url: str
+
+
 class Status(ForecastView):
     """State of the cluster. `jobs` counts unfinished jobs by state. `heads` is empty if
     the cluster can have only one head. `separation`: how users are isolated on the
-    nodes that are alive."""
+    nodes that are alive. `gateway`: null while there is no service."""
 
     head: HeadView
     cluster: ClusterView
@@ -94,3 +100,4 @@ class Status(ForecastView):
     warnings: list[WarningView]
     heads: list[OneHead] = []
     separation: list[UserIsolationView] = []
+    gateway: GatewayView | None = None

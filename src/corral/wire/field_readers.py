@@ -348,22 +348,6 @@ def amount(
     return float(value)
 
 
-def span(value: Any) -> tuple[int, int]:
-    """Return (least, most) replicas for 3 and "1..8"."""
-    if isinstance(value, str) and (
-        match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)
-    ):
-        min_replicas, max_replicas = int(match.group(1)), int(match.group(2))
-        if min_replicas <= max_replicas and max_replicas:
-            return min_replicas, max_replicas
-    if isinstance(value, str):
-        raise WrongValue(
-            f"{shown(value)} is not a valid range of replicas", "write: replicas: 1..8"
-        )
-    count = whole(value, field="replicas", low=1, high=10_000, noun="replicas")
-    return count, count
-
-
 def priority(value: Any) -> int:
     """Return the priority as a number; low, normal and high stand for numbers."""
     if isinstance(value, str) and value in PRIORITIES:
@@ -376,12 +360,11 @@ def priority(value: Any) -> int:
     return whole(value, field="priority", low=-10_000, high=10_000, noun="priority")
 
 
-def command(value: Any, *, field: str) -> str:
+def command(value: Any, *, field: str, example: str = "python train.py") -> str:
     """Return the shell command. The value is a command, or a list of commands, each of
-    which runs only if the one before it succeeded."""
+    which runs only if the one before it succeeded. `example`: a command for hints."""
     example = (
-        f"{field}: "
-        f"{'pip install -r requirements.txt' if field == 'setup' else 'python train.py'}"
+        f"{field}: {'pip install -r requirements.txt' if field == 'setup' else example}"
     )
     if isinstance(value, list):
         if not value:

@@ -22,6 +22,7 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         **_gang_variables(launch),
         **_gpu_variables(launch, settings),
         **_corral_variables(launch, settings),
+        **_replica_variables(launch),
         **_checkpoint(launch),
         **_slurm_variables(launch, settings),
     }
@@ -96,6 +97,22 @@ def _corral_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         "CORRAL_NODE": node_of(settings.node),
         "CORRAL_NODES": ",".join(launch.nodes),
         **index,
+    }
+
+
+def _replica_variables(launch: Launch) -> dict[str, str]:
+    """Return the variables of a replica of a service: its service and number, the
+    address at which its first node listens, and the key that its engine requires."""
+    replica = launch.replica
+    if replica is None:
+        return {}
+    return {
+        "CORRAL_SERVICE": replica.service,
+        "CORRAL_REVISION": str(replica.revision),
+        "CORRAL_REPLICA": str(replica.number),
+        "CORRAL_HOST": launch.master_address,
+        "CORRAL_PORT": str(launch.master_port),
+        "CORRAL_REPLICA_KEY": replica.key,
     }
 
 

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api, queue_answers, queue_file, users
-from corral.wire.spec_fields import SECTIONS, SPELLINGS, Spec
+from corral.wire import api, queue_answers, queue_file, service_answers, users
+from corral.wire.service_fields import SERVICE_FORM
+from corral.wire.spec_reader import SPEC_FORM, DocumentForm
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "status": api.Status,
@@ -32,6 +33,9 @@ _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "queues": queue_answers.Queues,
     "queue": queue_answers.QueueDetail,
     "queue_changes": queue_answers.QueueChanges,
+    "services": service_answers.ServicesView,
+    "service_view": service_answers.ServiceView,  # of service show
+    "services_applied": service_answers.ServicesApplied,  # of apply and serve
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,28 +47,17 @@ def schemas() -> dict[str, dict[str, Any]]:
         for name, model in _ANSWERS.items()
     }
     file = {"$schema": _DIALECT, **queue_file.QueueFile.model_json_schema()}
-    return {"spec": spec_schema(), "queues_file": file, **answers}
+    return {
+        "spec": spec_schema(),
+        "service": service_schema(),
+        "queues_file": file,
+        **answers,
+    }
 
 
 def spec_schema() -> dict[str, Any]:
-    """Return the schema of a spec for editors, with the field names of other tools as
-    aliases."""
-    schema = Spec.model_json_schema()
-    definitions = schema.get("$defs", {})
-    for kind, model in SECTIONS.items():
-        properties = (definitions.get(model.__name__) if kind else schema)["properties"]
-        required = (definitions.get(model.__name__) if kind else schema).get(
-            "required", []
-        )
-        for name, own_schema in list(properties.items()):
-            own_schema.pop("default", None)
-            if name not in required:
-                properties[name] = _or_null(own_schema)
-        for alias, field_name in SPELLINGS.get(kind, {}).items():
-            properties[alias] = {
-                **properties[field_name],
-                "description": f"another word for {field_name}",
-            }
+    """Return the schema of a spec for editors."""
+    schema = _document_schema(SPEC_FORM)
     for name in ("checkpoint", "warn", "topology"):
         schema["properties"][name]["anyOf"].append({"type": "string"})
     schema["properties"]["after"] = {
@@ -80,6 +73,35 @@ def spec_schema() -> dict[str, Any]:
         "description": "jobs that must be done, failed, ended or started first",
     }
     schema["required"] = ["name"]  # run may be called commands
+    return schema
+
+
+def service_schema() -> dict[str, Any]:
+    """Return the schema of a service's document for editors."""
+    schema = _document_schema(SERVICE_FORM)
+    schema["properties"]["topology"]["anyOf"].append({"type": "string"})
+    schema["properties"]["canary"]["anyOf"].append({"enum": ["on", "off", True, False]})
+    schema["required"] = ["kind", "name"]
+    return schema
+
+
+def _document_schema(form: DocumentForm[Any]) -> dict[str, Any]:
+    """Return the schema of a document, with the field names of other tools as
+    aliases."""
+    schema = form.fields.model_json_schema()
+    definitions = schema.get("$defs", {})
+    for kind, model in form.sections.items():
+        section = definitions[model.__name__] if kind else schema
+        properties, required = section["properties"], section.get("required", [])
+        for name, own_schema in list(properties.items()):
+            own_schema.pop("default", None)
+            if name not in required:
+                properties[name] = _or_null(own_schema)
+        for alias, field_name in form.spellings.get(kind, {}).items():
+            properties[alias] = {
+                **properties[field_name],
+                "description": f"another word for {field_name}",
+            }
     return {"$schema": _DIALECT, **schema}
 
 

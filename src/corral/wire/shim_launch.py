@@ -56,12 +56,13 @@ def early_of(
     """Return the launch with which a pilot starts the ranks before the agent runs.
 
     Return None if that is impossible: only an agent can fetch and prepare files, and no
-    secret may be stored in a file. `has_workdir`: the workdir is stored next to the
-    spec.
+    secret may be stored in a file, such as the key of a replica. `has_workdir`: the
+    workdir is stored next to the spec.
     """
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None
-    if fetched or launch.ray or settings.containment != ENGINE:
+    has_key = launch.replica is not None
+    if fetched or has_key or launch.ray or settings.containment != ENGINE:
         return None
     pretend = settings.pretend_gpus is not None
     own_variables = of_node(

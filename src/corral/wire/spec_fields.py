@@ -25,7 +25,9 @@ SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
 }
 
 RAY: Final = "ray"
-QUEUES: Final = "queues"  # the kind of a file that holds no spec
+# kinds of documents that are no specs of jobs
+QUEUES: Final = "queues"
+SERVICE: Final = "service"
 _DURATION: Final = {
     "type": "string",
     "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
@@ -81,14 +83,17 @@ def _boolean_field(field: str) -> Any:
 def _parse_kind(value: Any) -> str:
     """Return the kind of a spec.
 
-    A service is accepted but not suggested, because no engine serves requests yet.
-    Queues are refused with a hint, because they are not a spec.
+    Queues and services are refused with a hint, because they are no specs of jobs.
 
     Raises: WrongValue.
     """
-    known_kinds = {"task": "job", "service": "service"}
-    if isinstance(value, str) and value in known_kinds:
-        return known_kinds[value]
+    if value == "task":
+        return "job"
+    if value == SERVICE:
+        raise field_readers.WrongValue(
+            "a service cannot be submitted like a job",
+            "run: corral apply -f FILE",
+        )
     if value == QUEUES:
         raise field_readers.WrongValue(
             "queues cannot be in the same file as jobs",
@@ -246,34 +251,6 @@ class TopologySpec(_Section):
     )
 
 
-class ScaleSpec(_Section):
-    metric: Annotated[str, *_choice_field("metric", "queue", "requests", "tokens")] = (
-        "queue"
-    )
-    target: Annotated[
-        float,
-        *_annotate_reader(
-            reader(field_readers.amount, field="target"),
-            {"type": "number", "exclusiveMinimum": 0},
-        ),
-    ] = 4.0
-
-
-class ServiceSpec(_Section):
-    port: Annotated[int, *_integer_field("port", 1, 65_535, "port")]
-    replicas: Annotated[
-        tuple[int, int],
-        *_annotate_reader(
-            field_readers.span,
-            {
-                "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
-                "examples": ["1..8"],
-            },
-        ),
-    ] = (1, 1)
-    scale: ScaleSpec = ScaleSpec()
-
-
 def _expand_dependencies(value: Any) -> Any:
     """Convert `after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` to the
     long form."""
@@ -406,13 +383,9 @@ class Spec(_Section):
         ),
     ] = None
     kind: Annotated[
-        Literal["job", "ray", "service"],
-        *_annotate_reader(
-            _parse_kind,
-            {"enum": ["job", RAY, "service", "task"]},
-        ),
+        Literal["job", "ray"],
+        *_annotate_reader(_parse_kind, {"enum": ["job", RAY, "task"]}),
     ] = "job"
-    service: ServiceSpec | None = None
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
@@ -426,6 +399,4 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     ("after",): AfterSpec,
     ("warn",): WarnSpec,
     ("topology",): TopologySpec,
-    ("service",): ServiceSpec,
-    ("service", "scale"): ScaleSpec,
 }

@@ -1,15 +1,15 @@
 """Reading and validation of specs from files, texts and API bodies. All problems are
-reported at once.
+reported at once. The documents of services are read with the same functions.
 
 Each problem names its line, the value, what is wrong with it, and the replacement to
 write.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +19,8 @@ from corral.wire.field_readers import shown
 from corral.wire.foreign_fields import meant_by
 from corral.wire.spec_fields import RAY, SECTIONS, SPELLINGS, ResourcesSpec, Spec
 from corral.wire.yaml_document import TEXT_BYTES, Document, Where, documents_of
+
+Fields = TypeVar("Fields", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,29 @@ class Problem:
     hint: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentForm(Generic[Fields]):
+    """How documents of one kind are read.
+
+    Args:
+        fields: Model of the document.
+        sections: Model of each section by its path; that of the document has no path.
+        spellings: Other names of fields, by the path of their section.
+        examples: What to write for a field that is missing or has no valid value.
+        schema: File of the published schema.
+        meant_by: Hint for the name of a field in other systems; "" if it is unknown.
+        refused: Text and hint for names that get a refusal of their own.
+    """
+
+    fields: type[Fields]
+    sections: Mapping[tuple[str, ...], type[BaseModel]]
+    spellings: Mapping[tuple[str, ...], Mapping[str, str]]
+    examples: Mapping[str, str]
+    schema: str
+    meant_by: Callable[[str], str]
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
 _EXAMPLES: Final = {
     "name": "name: train",
     "run": "run: python train.py",
@@ -53,12 +78,18 @@ _EXAMPLES: Final = {
     "max_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
     "after": "after: [{job: prepare, on: done}]",
     "job": "after: [{job: prepare, on: done}]",
-    "service": "service: {port: 8000, replicas: 1..8}",
-    "port": "service: {port: 8000}",
-    "scale": "scale: {metric: queue, target: 4}",
     "warn": "warn: {signal: USR1, before: 2m}",
     "topology": "topology: {mode: require, within: rack}",
 }
+
+SPEC_FORM: Final = DocumentForm(
+    fields=Spec,
+    sections=SECTIONS,
+    spellings=SPELLINGS,
+    examples=_EXAMPLES,
+    schema="docs/reference/schema/spec.json",
+    meant_by=meant_by,
+)
 
 _WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
 # of one spec without its variables, in all lists and sections
@@ -139,21 +170,31 @@ def check(document: Document) -> Parsed:
 
     Raises: SpecInvalid with every problem.
     """
-    _check_size(document)
-    value, spelt, problems = _normalize_fields(document.value)
-    spec = None
-    try:
-        spec = Spec.model_validate(value)
-    except ValidationError as error:
-        problems_found = error.errors(include_url=False)[:MOST_PROBLEMS]
-        problems += [
-            _problem_from_error(dict(problem), spelt) for problem in problems_found
-        ]
-    else:
-        problems += _cross_field_problems(spec)
+    spec, problems = read_fields(document, SPEC_FORM)
+    if spec is not None:
+        problems += cross_field_problems(spec)
     if problems or spec is None:
         raise refusal(document, problems)
     return Parsed(document=document, spec=spec)
+
+
+def read_fields(
+    document: Document, form: DocumentForm[Fields]
+) -> tuple[Fields | None, list[Problem]]:
+    """Return (the fields of a document, or None if they are not valid; problems).
+
+    Raises: SpecInvalid if the document is too large.
+    """
+    _check_size(document)
+    value, spelt, problems = _normalize_fields(document.value, form)
+    try:
+        return form.fields.model_validate(value), problems
+    except ValidationError as error:
+        problems_found = error.errors(include_url=False)[:MOST_PROBLEMS]
+        return None, problems + [
+            _problem_from_error(dict(problem), spelt, form)
+            for problem in problems_found
+        ]
 
 
 def _check_size(document: Document) -> None:
@@ -216,7 +257,7 @@ def _field_path_prefix(where: Where) -> str:
 
 
 def _normalize_fields(
-    value: Mapping[Any, Any],
+    value: Mapping[Any, Any], form: DocumentForm[Any]
 ) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
     """Return (the document with Corral's own field names and without null fields, the
     original path of each field, problems)."""
@@ -230,12 +271,12 @@ def _normalize_fields(
                 walk(inner_value, kind, (*own, item_index), (*written, item_index))
                 for item_index, inner_value in enumerate(inner)
             ]
-        if not isinstance(inner, Mapping) or kind not in SECTIONS:
+        if not isinstance(inner, Mapping) or kind not in form.sections:
             return inner
         walked: dict[str, Any] = {}
         for key, inner_value in inner.items():
             field_name = (
-                SPELLINGS.get(kind, {}).get(key, key)
+                form.spellings.get(kind, {}).get(key, key)
                 if isinstance(key, str)
                 else shown(key)
             )
@@ -248,7 +289,7 @@ def _normalize_fields(
                     )
                 )
             if inner_value is not None or field_name not in _section_fields(
-                SECTIONS[kind]
+                form.sections[kind]
             ):
                 walked[field_name] = walk(
                     inner_value,
@@ -270,7 +311,9 @@ def _section_of_path(where: Where) -> tuple[str, ...]:
     return tuple(step for step in where if isinstance(step, str))
 
 
-def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
+def _problem_from_error(
+    error: dict[str, Any], spelt: Mapping[Where, Where], form: DocumentForm[Any]
+) -> Problem:
     own_path = tuple(error["loc"])
     written = _written_path(own_path, spelt)
     asked_input = error.get("input")
@@ -279,9 +322,9 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
             field_error = error["ctx"]["error"]
             return Problem(where=written, text=field_error.text, hint=field_error.hint)
         case "extra_forbidden":
-            return _unknown_field_problem(own_path, written)
+            return _unknown_field_problem(own_path, written, form)
         case "missing":
-            example = _EXAMPLES.get(str(own_path[-1]), f"{own_path[-1]}: ...")
+            example = form.examples.get(str(own_path[-1]), f"{own_path[-1]}: ...")
             return Problem(where=written, text="is missing", hint=f"add: {example}")
         case "too_long":
             max_length = error["ctx"]["max_length"]
@@ -294,7 +337,7 @@ def _problem_from_error(error: dict[str, Any], spelt: Mapping[Where, Where]) -> 
             field = str(
                 next((step for step in reversed(own_path) if isinstance(step, str)), "")
             )
-            example = _EXAMPLES.get(field, "see docs/reference/schema/spec.json")
+            example = form.examples.get(field, f"see {form.schema}")
             return Problem(
                 where=written,
                 text=f"{shown(asked_input)} is not a valid value",
@@ -309,14 +352,22 @@ def _written_path(own: Where, spelt: Mapping[Where, Where]) -> Where:
     return own
 
 
-def _unknown_field_problem(own: Where, written: Where) -> Problem:
+def _unknown_field_problem(
+    own: Where, written: Where, form: DocumentForm[Any]
+) -> Problem:
     """Describe an unknown field: name the field that was probably meant, or the section
     to which it belongs."""
     field_name = str(own[-1])
     kind = _section_of_path(own[:-1])
-    known_fields = _section_fields(SECTIONS.get(kind, Spec))
+    if kind == () and field_name in form.refused:
+        text, hint = form.refused[field_name]
+        return Problem(where=written, text=text, hint=hint)
+    known_fields = _section_fields(form.sections.get(kind, form.fields))
     near = get_close_matches(
-        field_name.lower(), [*known_fields, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6
+        field_name.lower(),
+        [*known_fields, *form.spellings.get(kind, {})],
+        n=1,
+        cutoff=0.6,
     )
     own_word = SPELLINGS[("resources",)].get(field_name, field_name)
     if kind == () and field_name in ("job", "jobs"):
@@ -326,15 +377,15 @@ def _unknown_field_problem(own: Where, written: Where) -> Problem:
         )
     elif kind == () and own_word in ResourcesSpec.model_fields:
         hint = f"write: resources: {{{own_word}: ...}}"
-    elif kind in _WITH_WORDS and meant_by(field_name):
-        hint = meant_by(field_name)
+    elif kind in _WITH_WORDS and form.meant_by(field_name):
+        hint = form.meant_by(field_name)
     elif near:
         hint = f"did you mean {near[0]}?"
     else:
         elsewhere = [
             path[-1]
-            for path, model in SECTIONS.items()
-            if path and field_name in model.model_fields
+            for path, model in form.sections.items()
+            if path and field_name in _section_fields(model)
         ]
         hint = (
             f"write: {elsewhere[0]}: {{{field_name}: ...}}"
@@ -344,7 +395,7 @@ def _unknown_field_problem(own: Where, written: Where) -> Problem:
     return Problem(where=written, text="there is no such field", hint=hint)
 
 
-def _cross_field_problems(spec: Spec) -> list[Problem]:
+def cross_field_problems(spec: Spec) -> list[Problem]:
     """Return the problems that only a combination of fields shows."""
     problems = []
     if (
@@ -386,20 +437,6 @@ def _cross_field_problems(spec: Spec) -> list[Problem]:
                 where=("topology", "within"),
                 text="within is not allowed with mode: spread",
                 hint="write: topology: {mode: spread}, or topology: {within: rack}",
-            )
-        )
-    if (spec.kind == "service") != (spec.service is not None):
-        have, lack = (
-            ("kind", "service")
-            if spec.service is None
-            else ("service", "kind: service")
-        )
-        problems.append(
-            Problem(
-                where=(have,),
-                text=f"the field {lack} is missing, which a service requires",
-                hint="remove kind: service and the service section, to run a job; no "
-                "engine serves requests yet",
             )
         )
     return problems + _of_ranks(spec) + _of_checkpoint(spec)

@@ -22,7 +22,6 @@ from corral.domain.job import (
     On,
     Per,
     Retry,
-    Service,
     TokenScope,
 )
 from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
@@ -60,7 +59,7 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
         afters += len(dependencies) * len(elements)
         check_waits(afters, parsed[0].document.source)
         jobs += _unfold_array(
-            _job_from_spec(parsed_spec.spec, *elements[0], dependencies),
+            job_from_spec(parsed_spec.spec, *elements[0], dependencies),
             spec_index,
             elements,
         )
@@ -223,9 +222,10 @@ def _cycle_error(one: Parsed, names: Sequence[str]) -> SpecInvalid:
     return refusal(one.document, [Problem(where=("after",), text=text, hint=hint)])
 
 
-def _job_from_spec(
+def job_from_spec(
     spec: Spec, name: str, index: int | None, after: tuple[After, ...]
 ) -> JobSpec:
+    """Return the job of a spec, whose dependencies (`after`) are resolved."""
     return JobSpec(
         name=name,
         run=spec.run,
@@ -262,7 +262,6 @@ def _job_from_spec(
         array_index=index,
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
-        service=_service_from_spec(spec.service),
         ray=spec.kind == RAY,
     )
 
@@ -302,19 +301,6 @@ def _elastic_from_spec(elastic: shapes.ElasticSpec | None) -> Elastic | None:
     if elastic is None:
         return None
     return Elastic(min_nodes=elastic.min_nodes, max_nodes=elastic.max_nodes)
-
-
-def _service_from_spec(service: shapes.ServiceSpec | None) -> Service | None:
-    if service is None:
-        return None
-    min_replicas, max_replicas = service.replicas
-    return Service(
-        port=service.port,
-        min_replicas=min_replicas,
-        max_replicas=max_replicas,
-        metric=service.scale.metric,
-        target=service.scale.target,
-    )
 
 
 def _resources(resources: shapes.ResourcesSpec) -> Resources:

@@ -18,6 +18,7 @@ __all__ = [
     "PendingLogInView",
     "PendingLogInsView",
     "RoleName",
+    "TokenRoleName",
     "SessionView",
     "SessionOpened",
     "TerminalBegun",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 RoleName = Literal["viewer", "user", "operator", "admin"]
+TokenRoleName = Literal["caller", "viewer", "user", "operator", "admin"]
 TokenState = Literal["valid", "expired", "revoked", "used"]
 TERMINALS = "/v1/oidc/terminals"
 TERMINAL_TOKEN = "/v1/oidc/terminals/token"
@@ -85,16 +87,17 @@ class IdentityLink(BaseModel):
 class TokenCreate(BaseModel):
     """Request for a token.
 
-    `user` None: the caller. `role` None: the role of the user. Without
-    `expires_seconds`, the token is valid for as long as the cluster's setting says;
-    with `never_expires`, until it is revoked. If a token creates another one for its
-    own user, the new token expires no later than the first.
+    `user` None: the caller. `role` None: the role of the user; with `caller`, the token
+    may call services and nothing else. Without `expires_seconds`, the token is valid
+    for as long as the cluster's setting says; with `never_expires`, until it is
+    revoked. If a token creates another one for its own user, the new token expires no
+    later than the first.
     """
 
     model_config = _ASKED
 
     user: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    role: RoleName | None = None
+    role: TokenRoleName | None = None
     expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] | None = None
     never_expires: bool = False
 

@@ -90,16 +90,17 @@ def _secret_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
 def _resources(needed: Resources) -> Document:
     document: Document = {}
     if needed.gpu_millis or needed.gpu_type:
-        gpus = _simplify_number(needed.gpu_millis / MILLIS_PER_GPU)
+        gpus = plain_number(needed.gpu_millis / MILLIS_PER_GPU)
         document["gpu"] = f"{needed.gpu_type}:{gpus}" if needed.gpu_type else gpus
     if needed.cpu_millis:
-        document["cpu"] = _simplify_number(needed.cpu_millis / MILLIS_PER_CPU)
+        document["cpu"] = plain_number(needed.cpu_millis / MILLIS_PER_CPU)
     if needed.memory_bytes:
         document["memory"] = size_written(needed.memory_bytes)
     return document
 
 
-def _simplify_number(value: float) -> int | float:
+def plain_number(value: float) -> int | float:
+    """Return a whole number as an int, as people write it."""
     return int(value) if value.is_integer() else value
 
 

@@ -10,6 +10,7 @@ from corral.domain.errors import InvariantBroken, TermLost
 from corral.domain.ids import AttemptNumber, NodeId, Sequence, job_id
 from corral.domain.job_states import FINAL, JobState
 from corral.domain.receipt import ReceiptKind
+from corral.domain.service import ServiceState
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
@@ -24,6 +25,7 @@ from tests.store.rows import (
     receipt,
     reservation,
     save,
+    service,
     spent,
     submit,
     tree,
@@ -61,6 +63,7 @@ def everything() -> Changes:
         spent=(spent(), spent("below")),
         debts=(debt(), debt("below")),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
+        services=(service(8), service(9, "old", state=ServiceState.STOPPED)),
     )
 
 
@@ -92,6 +95,7 @@ def test_a_head_that_leads_finds_what_is_not_over(place: Place) -> None:
     assert found.spent == {one.queue: one for one in (spent(), spent("below"))}
     assert found.debts == {one.queue: one for one in (debt(), debt("below"))}
     assert found.reservations == {J1: reservation(J1)}
+    assert found.services == {"chat": service(8)}
 
 
 def test_a_fresh_store_has_one_queue(place: Place) -> None:
@@ -117,6 +121,7 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
             spent=(spent(demoted=True),),
             debts=(debt(rate=-1.5),),
             reservations=(reservation(J1, ended="spared"),),
+            services=(service(8, state=ServiceState.STOPPED), service(10)),
         )
         await store.commit(world.term, renewed)
         found = await store.lead()
@@ -139,6 +144,9 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
         assert found.spent[spent().queue].demoted
         assert found.debts[debt().queue] == debt(rate=-1.5)
         assert not found.reservations
+        assert found.services == {"chat": service(10)}
+        assert [one.id for one in await store.services(limit=9)] == ["j10", "j9", "j8"]
+        assert await store.services(limit=1) == [service(10)]
         first, second = await store.receipts(J1)
         assert (first.resumed_from_step, second.kind) == (20, "preemption")
 

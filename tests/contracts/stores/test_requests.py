@@ -3,22 +3,26 @@
 import asyncio
 
 from corral.domain.active_checks import CheckKind
-from corral.domain.ids import JobId, NodeId, UserName
+from corral.domain.ids import JobId, NodeId, ServiceName, UserName
 from corral.domain.requests import (
+    ApplyService,
     Asked,
     Cancel,
     CheckNodes,
     CordonSuspects,
     Resume,
+    RollBackService,
+    ScaleService,
     SetJob,
     SetLabels,
     SetNode,
+    StopService,
     Suspend,
 )
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
-from tests.store.rows import ANN, submit
+from tests.store.rows import ANN, service_spec, submit
 
 BOB = UserName("bob")
 
@@ -35,6 +39,10 @@ def test_requests_come_back_as_asked_in_the_order_of_asking(place: Place) -> Non
         CordonSuspects(),
         CheckNodes(nodes=(NodeId("n1"),), kinds=(CheckKind.DATA,), paths=("/data",)),
         SetLabels(node=NodeId("n1"), labels=(("rack", None), ("zone", "a"))),
+        ApplyService(spec=service_spec(max_replicas=4), key_seed="5eed"),
+        ScaleService(service=ServiceName("chat"), min_replicas=0, max_replicas=2),
+        RollBackService(service=ServiceName("chat"), revision=1),
+        StopService(service=ServiceName("chat")),
     ]
 
     async def scenario(store: Store) -> None:
@@ -42,11 +50,11 @@ def test_requests_come_back_as_asked_in_the_order_of_asking(place: Place) -> Non
             await store.add_request(one, by=ANN, at=float(i))
             for i, one in enumerate(asked)
         ]
-        assert [request.sequence for request in made] == list(range(1, 11))
+        assert [request.sequence for request in made] == list(range(1, 15))
         assert [request.asked for request in made] == asked
         assert await store.requests_after(0) == made
         assert await store.requests_after(3) == made[3:]
-        assert await store.requests_after(10) == []
+        assert await store.requests_after(14) == []
 
     place.run(scenario)
 

@@ -14,6 +14,7 @@ from corral.domain.attempt import SeatState
 from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.job_states import JobState
 from corral.domain.requests import Cancel, SetNode
+from corral.domain.service import ServiceState
 from corral.domain.users import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.world import Changes
 from corral.store.schema import REVISION
@@ -31,6 +32,7 @@ from tests.store.rows import (
     receipt,
     reservation,
     save,
+    service,
     spent,
     submit,
     told,
@@ -66,6 +68,7 @@ async def fill(path: Path) -> None:
         debts=(debt(),),
         accounts=(account(J1), account(J1, number=2), account(J2, day=4)),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
+        services=(service(), service(9, "old", state=ServiceState.STOPPED)),
         granted=Sequence(2),
     )
     await store.commit(world.term, changes)

@@ -20,6 +20,8 @@ import type {
   Queues,
   ReportView,
   SeriesView,
+  ServicesView,
+  ServiceView,
   Status,
   Why,
 } from "./types";
@@ -104,6 +106,22 @@ export const useHeat = () =>
 
 export const useQueues = () =>
   useQuery({ queryKey: ["queues"], queryFn: () => get<Queues>("/v1/queues") });
+
+const RATES_MS = 3_000; // rates move without an event
+
+export const useServices = () =>
+  useQuery({
+    queryKey: ["services"],
+    queryFn: () => get<ServicesView>("/v1/services"),
+    refetchInterval: RATES_MS,
+  });
+
+export const useService = (name: string): UseQueryResult<ServiceView> =>
+  useQuery({
+    queryKey: ["services", name],
+    queryFn: () => get<ServiceView>(`/v1/services/${part(name)}`),
+    refetchInterval: RATES_MS,
+  });
 
 export interface Filter {
   text: string;

@@ -28,12 +28,16 @@ export function noOperating(who: Who | undefined): string | undefined {
   return `You are ${of(who)}: only an operator may change nodes.`;
 }
 
-/** Why they may not change the job. */
-export function noChange(who: Who | undefined, job: Owned): string | undefined {
+/** Why they may not change the job, or what else somebody owns in a queue. */
+export function noChange(
+  who: Who | undefined,
+  one: Owned,
+  kind: "job" | "service" = "job",
+): string | undefined {
   if (!who || OPERATORS.has(who.role)) return undefined;
-  if (who.role === "viewer") return `You are ${of(who)}: viewers may not change jobs.`;
-  if (job.owner === who.user || who.operates.includes(job.queue)) return undefined;
-  return `This job belongs to ${job.owner}: only ${job.owner} or an operator may change it.`;
+  if (who.role === "viewer") return `You are ${of(who)}: viewers may not change ${kind}s.`;
+  if (one.owner === who.user || who.operates.includes(one.queue)) return undefined;
+  return `This ${kind} belongs to ${one.owner}: only ${one.owner} or an operator may change it.`;
 }
 
 export const useWho = (): SessionView | undefined => useQuery(session).data;

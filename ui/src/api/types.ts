@@ -30,6 +30,12 @@ export interface AlertsSent {
   sent: string[];
 }
 
+export interface AppliedView {
+  change: "created" | "changed" | "revision" | "returned" | "unchanged";
+  name: string;
+  revision: number;
+}
+
 export interface AttemptView {
   cause: string;
   culprit: string;
@@ -304,6 +310,10 @@ export interface Form {
   least_nodes: number;
   memory_bytes_per_node: number;
   nodes: number;
+}
+
+export interface GatewayView {
+  url: string;
 }
 
 export interface GpuProcess {
@@ -1026,6 +1036,21 @@ export interface RelocationRow {
   spent_gpu_hours: number;
 }
 
+export interface ReplicaView {
+  attempt: number;
+  draining_at: number | null;
+  job: string;
+  name: string;
+  nodes: string[];
+  number: number;
+  probe_text: string;
+  ready_at: number | null;
+  reason: string;
+  revision: number;
+  state: string;
+  under_way: number | null;
+}
+
 export interface ReportColumn {
   name: string;
   unit: string;
@@ -1053,6 +1078,16 @@ export interface ReportView {
   rest: number;
   rows: ReportRow[];
   total: (number | null)[];
+}
+
+export interface RevisionView {
+  at: number;
+  by: string;
+  number: number;
+}
+
+export interface RollBackBody {
+  revision: number | null;
 }
 
 export interface SeatView {
@@ -1104,6 +1139,84 @@ export interface ServeRequestPlan {
   usd_per_gpu_hour: number | null;
 }
 
+export interface ServiceRatesView {
+  cached_share: number | null;
+  failed_per_second: number;
+  itl_p50_seconds: number | null;
+  itl_p90_seconds: number | null;
+  requests_per_second: number;
+  tokens_per_second: number;
+  ttft_p50_seconds: number | null;
+  ttft_p90_seconds: number | null;
+  under_way: number;
+}
+
+export interface ServiceRow {
+  canary: number | null;
+  created_at: number;
+  id: string;
+  models: string[];
+  name: string;
+  owner: string;
+  queue: string;
+  rates: ServiceRatesView;
+  ready: number;
+  reason: string;
+  replicas: string;
+  revision: number;
+  state: string;
+  stopped_at: number | null;
+  url: string;
+  wanted: number;
+}
+
+export interface ServiceScaleBody {
+  replicas: number | string;
+}
+
+export interface ServiceView {
+  canary: number | null;
+  canary_passed: boolean;
+  created_at: number;
+  events: EventView[];
+  failed_starts: number;
+  id: string;
+  last_end: string;
+  models: string[];
+  name: string;
+  owner: string;
+  queue: string;
+  rates: ServiceRatesView;
+  ready: number;
+  reason: string;
+  replica_list: ReplicaView[];
+  replicas: string;
+  retry_at: number | null;
+  revision: number;
+  revisions: RevisionView[];
+  spec: Record<string, unknown> | null;
+  state: string;
+  stopped_at: number | null;
+  turned_back: number | null;
+  turned_back_reason: string;
+  url: string;
+  wanted: number;
+}
+
+export interface ServicesApplied {
+  services: AppliedView[];
+  warnings: string[];
+}
+
+export interface ServicesBody {
+  documents: Record<string, unknown>[];
+}
+
+export interface ServicesView {
+  services: ServiceRow[];
+  url: string;
+}
+
 export interface SessionOpened {
   cluster: string;
   engine: string;
@@ -1153,6 +1266,7 @@ export interface StartForecastView {
 
 export interface Status {
   cluster: ClusterView;
+  gateway: GatewayView | null;
   gpus: Gpus;
   head: HeadView;
   heads: OneHead[];
@@ -1192,7 +1306,7 @@ export interface TimeSpanView {
 export interface TokenCreate {
   expires_seconds: number | null;
   never_expires: boolean;
-  role: "viewer" | "user" | "operator" | "admin" | null;
+  role: "caller" | "viewer" | "user" | "operator" | "admin" | null;
   user: string | null;
 }
 

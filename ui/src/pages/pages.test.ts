@@ -3,6 +3,8 @@ import type { NodeView, ReportView } from "../api/types";
 import { withoutUnused } from "./Money";
 import { sorted } from "./Nodes";
 import { rounded } from "./Plan";
+import { replicaState, revisionState } from "./Service";
+import { modelOf } from "./Services";
 
 const node = (id: string, cpus: number): NodeView => ({ id, cpus }) as NodeView;
 
@@ -32,4 +34,31 @@ test("of a kind of price that nothing has there is no column", () => {
   expect(names([1, 2, 0, 0, 0, 0])).toEqual(["allocated", "money", "wasted", "not used"]);
   expect(names([1, 0, 0, 0, 3, 0])).toEqual(["allocated", "list price", "wasted of it"]);
   expect(names([1, 2, 0, 0, 3, 0])).toHaveLength(6);
+});
+
+test("a service is called by the name of its model, or by its own", () => {
+  expect(modelOf({ name: "chat", models: ["chat", "org/name"] })).toBe("org/name");
+  expect(modelOf({ name: "chat", models: ["chat"] })).toBe("chat");
+});
+
+test("a replica is ready, draining, or as its job", () => {
+  const replica = { state: "RUNNING", ready_at: null, draining_at: null };
+  expect(replicaState(replica)).toBe("RUNNING");
+  expect(replicaState({ ...replica, ready_at: 1 })).toBe("READY");
+  expect(replicaState({ ...replica, ready_at: 1, draining_at: 2 })).toBe("DRAINING");
+});
+
+test("a revision that did not pass its canary says why", () => {
+  const rollout = {
+    revision: 2,
+    canary: 4,
+    canary_passed: false,
+    turned_back: 3,
+    turned_back_reason: "2 % errors",
+  };
+  const states = [1, 2, 3, 4].map((number) => revisionState(rollout, number));
+  expect(states[1]).toBe("serves");
+  expect(states[2]).toContain("2 % errors");
+  expect(states[3]).toContain("canary");
+  expect(revisionState({ ...rollout, canary_passed: true }, 4)).toContain("replaces");
 });

@@ -20,6 +20,12 @@ export function duration(seconds: number): string {
   return "0 s";
 }
 
+/** A latency in ms or s; – where it is not known. */
+export function latency(seconds: number | null): string {
+  if (seconds === null) return "–";
+  return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(2)} s`;
+}
+
 export function bytes(count: number): string {
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let value = count;

@@ -110,7 +110,9 @@ class Supervisor:
         self._launches[launch.key] = launch
         try:
             attempt.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_private(attempt.folder / LAUNCH, msgspec.json.encode(launch))
+            _write_private(
+                attempt.folder / LAUNCH, msgspec.json.encode(launch.without_key)
+            )
             if launch.ray:
                 launch_files.lay_out(attempt.folder, launch)
             spec = shim_spec_on(

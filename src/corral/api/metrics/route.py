@@ -18,6 +18,7 @@ from corral.api.metrics.connections import connection_series
 from corral.api.metrics.devices import gpu_families, node_families
 from corral.api.metrics.families import OPEN_METRICS, PLAIN_TEXT
 from corral.api.metrics.head import HeadSeries
+from corral.api.metrics.services import service_families
 from corral.control import Control
 from corral.control.reports import report_of
 from corral.domain.errors import Trouble
@@ -49,7 +50,11 @@ async def _stream_metrics(
         disk=_disk_of(house),
         goodput=await _load_goodput_report(control),
     )
-    own_series = chain(series.collect(), connection_series(settings.connections))
+    own_series = chain(
+        series.collect(),
+        connection_series(settings.connections),
+        service_families(control, sight),
+    )
     yield "".join(family.text(is_open=is_open) for family in own_series).encode()
     families: Iterator[str] = chain(
         node_families(control.world, control.sensed.newest),

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from corral.domain.engine_limit import EngineLimit, service_limit
 from corral.domain.errors import Trouble
 from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.kubernetes.api_server import Access, client_of
@@ -13,7 +12,6 @@ from corral.engines.kubernetes.manifests import HEAD_JSON
 from corral.engines.kubernetes.settings import KubernetesSettings
 
 NAME: Final = "kubernetes"
-CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("kubernetes")}
 SHOWN_BY: Final = "kubectl describe nodes"
 
 
@@ -47,7 +45,7 @@ def kubernetes_engine(
     )
     engine = LendingEngine(
         name=NAME,
-        cannot=CANNOT,
+        cannot={},
         driver=driver,
         shown_by=SHOWN_BY,
         links=links,

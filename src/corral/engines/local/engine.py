@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.desired_state import DesiredState
-from corral.domain.engine_limit import EngineLimit, service_limit
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import NotFound
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
@@ -20,7 +20,6 @@ from corral.engines.local.settings import LocalSettings
 from corral.wire.node import NodeSettings
 
 NAME: Final = "local"
-CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("local")}
 DOWN_SECONDS: Final = 10.0
 PREPARE_AGAIN_SECONDS: Final = 2.0
 FORMER: Final = "the node is no longer part of this cluster, which now has fewer nodes"
@@ -42,7 +41,7 @@ class LocalEngine:
     register: Callable[[NodeId, str], Awaitable[None]]
     on_death: Callable[[], None] = lambda: None
     name: str = NAME
-    cannot: Mapping[str, EngineLimit] = field(default_factory=lambda: CANNOT)
+    cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""

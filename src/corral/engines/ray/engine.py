@@ -13,7 +13,7 @@ from typing import Final
 import yaml
 
 from corral.domain.desired_state import DesiredState
-from corral.domain.engine_limit import EngineLimit, service_limit
+from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import Trouble
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
@@ -35,7 +35,6 @@ from corral.wire.node import NodeSettings, encode_settings
 from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
 
 NAME: Final = "ray"
-CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("Ray")}
 LOOK_SECONDS: Final = 1.0
 REFIT_SECONDS: Final = 3.0  # this often an actor is asked whether it sees to its agent
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class RayEngine:
     certificate: str | None = None
     cluster: str = ""
     name: str = NAME
-    cannot: Mapping[str, EngineLimit] = field(default_factory=lambda: CANNOT)
+    cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
     trouble: str = ""
     is_unreachable: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from corral.domain.engine_limit import EngineLimit, service_limit
+from corral.domain.engine_limit import EngineLimit
 from corral.engines.batch.engine import HeadLinks, LendingEngine
 from corral.engines.slurm.commands import Commands
 from corral.engines.slurm.driver import SlurmDriver
@@ -15,7 +15,6 @@ from corral.engines.slurm.settings import SlurmSettings
 from corral.engines.slurm.slurmrestd import Rest
 
 NAME: Final = "slurm"
-CANNOT: Final[Mapping[str, EngineLimit]] = {"service": service_limit("slurm")}
 CANNOT_PLACED: Final[Mapping[str, EngineLimit]] = {
     "any_of": EngineLimit(
         reason="Slurm places the jobs of this cluster, and it accepts only one shape",
@@ -79,7 +78,7 @@ def slurm_engine(
     )
     return LendingEngine(
         name=NAME,
-        cannot={**CANNOT, **CANNOT_PLACED} if settings.slurm_places else CANNOT,
+        cannot=CANNOT_PLACED if settings.slurm_places else {},
         driver=driver,
         shown_by=SHOWN_BY,
         links=links,

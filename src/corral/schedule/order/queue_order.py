@@ -239,7 +239,7 @@ class QueueLine:
     ) -> _Node:
         if name not in nodes:
             rules = above.queue and self._standing.tree.queue(above.queue).policy
-            by_service = above.by_service or rules == Policy.SERVICE
+            by_service = above.by_service or rules == Policy.ATTAINED
             nodes[name] = _Node(above.depth + 1, by_service, queue=queue, leaf=leaf)
             no_key: Key = (False, (), 0, (), (0, 0), len(above.heap))
             above.heap.append((no_key, nodes[name]))

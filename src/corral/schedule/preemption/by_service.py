@@ -148,7 +148,7 @@ class Buying:
     def has_had_less(self, gang: Waiting, victim: RunningGang) -> bool:
         """Return whether the gang's user has no larger share than the victim's user.
         Always True for the same user, and if only service counts."""
-        by_service = self.keys.policy(gang.queue) == Policy.SERVICE
+        by_service = self.keys.policy(gang.queue) == Policy.ATTAINED
         if by_service or gang.user == victim.user:
             return True
         share = self.standing.user_share

@@ -183,7 +183,7 @@ class Victims:
     ) -> bool:
         """Return whether the gang and all candidates share one order by service."""
         tree = self._standing.tree
-        if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
+        if self._buying is None or tree.policy_of(gang.queue) != Policy.ATTAINED:
             return False
         sellers = self._buying.sellers(gang.queue)
         return all(

@@ -1,0 +1,239 @@
+"""Routes of services: apply their documents, show them, and scale, roll back or stop
+them."""
+
+import secrets
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from corral.api.app_state import House
+from corral.api.auth import Caller
+from corral.api.job_tokens import check_submitted
+from corral.api.job_visibility import CallerView, as_job, sight_of
+from corral.api.jobs import Asker, Within
+from corral.api.service_lookup import (
+    find_service,
+    stopped_services,
+    visible_services,
+)
+from corral.api.service_views import service_row, service_view
+from corral.api.submission import (
+    admitted,
+    check_queues_of,
+    check_secrets,
+    check_workdir,
+)
+from corral.control.request_checks import accepted
+from corral.control.service_checks import check_service
+from corral.domain.errors import Conflict, SpecInvalid
+from corral.domain.job import JobSpec, ReplicaRole
+from corral.domain.requests import ApplyService, RollBackService, StopService
+from corral.domain.service import Service, ServiceSpec, ServiceState
+from corral.wire import service_answers as wire
+from corral.wire.service_document import read_service
+from corral.wire.yaml_document import Document
+
+router = APIRouter()
+SEED_BYTES: Final = 32
+
+
+@router.post("/v1/services")
+async def apply_services(
+    body: wire.ServicesBody, house: Within, caller: Asker, dry_run: bool = False
+) -> wire.ServicesApplied:
+    """Create the services of these documents, or change those that exist. Either all
+    documents are accepted or none. With `dry_run` nothing is changed, and the snapshots
+    of workdirs need not be there."""
+    specs = [
+        read_service(Document(value=document, source=f"documents[{number}]")).spec
+        for number, document in enumerate(body.documents)
+    ]
+    _check_apart(specs)
+    if not dry_run:
+        for spec in specs:
+            check_workdir(house, spec.replica.workdir)
+    specs = [await _checked(house, caller, spec) for spec in specs]
+    planned = [_planned(house, spec) for spec in specs]
+    if dry_run:
+        return wire.ServicesApplied(services=planned)
+    for spec, plan in zip(specs, planned, strict=True):
+        if plan.change != "unchanged":
+            request = ApplyService(spec=spec, key_seed=secrets.token_hex(SEED_BYTES))
+            await house.control.ask(request, by=caller.name, speaker=caller.speaker)
+    return wire.ServicesApplied(services=planned)
+
+
+def _check_apart(specs: Sequence[ServiceSpec]) -> None:
+    """Refuse documents of the same name, and those that serve the same model. Raises:
+    SpecInvalid."""
+    names: set[str] = set()
+    models: dict[str, str] = {}
+    for spec in specs:
+        if spec.name.lower() in names:
+            raise SpecInvalid(
+                f"two of the documents are called {spec.name}",
+                hint="give each service a name of its own",
+            )
+        names.add(spec.name.lower())
+        for model in spec.models:
+            if model in models:
+                raise SpecInvalid(
+                    f"both {models[model]} and {spec.name} serve the model {model}",
+                    hint="give the model another name in one of them, with: models",
+                )
+            models[model] = spec.name
+
+
+async def _checked(house: House, caller: Caller, spec: ServiceSpec) -> ServiceSpec:
+    """Return the spec as it is applied, after the checks of a submitted job.
+
+    Raises: SpecInvalid, NotFound, Forbidden, Conflict, CannotFit, Unsupported,
+    OverQuota.
+    """
+    control = house.control
+    present = control.world.services.get(spec.name)
+    if present is not None:
+        _check_rights(house, caller, present)
+    check_service(control.world, ApplyService(spec=spec, key_seed=""))
+    check_submitted([spec.replica], caller.job)
+    await check_queues_of(house, [spec.replica], caller)
+    await check_secrets(house, [spec.replica], caller)
+    replicas = [spec.replica] * spec.min_replicas if present is None else []
+    with await admitted(house, caller, replicas) if replicas else nullcontext():
+        replica = _accepted(house, spec)
+    return replace(spec, replica=replica)
+
+
+def _accepted(house: House, spec: ServiceSpec) -> JobSpec:
+    """Return the spec of the replicas with the defaults of their queue, after the
+    checks whether the cluster could ever run one."""
+    role = ReplicaRole(service=spec.name, revision=1, probe=spec.probe, key_seed="")
+    control = house.control
+    (replica,) = accepted(
+        control.world,
+        [replace(spec.replica, replica=role)],
+        control.engine,
+        control.now().wall,
+    )
+    return replace(replica, replica=spec.replica.replica)
+
+
+def _check_rights(house: House, caller: Caller, service: Service) -> None:
+    """Refuse to change the service of another user.
+
+    Raises: Forbidden; Conflict if the service is hidden from the caller.
+    """
+    job = as_job(service)
+    if not sight_of(house.control, caller).job(job):
+        raise Conflict(
+            f"the name {service.name} is not free",
+            hint="give the service another name",
+        )
+    caller.check_job(job, service.name)
+
+
+def _planned(house: House, spec: ServiceSpec) -> wire.AppliedView:
+    """Return how the service would change now."""
+    present = house.control.world.services.get(spec.name)
+    if present is None:
+        return wire.AppliedView(name=spec.name, change="created", revision=1)
+    newest = present.current if present.trial is None else present.trial
+    served = present.spec_of(newest)
+    if not spec.needs_revision(served):
+        change: wire.Applied = "unchanged" if spec == served else "changed"
+        return wire.AppliedView(name=spec.name, change=change, revision=newest)
+    if not spec.needs_revision(present.spec):
+        number = present.current
+        return wire.AppliedView(name=spec.name, change="returned", revision=number)
+    number = present.newest.number + 1
+    return wire.AppliedView(name=spec.name, change="revision", revision=number)
+
+
+@router.get("/v1/services")
+async def services(
+    house: Within,
+    caller: Asker,
+    everything: Annotated[bool, Query(alias="all")] = False,
+) -> wire.ServicesView:
+    """Return the services by name; with `all`, then those that are stopped, the newest
+    first."""
+    sight = sight_of(house.control, caller)
+    listed = visible_services(sight, sight.world.services.values())
+    if everything:
+        listed += await stopped_services(house.control, sight)
+    return wire.ServicesView(
+        services=[service_row(house, sight, service) for service in listed],
+        url=house.settings.gateway_url(),
+    )
+
+
+@router.get("/v1/services/{service}")
+async def service(service: str, house: Within, caller: Asker) -> wire.ServiceView:
+    """Return one service by its name or id. If none is active, return the newest one of
+    this name that is stopped."""
+    sight = sight_of(house.control, caller)
+    target = await find_service(house.control, sight, service)
+    return await service_view(house, sight, caller, target)
+
+
+@router.post("/v1/services/{service}/scale", status_code=202)
+async def scale_service(
+    service: str, body: wire.ServiceScaleBody, house: Within, caller: Asker
+) -> wire.ServiceView:
+    """Set how many replicas the service may have."""
+    sight, target = await _find_changeable(house, caller, service)
+    request = body.to_domain(target.name)
+    await house.control.ask(request, by=caller.name, speaker=caller.speaker)
+    return await _view_now(house, sight, caller, target)
+
+
+@router.post("/v1/services/{service}/rollback", status_code=202)
+async def roll_back_service(
+    service: str,
+    house: Within,
+    caller: Asker,
+    body: wire.RollBackBody | None = None,
+) -> wire.ServiceView:
+    """Serve an earlier revision again."""
+    sight, target = await _find_changeable(house, caller, service)
+    revision = body.revision if body is not None else None
+    request = RollBackService(service=target.name, revision=revision)
+    await house.control.ask(request, by=caller.name, speaker=caller.speaker)
+    return await _view_now(house, sight, caller, target)
+
+
+@router.delete("/v1/services/{service}", status_code=202)
+async def stop_service(service: str, house: Within, caller: Asker) -> wire.ServiceView:
+    """End the service, after its replicas have finished the requests under way."""
+    sight, target = await _find_changeable(house, caller, service)
+    request = StopService(service=target.name)
+    await house.control.ask(request, by=caller.name, speaker=caller.speaker)
+    return await _view_now(house, sight, caller, target)
+
+
+async def _find_changeable(
+    house: House, caller: Caller, name: str
+) -> tuple[CallerView, Service]:
+    """Return the view of the caller, and the service of this name or id.
+
+    Raises: NotFound; Forbidden; Conflict if the service is stopped.
+    """
+    sight = sight_of(house.control, caller)
+    service = await find_service(house.control, sight, name)
+    caller.check_job(as_job(service), service.name)
+    if service.state is ServiceState.STOPPED:
+        raise Conflict(
+            f"the service {service.name} is stopped",
+            hint="to make it again, run: corral apply -f FILE",
+        )
+    return sight, service
+
+
+async def _view_now(
+    house: House, sight: CallerView, caller: Caller, service: Service
+) -> wire.ServiceView:
+    present = await find_service(house.control, sight, service.id)
+    return await service_view(house, sight, caller, present)

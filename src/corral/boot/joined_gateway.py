@@ -1,0 +1,159 @@
+"""A gateway on another machine than the head: it fetches the routes from the head, sends
+its counters to it, and serves on by the last routes while the head is away."""
+
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from corral.boot.join_client import JoinCall, ask
+from corral.boot.settings import is_any, once, write_atomically
+from corral.domain.errors import Conflict, CorralError, Trouble
+from corral.gateway.listening_socket import WORKER_VARIABLE
+from corral.gateway.process_record import read_record
+from corral.wire.gateway_routes import COUNTERS_PATH, ROUTES_PATH
+
+EACH_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 5.0
+INTERNAL_COUNTERS: Final = "/internal/counters"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedHead:
+    """The head that a gateway serves for. `fingerprint`: of its certificate; "": the
+    machine must trust it."""
+
+    url: str
+    token: str
+    fingerprint: str = ""
+    trusted: Path | None = None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return the answer. Raises: as `join_client.ask`."""
+        call = JoinCall(method=method, path=path, token=self.token, body=body)
+        return ask(
+            self.url.rstrip("/"),
+            call,
+            fingerprint=self.fingerprint,
+            trusted=self.trusted,
+        )
+
+
+class JoinedGateway:
+    """Files of a joined gateway in a directory of its own, and its exchange with the
+    head."""
+
+    def __init__(self, head: JoinedHead, folder: Path) -> None:
+        self._head = head
+        self._folder = folder
+        self._version = 0
+        self._failed = ""
+
+    @property
+    def routes_file(self) -> Path:
+        return self._folder / "routes.json"
+
+    @property
+    def record_file(self) -> Path:
+        return self._folder / "gateway.json"
+
+    @property
+    def key_file(self) -> Path:
+        return self._folder / "gateway.key"
+
+    def begin(self) -> None:
+        """Fetch the routes, and go on to do so in a thread. A worker of a group uses the
+        files of the group.
+
+        Raises: Conflict if the directory cannot be used; the refusal of the head;
+        Trouble if the head is away and there are no earlier routes.
+        """
+        if WORKER_VARIABLE in os.environ:
+            return
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+            once(self.key_file, secrets.token_hex(32).encode())
+        except OSError as error:
+            raise Conflict(
+                f"the gateway's directory {self._folder} cannot be used: {error.strerror}",
+                hint="choose another directory: set CORRAL_DIR",
+            ) from None
+        try:
+            self._fetch()
+        except Trouble as error:
+            if not self.routes_file.exists():
+                raise
+            log.warning("the gateway begins with earlier routes: %s", error.message)
+        threading.Thread(target=self._exchange, daemon=True).start()
+
+    def _exchange(self) -> None:
+        while True:
+            time.sleep(EACH_SECONDS)
+            try:
+                self._fetch()
+                self._send_counters()
+                self._report("")
+            except CorralError as error:
+                self._report(error.message)
+            except (OSError, ValueError, HTTPException) as error:
+                self._report(repr(error))
+
+    def _report(self, failure: str) -> None:
+        """Log a change of state, and not each second of it."""
+        if failure and not self._failed:
+            log.warning("the routes stay as they are: %s", failure)
+        if self._failed and not failure:
+            log.info("the head answers again")
+        self._failed = failure
+
+    def _fetch(self) -> None:
+        """Write the routes into their file if they have changed. Raises: OSError, and as
+        `join_client.ask`."""
+        routes = self._head.ask("GET", f"{ROUTES_PATH}?known={self._version}")
+        if routes is not None:
+            write_atomically(self.routes_file, json.dumps(routes))
+            self._version = int(routes["version"])
+
+    def _send_counters(self) -> None:
+        """Send the counters of the process that listens. Raises: OSError, ValueError,
+        HTTPException, and as `join_client.ask`."""
+        record = read_record(self.record_file)
+        if record is None:
+            return
+        host = "127.0.0.1" if is_any(record.host) else record.host
+        connection = HTTPConnection(host, record.port, timeout=ANSWER_SECONDS)
+        try:
+            key = self.key_file.read_text().strip()
+            headers = {"Authorization": f"Bearer {key}"}
+            connection.request("GET", INTERNAL_COUNTERS, headers=headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status == 200:
+            name = quote(f"{socket.gethostname()}:{record.port}", safe="")
+            path = f"{COUNTERS_PATH}?gateway={name}"
+            self._head.ask("POST", path, json.loads(text))
+
+
+def joined_folder(root: Path, port: int) -> Path:
+    """Return the directory of a joined gateway."""
+    return root / f"gateway-{port}"
+
+
+def default_trusted(environment: "os._Environ[str]" = os.environ) -> Path | None:
+    """Return the file of CORRAL_CA; None if it is not set."""
+    with suppress(KeyError):
+        return Path(environment["CORRAL_CA"])
+    return None

@@ -1,0 +1,151 @@
+"""Work of a head that leads for its gateway: it writes the routes, keeps the gateway
+running, and reads its counters. Without a service it does nothing."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx2
+
+from corral.agent.connection import first_of
+from corral.boot.gateway_process import GatewayProcess
+from corral.boot.settings import write_atomically
+from corral.control import Control
+from corral.control.services.routes import callers_of
+from corral.control.services.service_traffic import OWN_GATEWAY
+from corral.domain.errors import Trouble
+from corral.domain.users import Token
+from corral.ports.log import HeadLogger
+from corral.wire.gateway_counters import decode_counters
+from corral.wire.gateway_routes import CallerEntry
+
+LOOK_SECONDS: Final = 1.0  # at changes of tokens, at the process, and at its counters
+# between two states, so that a burst of commits does not write one for each
+PAUSE_SECONDS: Final = 0.05
+START_SECONDS: Final = 0.1  # between two looks at a process that is being started
+RELOAD_SECONDS: Final = 60.0  # after which users and tokens are read in any case
+UNUSED_SECONDS: Final = 60.0  # without a service, after which the gateway ends
+ANSWER_SECONDS: Final = 3.0
+COUNTERS: Final = "/internal/counters"
+log = HeadLogger("corral.gateway")
+
+
+@dataclass(slots=True, kw_only=True)
+class ServiceGateway:
+    """The gateway of one term of leadership."""
+
+    control: Control
+    process: GatewayProcess
+    _has_routes: bool = field(default=False)
+    _callers: tuple[CallerEntry, ...] = field(default=())
+    _audited: int = field(default=-1)  # newest entry when the tokens were read
+    _read_again_at: float = field(default=float("-inf"))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        if self.process.record is not None:
+            self.control.traffic.changed.set()
+        await first_of(self._keep_routes(), self._keep_process(), self._count())
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    async def _keep_routes(self) -> None:
+        changed = self.control.traffic.changed
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+            changed.clear()
+            try:
+                await self._update_routes()
+            except (Trouble, OSError) as error:
+                log.warning("routes_not_written", error=str(error))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _update_routes(self) -> None:
+        """Write the routes if they have changed. Raises: Trouble, OSError."""
+        world, published = self.control.world, self.control.routes
+        is_unused = not world.services and not self._has_routes
+        if is_unused and self.process.record is None:
+            return
+        await self._read_callers()
+        if published.update(self.control.world, self._callers):
+            self._has_routes = False
+        if not self._has_routes:
+            text = published.text.decode()
+            await asyncio.to_thread(write_atomically, self.process.routes_file, text)
+            self._has_routes = True
+
+    async def _read_callers(self) -> None:
+        """Read users and tokens again if any has changed, or one has expired. Each change
+        of them has its entry in the audit log. Raises: Trouble."""
+        store, now = self.control.store, self.control.clock.wall()
+        newest = await store.audit(limit=1)
+        number = newest[0].number if newest else 0
+        if number == self._audited and now < self._read_again_at:
+            return
+        tokens, users = await store.tokens(), await store.users()
+        self._callers = callers_of(tokens, users, now)
+        self._audited = number
+        self._read_again_at = min(now + RELOAD_SECONDS, _next_expiry(tokens, now))
+
+    # -- process ---------------------------------------------------------------------------------
+
+    async def _keep_process(self) -> None:
+        clock = self.control.serving_seconds
+        used_at = clock()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS if self._is_settled() else START_SECONDS)
+            if self.control.world.services:
+                used_at = clock()
+                if self._has_routes and await self._look_after():
+                    self.control.traffic.started_gateway(clock())
+            elif clock() - used_at >= UNUSED_SECONDS:
+                used_at = clock()
+                self.process.end()
+
+    async def _look_after(self) -> bool:
+        """Return whether the gateway was started now."""
+        try:
+            return await asyncio.to_thread(self.process.look_after)
+        except OSError as error:  # the head does without
+            log.error("gateway_not_started", error=str(error))
+            return False
+
+    def _is_settled(self) -> bool:
+        """Return whether nothing is to be started soon."""
+        return not self.control.world.services or self.process.record is not None
+
+    # -- counters --------------------------------------------------------------------------------
+
+    async def _count(self) -> None:
+        # not a line for each request
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
+        async with httpx2.AsyncClient(timeout=ANSWER_SECONDS, trust_env=False) as http:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                url = self.process.own_url if self.control.world.services else ""
+                if url:
+                    await self._read_counters(http, url)
+
+    async def _read_counters(self, http: httpx2.AsyncClient, url: str) -> None:
+        try:
+            key = self.process.key_file.read_text().strip()
+            headers = {"Authorization": f"Bearer {key}"}
+            answer = await http.get(url + COUNTERS, headers=headers)
+            answer.raise_for_status()
+            report = decode_counters(answer.content)
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            log.warning("counters_not_read", error=repr(error))
+            return
+        self.control.traffic.take(OWN_GATEWAY, report, self.control.serving_seconds())
+
+
+def _next_expiry(tokens: Iterable[Token], now: float) -> float:
+    """Return when the next token expires."""
+    ends = [token.expires_at for token in tokens if token.expires_at is not None]
+    return min((end for end in ends if end > now), default=float("inf"))

@@ -1,0 +1,227 @@
+"""Text of services: rows of their listing, details, replicas and reasons."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from corral.cli.printing import (
+    age_text,
+    clean,
+    clock_text,
+    cut,
+    say,
+    show_pairs,
+    show_table,
+    state,
+    table,
+)
+from corral.domain.units import counted, duration_text, share_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from corral.wire import service_answers as shapes
+
+MOST_MODELS = 3
+
+
+def show_services(services: "Sequence[shapes.ServiceRow]", now: float) -> None:
+    """Print a table of services. `now` in seconds since 1970."""
+    rows = table(
+        "NAME",
+        "MODEL",
+        "REVISION",
+        "READY",
+        "REPLICAS",
+        "REQ/S",
+        "TTFT P90",
+        "AGE",
+        "URL",
+        right=("REPLICAS", "REQ/S", "TTFT P90", "AGE"),
+    )
+    for service in services:
+        rows.add_row(
+            service.name,
+            model_of(service),
+            revision_text(service),
+            "stopped" if service.is_stopped else ready_text(service),
+            service.replicas,
+            f"{service.rates.requests_per_second:.3g}",
+            latency_text(service.rates.ttft_p90_seconds),
+            age_text((service.stopped_at or now) - service.created_at),
+            cut(base_url(service)),
+        )
+    show_table(rows)
+
+
+def model_of(service: "shapes.ServiceRow") -> str:
+    """Return the name under which a service is called: that of its model if it has one,
+    else its own."""
+    others = (name for name in service.models if name != service.name)
+    return next(others, service.name)
+
+
+def base_url(service: "shapes.ServiceRow") -> str:
+    """Return the base URL for OpenAI clients; "" without a gateway."""
+    return f"{service.url}/v1" if service.url and not service.is_stopped else ""
+
+
+def ready_text(service: "shapes.ServiceRow") -> str:
+    return f"{service.ready} of {service.wanted}"
+
+
+def revision_text(service: "shapes.ServiceRow") -> str:
+    canary = "" if service.canary is None else f", canary {service.canary}"
+    return f"{service.revision}{canary}"
+
+
+def latency_text(seconds: float | None) -> str:
+    """Return a latency in ms or s; "" if it is not known."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def show_service(service: "shapes.ServiceView") -> None:
+    """Print all details of a service."""
+    show_pairs(_detail_rows(service))
+    if service.replica_list:
+        say()
+        _show_replicas(service.replica_list)
+    if service.events:
+        say()
+    for event in service.events:
+        say(f"{clock_text(event.at)} {event.kind}: {clean(event.text)}")
+
+
+def _detail_rows(
+    service: "shapes.ServiceView",
+) -> "list[tuple[str, str | Text | None]]":
+    models = ", ".join(service.models[:MOST_MODELS])
+    further = len(service.models) - MOST_MODELS
+    spec = service.spec or {}
+    return [
+        ("service", f"{service.name} ({service.id})"),
+        ("state", state(service.state)),
+        ("reason", clean(service.reason)),
+        ("model", models + (f" and {further} more" if further > 0 else "")),
+        ("engine", str(spec.get("engine", ""))),
+        ("owner", f"{service.owner}, queue {service.queue}"),
+        ("revision", _revision_detail(service)),
+        ("ready", f"{ready_text(service)} wanted; {service.replicas} allowed"),
+        ("requests", _requests_text(service.rates)),
+        ("TTFT", _quantiles_text(service.rates, "ttft")),
+        ("ITL", _quantiles_text(service.rates, "itl")),
+        ("tokens", _tokens_text(service.rates)),
+        ("URL", base_url(service)),
+        ("created", clock_text(service.created_at)),
+        ("stopped", clock_text(service.stopped_at) if service.stopped_at else ""),
+        ("run", str(spec.get("run", ""))),
+    ]
+
+
+def _revision_detail(service: "shapes.ServiceView") -> str:
+    applied = {revision.number: revision for revision in service.revisions}
+    current = applied.get(service.revision)
+    text = str(service.revision)
+    if current is not None:
+        text += f", applied by {current.by} on {clock_text(current.at)}"
+    if service.canary is not None:
+        verb = "replaces it" if service.canary_passed else "is tried as a canary"
+        text += f"; revision {service.canary} {verb}"
+    if service.turned_back is not None and service.turned_back > service.revision:
+        text += f"; revision {service.turned_back} did not pass its canary"
+        text += f": {clean(service.turned_back_reason)}"
+    return text
+
+
+def _requests_text(rates: "shapes.ServiceRatesView") -> str:
+    failed = (
+        f", {rates.failed_per_second:.3g} of them failed"
+        if rates.failed_per_second
+        else ""
+    )
+    return (
+        f"{rates.requests_per_second:.3g} a second{failed}; {rates.under_way} under way"
+    )
+
+
+def _quantiles_text(rates: "shapes.ServiceRatesView", name: str) -> str:
+    p50 = latency_text(getattr(rates, f"{name}_p50_seconds"))
+    p90 = latency_text(getattr(rates, f"{name}_p90_seconds"))
+    return f"p50 {p50}, p90 {p90}" if p50 and p90 else ""
+
+
+def _tokens_text(rates: "shapes.ServiceRatesView") -> str:
+    if not rates.tokens_per_second:
+        return ""
+    cached = (
+        f"; {share_text(rates.cached_share)} of the prompts' tokens were cached"
+        if rates.cached_share is not None
+        else ""
+    )
+    return f"{rates.tokens_per_second:.3g} a second{cached}"
+
+
+def _show_replicas(replicas: "Sequence[shapes.ReplicaView]") -> None:
+    rows = table(
+        "REPLICA",
+        "ID",
+        "STATE",
+        "REVISION",
+        "NODES",
+        "READY SINCE",
+        "UNDER WAY",
+        "WHY",
+        right=("REPLICA", "REVISION", "UNDER WAY"),
+    )
+    for replica in replicas:
+        rows.add_row(
+            str(replica.number),
+            replica.job,
+            state(replica_state(replica)),
+            str(replica.revision),
+            ",".join(replica.nodes),
+            clock_text(replica.ready_at) if replica.ready_at is not None else "",
+            "" if replica.under_way is None else str(replica.under_way),
+            cut(replica.reason),
+        )
+    show_table(rows)
+
+
+def replica_state(replica: "shapes.ReplicaView") -> str:
+    """Return the state of a replica: READY, DRAINING, or the state of its job."""
+    if replica.draining_at is not None:
+        return "DRAINING"
+    return "READY" if replica.is_ready else replica.state
+
+
+def why_lines(service: "shapes.ServiceView", now: float) -> Iterator[str]:
+    """Yield the reason of a service's state, and of each replica that is not ready.
+    `now` in seconds since 1970."""
+    if service.is_stopped:
+        reason = f": {clean(service.reason)}" if service.reason else ""
+        yield f"{service.name} is {service.state}{reason}"
+        return
+    verb = "is" if service.wanted == 1 else "are"
+    replicas = f"{service.ready} of {counted(service.wanted, 'replica')} {verb} ready"
+    yield f"{service.name} is {service.state}: {replicas}"
+    if service.reason:
+        yield f"  {clean(service.reason)}"
+    if service.canary is not None or service.turned_back is not None:
+        yield f"  revision {_revision_detail(service)}"
+    for replica in service.replica_list:
+        if not replica.is_ready:
+            yield (
+                f"  {replica.name} ({replica.job}) is {replica_state(replica)}: "
+                f"{clean(replica.reason)}"
+            )
+    if service.failed_starts:
+        when = ""
+        if service.retry_at is not None and service.retry_at > now:
+            when = f"; the next one starts in {duration_text(service.retry_at - now)}"
+        yield (
+            f"  {counted(service.failed_starts, 'replica')} in a row ended without "
+            f"having become ready{when}"
+        )
+    if service.last_end:
+        yield f"  {clean(service.last_end)}"

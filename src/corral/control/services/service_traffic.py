@@ -1,0 +1,153 @@
+"""Traffic of the services: what the gateways count, and the facts that the control loop
+decides by."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.control.services.canary_trial import VERDICTS, CanaryTrial
+from corral.control.services.counter_sums import (
+    NOTHING,
+    CounterSums,
+    ServiceSum,
+    TokenSum,
+    UnderWay,
+)
+from corral.control.services.replica_demand import ReplicaDemand
+from corral.control.services.routes import user_of_caller
+from corral.control.services.service_rates import RateWindow, ServiceRates, rates_of
+from corral.domain.ids import JobId, ServiceName
+from corral.domain.service import Service, ServiceFacts
+from corral.domain.world import Changes, World
+from corral.reconcile import Now
+from corral.wire.gateway_counters import CountersReport
+
+OWN_GATEWAY: Final = "own"  # name of the gateway of the head itself
+DECISION_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of one service."""
+
+    id: JobId
+    window: RateWindow = field(default_factory=RateWindow)
+    demand: ReplicaDemand = field(default_factory=ReplicaDemand)
+    trial: CanaryTrial | None = None
+
+
+class ServiceTraffic:
+    """Counters of all gateways while one head leads, and the facts of each service.
+
+    `changed` is set by every commit that may change the routes.
+    """
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self._sums = CounterSums()
+        self._watched: dict[ServiceName, _Watched] = {}
+        self._decided_at = float("-inf")
+
+    def committed(self, world: World, changes: Changes) -> None:
+        """Note a commit, which may have changed the routes."""
+        if world.services or changes.services:
+            self.changed.set()
+
+    def started_gateway(self, now: float) -> None:
+        """Note that the head has started its own gateway: it counts from zero."""
+        self._sums.expect(OWN_GATEWAY, now)
+
+    def take(self, gateway: str, report: CountersReport, now: float) -> None:
+        """Add the counters that a gateway has sent. `now`: seconds of
+        the serving clock."""
+        self._sums.take(gateway, report, now)
+
+    @property
+    def gateways(self) -> list[str]:
+        """Return the names of the gateways that have sent counters lately."""
+        return self._sums.gateways
+
+    def observe(
+        self, world: World, facts: dict[ServiceName, ServiceFacts], now: Now
+    ) -> None:
+        """Replace the facts of all services by what the gateways have measured, once a
+        second. A service of which no gateway has reported lately has none."""
+        if not world.services:
+            self._watched.clear()
+            facts.clear()
+            return
+        if now.serving - self._decided_at < DECISION_SECONDS:
+            return
+        self._decided_at = now.serving
+        self._forget(world)
+        decided = dict(self._decided(world, now))
+        facts.clear()
+        facts.update(decided)
+
+    def service_rates(self, name: str, now: float) -> ServiceRates:
+        """Return the rates of a service over the last minute."""
+        watched = self._watched.get(ServiceName(name))
+        if watched is None:
+            return ServiceRates()
+        under_way = self._sums.under_way(name, now) or UnderWay()
+        return rates_of(watched.window, self._sums.bounds, under_way.requests)
+
+    def tokens_by_user(self, name: str) -> Mapping[str, TokenSum]:
+        """Return the tokens that each user has used at a service since this head
+        leads."""
+        sums: dict[str, TokenSum] = {}
+        for caller, spent in self.sum_of(name).tokens.items():
+            user = user_of_caller(caller)
+            sums[user] = sums.get(user, TokenSum()).plus(spent)
+        return sums
+
+    def sum_of(self, name: str) -> ServiceSum:
+        """Return what the gateways have counted of a service since this head leads."""
+        return self._sums.services.get(name, ServiceSum())
+
+    def _decided(
+        self, world: World, now: Now
+    ) -> Iterator[tuple[ServiceName, ServiceFacts]]:
+        for name, service in world.services.items():
+            watched = self._watched.setdefault(name, _Watched(service.id))
+            watched.demand.learn_starts(world, service)
+            under_way = self._sums.under_way(name, now.serving)
+            if under_way is not None:
+                yield name, self._facts_of(service, watched, under_way, now)
+
+    def _facts_of(
+        self, service: Service, watched: _Watched, under_way: UnderWay, now: Now
+    ) -> ServiceFacts:
+        sums = self.sum_of(service.name)
+        watched.window.add(now.serving, sums.total)
+        change = watched.window.last_change()
+        demand = watched.demand
+        if change != NOTHING:
+            demand.learn(change, under_way, service.ready_count)
+        demand.take(sums, under_way, now.serving)
+        rates = rates_of(watched.window, self._sums.bounds, under_way.requests)
+        decision = demand.decide(service, rates, under_way, now.serving)
+        watched.trial = CanaryTrial.of(service, sums, watched.trial)
+        verdict = (
+            None
+            if watched.trial is None
+            else watched.trial.judge(service, sums, self._sums.bounds, now.wall)
+        )
+        return ServiceFacts(
+            wanted=None if decision is None else decision.wanted,
+            reason="" if decision is None else decision.reason,
+            verdict=None if verdict is None else VERDICTS.get(verdict.outcome),
+            verdict_reason="" if verdict is None else verdict.reason,
+            under_way={
+                JobId(replica): count for replica, count in under_way.by_replica.items()
+            },
+        )
+
+    def _forget(self, world: World) -> None:
+        """Forget services that have ended, also where a new one has their name."""
+        for name, watched in list(self._watched.items()):
+            service = world.services.get(name)
+            if service is None or service.id != watched.id:
+                del self._watched[name]
+                self._sums.drop_service(name)

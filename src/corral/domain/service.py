@@ -1,0 +1,369 @@
+"""A service: it serves requests under names of models, by replicas. Each replica is a
+job that the service makes."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.coded import Coded
+from corral.domain.ids import AttemptNumber, JobId, ServiceName, UserName
+from corral.domain.job import Disconnect, JobSpec, ReplicaRole
+from corral.domain.units import counted
+
+MOST_REPLICAS: Final = 1_000
+KEPT_REVISIONS: Final = 10
+KEY_CHARACTERS: Final = 40
+
+
+class ServiceState(StrEnum):
+    """State of a service, from its first revision to its end."""
+
+    ACTIVE = "ACTIVE"
+    STOPPING = "STOPPING"  # its replicas finish what they have begun
+    STOPPED = "STOPPED"
+
+
+class ContinueBy(Coded):
+    """How another replica continues a stream whose replica was lost."""
+
+    NONE = "none", "the stream ends with an error"
+    TEXT = "text", "by the text so far; the model cuts every text into the same tokens"
+    VLLM = "vllm", "by token ids, as vLLM returns them"
+    LLAMA_CPP = "llama.cpp", "by token ids, as llama.cpp returns them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRule:
+    """What decides the number of replicas: one measure for each replica, or the times
+    that requests may take. Without any of them, `queue` is 4.
+
+    Args:
+        queue: Requests under way at a replica.
+        rps: Requests a second at a replica.
+        tokens: Tokens a second, of prompts and answers, at a replica.
+        ttft_p90_seconds: Time to first token that 9 of 10 requests keep.
+        itl_p90_seconds: Time between tokens that 9 of 10 requests keep.
+        back_within_seconds: Time in which a lent GPU must be available again.
+    """
+
+    queue: float | None = None
+    rps: float | None = None
+    tokens: float | None = None
+    ttft_p90_seconds: float | None = None
+    itl_p90_seconds: float | None = None
+    back_within_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryRule:
+    """Trial of a new revision: its share of the requests (0 to 1), and for how long. A
+    duration of 0 replaces the old revision without a trial."""
+
+    share: float = 0.05
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSpec:
+    """Spec of a service, already validated by `wire`.
+
+    Args:
+        replica: What each replica runs. The name and the role are set for each replica.
+        models: Names under which requests reach the service.
+        probe: Path that answers 200 once a replica is ready.
+        engine: Name of the preset that filled in the command; "" if there is none.
+        body_bytes: Most bytes of a request's body.
+        deadline_seconds: Most seconds to the first byte of an answer.
+        drain_seconds: Most seconds that a replica gets to finish its requests.
+    """
+
+    name: ServiceName
+    replica: JobSpec
+    models: tuple[str, ...]
+    min_replicas: int = 1
+    max_replicas: int = 1
+    probe: str = "/health"
+    engine: str = ""
+    scale: ScaleRule = field(default_factory=ScaleRule)
+    canary: CanaryRule = field(default_factory=CanaryRule)
+    body_bytes: int = 10_000_000
+    deadline_seconds: float = 60.0
+    drain_seconds: float = 60.0
+    continue_by: ContinueBy = ContinueBy.NONE
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_replicas <= self.max_replicas <= MOST_REPLICAS:
+            raise ValueError(
+                f"the replicas must be from 0 to {MOST_REPLICAS:,}, the minimum first: "
+                f"{self.min_replicas}..{self.max_replicas}"
+            )
+
+    @property
+    def replicas_text(self) -> str:
+        """Return the range of replicas as a spec writes it. For example: 1..8"""
+        if self.min_replicas == self.max_replicas:
+            return str(self.min_replicas)
+        return f"{self.min_replicas}..{self.max_replicas}"
+
+    def needs_revision(self, old: "ServiceSpec") -> bool:
+        """Return whether replicas of the old spec cannot serve this one: what they run
+        has changed, or under which names."""
+        return (self.replica, self.models, self.probe) != (
+            old.replica,
+            old.models,
+            old.probe,
+        )
+
+    def with_settings_of(self, new: "ServiceSpec") -> "ServiceSpec":
+        """Return this spec with the settings of another one that need no new revision:
+        the range of replicas, scaling, canary, limits and drain."""
+        return replace(
+            new,
+            replica=self.replica,
+            models=self.models,
+            probe=self.probe,
+            engine=self.engine,
+            continue_by=self.continue_by,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRevision:
+    """One text of a service's spec. Times are wall-clock seconds since 1970.
+
+    `served_at` is when all requests began to go to it; None: they never did.
+    """
+
+    number: int
+    spec: ServiceSpec
+    by: UserName
+    at: float
+    served_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRow:
+    """An unfinished replica of a service.
+
+    Args:
+        job: Its job.
+        ready_at: Since when its present attempt answers the probe (wall clock); None:
+            it does not.
+        draining_at: Since when it gets no new requests, because it is to end.
+        attempt: Newest attempt that was ready; 0: none was.
+        leaving_since: Since when one of its nodes is being drained, so that another
+            replica is to replace it.
+        reason: Why it is to end.
+    """
+
+    number: int
+    job: JobId
+    revision: int
+    ready_at: float | None = None
+    draining_at: float | None = None
+    attempt: AttemptNumber = AttemptNumber(0)
+    leaving_since: float | None = None
+    reason: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the replica takes requests."""
+        return self.ready_at is not None and self.draining_at is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """State of a service. Times are wall-clock seconds since 1970.
+
+    Args:
+        id: Id of the request that made it; its replicas are ID_1, ID_2, and so on.
+        revisions: Newest revisions, the oldest first; the last one is the newest.
+        current: Number of the revision that serves.
+        trial: Number of the revision that is being tried, or is replacing the current
+            one; None if there is none.
+        trial_since: When the trial's first replica became ready.
+        passed: The trial has passed, and replaces the current revision.
+        turned_back: The newest revision that did not pass its trial.
+        turned_back_reason: Why it did not.
+        wanted: Replicas that the present demand needs.
+        next_number: Number of the next replica; numbers are never used twice.
+        replicas: Unfinished replicas, by number.
+        fruitless: Replicas of the current revision in a row that have ended without
+            having become ready.
+        retry_at: When the next one may be made after such an end.
+        trial_fruitless: The same of the trial's revision.
+        trial_retry_at: The same of the trial's revision.
+        last_end: How the last such replica has ended.
+        gave_way_at: When a replica was last drained so that one of the new revision
+            gets its room; None: it was not necessary in this replacement.
+        reason: Why the service has this number of replicas.
+        key_seed: Secret from which the keys of its replicas are derived.
+    """
+
+    id: JobId
+    name: ServiceName
+    owner: UserName
+    created_at: float
+    revisions: tuple[ServiceRevision, ...]
+    current: int
+    key_seed: str = field(repr=False)
+    state: ServiceState = ServiceState.ACTIVE
+    trial: int | None = None
+    trial_since: float | None = None
+    passed: bool = False
+    turned_back: int | None = None
+    turned_back_reason: str = ""
+    wanted: int = 0
+    next_number: int = 1
+    replicas: tuple[ReplicaRow, ...] = ()
+    fruitless: int = 0
+    retry_at: float | None = None
+    trial_fruitless: int = 0
+    trial_retry_at: float | None = None
+    last_end: str = ""
+    gave_way_at: float | None = None
+    reason: str = ""
+    stopped_at: float | None = None
+
+    @property
+    def spec(self) -> ServiceSpec:
+        """Return the spec of the revision that serves."""
+        return self.spec_of(self.current)
+
+    @property
+    def newest(self) -> ServiceRevision:
+        return self.revisions[-1]
+
+    @property
+    def goal(self) -> int:
+        """Return the revision that all replicas are to have: the one that replaces the
+        current one after its trial, else the current one."""
+        if self.trial is not None and self.passed:
+            return self.trial
+        return self.current
+
+    @property
+    def on_trial(self) -> int | None:
+        """Return the revision that is being tried with one replica; None if there is
+        none."""
+        return None if self.passed else self.trial
+
+    @property
+    def previous(self) -> ServiceRevision | None:
+        """Return the newest kept revision that has served before the current one; None
+        if there is none."""
+        earlier = [
+            revision
+            for revision in self.revisions
+            if revision.number < self.current and revision.served_at is not None
+        ]
+        return earlier[-1] if earlier else None
+
+    def revision(self, number: int) -> ServiceRevision:
+        """Return the revision of this number. Raises: KeyError if it is not kept."""
+        for revision in self.revisions:
+            if revision.number == number:
+                return revision
+        raise KeyError(number)
+
+    def spec_of(self, revision: int) -> ServiceSpec:
+        """Return the spec of a revision. Raises: KeyError if it is not kept."""
+        return self.revision(revision).spec
+
+    def with_new_revision(
+        self, spec: ServiceSpec, by: UserName, at: float
+    ) -> "Service":
+        """Return the service with a new revision. Of the older ones, the newest are
+        kept, and always those that serve or are tried."""
+        new = ServiceRevision(number=self.newest.number + 1, spec=spec, by=by, at=at)
+        needed = [
+            revision
+            for revision in self.revisions
+            if revision.number in (self.current, self.trial)
+        ]
+        others = [revision for revision in self.revisions if revision not in needed]
+        room = KEPT_REVISIONS - 1 - len(needed)
+        kept = sorted([*needed, *others[-room:]], key=lambda one: one.number)
+        return replace(self, revisions=(*kept, new))
+
+    def with_revision(self, revision: ServiceRevision) -> "Service":
+        """Return the service with this revision instead of the one with its number."""
+        revisions = tuple(
+            revision if known.number == revision.number else known
+            for known in self.revisions
+        )
+        return replace(self, revisions=revisions)
+
+    @property
+    def ready_count(self) -> int:
+        return sum(row.is_ready for row in self.replicas)
+
+    @property
+    def ready_text(self) -> str:
+        """Return how many of the wanted replicas are ready. For example: 1 of 2
+        replicas ready"""
+        return f"{self.ready_count} of {counted(self.wanted, 'replica')} ready"
+
+    def with_row(self, row: ReplicaRow) -> "Service":
+        """Return the service with this row instead of the one with its number."""
+        others = [one for one in self.replicas if one.number != row.number]
+        rows = sorted([*others, row], key=lambda one: one.number)
+        return replace(self, replicas=tuple(rows))
+
+    def without_row(self, number: int) -> "Service":
+        rows = tuple(one for one in self.replicas if one.number != number)
+        return replace(self, replicas=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFacts:
+    """What the gateways have measured of a service, and what follows from it.
+
+    Args:
+        wanted: Replicas that the demand needs; None: not known, the number stays.
+        reason: Why it needs them.
+        verdict: Whether the trial has passed; None: not decided yet.
+        verdict_reason: Why.
+        under_way: Requests under way by replica; a replica that is not in it is not
+            known to the gateways.
+    """
+
+    wanted: int | None = None
+    reason: str = ""
+    verdict: bool | None = None
+    verdict_reason: str = ""
+    under_way: Mapping[JobId, int] = field(default_factory=dict)
+
+
+def replica_id(service: JobId, number: int) -> JobId:
+    """Return the id of the job of a replica."""
+    return JobId(f"{service}_{number}")
+
+
+def replica_key(role: ReplicaRole, job: JobId, attempt: AttemptNumber) -> str:
+    """Return the key that a replica's engine requires of the gateway. Each attempt has
+    a key of its own, so that a port that another attempt has taken refuses it."""
+    text = f"{job}.{attempt}".encode()
+    digest = hmac.new(role.key_seed.encode(), text, hashlib.sha256).hexdigest()
+    return digest[:KEY_CHARACTERS]
+
+
+def replica_spec(service: Service, revision: int, number: int) -> JobSpec:
+    """Return the spec of the job of one replica. A replica on a node that is silent for
+    too long is replaced, unless its spec says otherwise."""
+    spec = service.spec_of(revision)
+    return replace(
+        spec.replica,
+        name=f"{service.name}_{number}",
+        array_index=number,
+        disconnect=spec.replica.disconnect or Disconnect.REPLACE,
+        replica=ReplicaRole(
+            service=service.name,
+            revision=revision,
+            probe=spec.probe,
+            key_seed=service.key_seed,
+        ),
+    )

@@ -1,0 +1,32 @@
+"""Number of replicas that a service wants: by the measured demand, within its range."""
+
+from dataclasses import replace
+
+from corral.domain.event_kind import EventKind
+from corral.domain.service import Service
+from corral.domain.units import counted
+from corral.reconcile.changeset import Draft
+from corral.reconcile.services.rollout import facts_of
+
+
+def set_wanted(draft: Draft, service: Service) -> Service:
+    """Return the service with the number of replicas that the demand needs. Without a
+    measurement the number stays, within the range of the spec."""
+    facts, spec = facts_of(draft, service), service.spec
+    needed = facts.wanted if facts is not None else None
+    reason = facts.reason if facts is not None and needed is not None else ""
+    if needed is None:
+        needed = service.wanted
+    wanted = min(max(needed, spec.min_replicas), spec.max_replicas)
+    if wanted == service.wanted:
+        return service
+    if wanted != needed:
+        bound_text = "at least" if wanted > needed else "at most"
+        limit_text = f"its spec asks for {bound_text} {counted(wanted, 'replica')}"
+        reason = f"{reason}; {limit_text}" if reason else limit_text
+    text = (
+        f"service {service.name} needs {counted(wanted, 'replica')} now, "
+        f"{service.wanted:,} before{': ' if reason else ''}{reason}"
+    )
+    draft.tell(EventKind.SERVICE_SCALED, text, job=service.id)
+    return replace(service, wanted=wanted, reason=reason)

@@ -1,0 +1,217 @@
+"""Replicas to make and to drain, so that a service has the number of replicas that it
+wants, of one revision. Pure functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.service import ReplicaRow, Service
+from corral.reconcile.services.replica_state import is_delayed
+
+ROOM_SECONDS: Final = 60.0  # within which a new replica must find room
+# within which a replica that starts is waited for, while a node is being drained
+SLOW_START_SECONDS: Final = 600.0
+
+
+class DrainCause(StrEnum):
+    """Cause for which a replica is drained."""
+
+    TOO_MANY = "too_many"
+    OLD_REVISION = "old_revision"
+    NODE_DRAINS = "node_drains"
+    NO_ROOM = "no_room"  # for a replica of the new revision beside it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReplica:
+    """A replica that is not being drained.
+
+    Args:
+        is_placed: It has nodes.
+        waits_since: Since when it waits for nodes (wall clock); None: it does not.
+    """
+
+    row: ReplicaRow
+    is_placed: bool
+    waits_since: float | None = None
+
+    @property
+    def end_order(self) -> tuple[bool, bool, int]:
+        """Return the key by which replicas are drained: first those without nodes, then
+        those that are not ready, then the newest."""
+        return self.is_placed, self.row.is_ready, -self.row.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPlan:
+    """Replicas to drain, by number, and the revision of each replica to make.
+    `gives_way`: one of those drained makes room for the new revision."""
+
+    drains: tuple[tuple[int, DrainCause], ...] = ()
+    makes: tuple[int, ...] = ()
+    gives_way: bool = False
+
+
+def plan_replicas(
+    service: Service, live: Sequence[LiveReplica], now: float, *, is_draining: bool
+) -> ReplicaPlan:
+    """Return the next step towards `service.wanted` replicas of the revision that is to
+    serve, and one of the revision on trial.
+
+    A replica of an old revision, or on a node that is being drained, is drained once
+    another one is ready in its place. There is at most one replica more than wanted,
+    without those on such nodes.
+
+    Args:
+        live: Replicas that are not being drained.
+        now: Wall clock, in seconds since 1970.
+        is_draining: Other replicas are being drained.
+    """
+    planner = _Planner(service=service, now=now, is_draining=is_draining)
+    planner.sort(live)
+    planner.drain_surplus()
+    planner.drain_unready()
+    planner.drain_replaced()
+    planner.leave_nodes()
+    planner.make_room()
+    planner.keep_limit()
+    return ReplicaPlan(
+        drains=tuple(planner.drains.items()),
+        makes=tuple(planner.missing_revisions()),
+        gives_way=planner.gives_way,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Planner:
+    """Replicas in groups: `serving` are of the revision that is to serve, `old` of
+    others, `leaving` are on nodes that are being drained, and `tried` is of the
+    revision on trial."""
+
+    service: Service
+    now: float
+    is_draining: bool
+    serving: list[LiveReplica] = field(default_factory=list)
+    old: list[LiveReplica] = field(default_factory=list)
+    leaving: list[LiveReplica] = field(default_factory=list)
+    tried: list[LiveReplica] = field(default_factory=list)
+    drains: dict[int, DrainCause] = field(default_factory=dict)
+    gives_way: bool = False
+
+    def sort(self, live: Sequence[LiveReplica]) -> None:
+        """Put each replica into its group, those first that are drained first."""
+        for replica in sorted(live, key=lambda replica: replica.end_order):
+            if replica.row.leaving_since is not None:
+                group = self.leaving
+            elif replica.row.revision == self.service.on_trial:
+                group = self.tried
+            elif replica.row.revision == self.service.goal:
+                group = self.serving
+            else:
+                group = self.old
+            group.append(replica)
+
+    def _drain(self, replica: LiveReplica, cause: DrainCause) -> None:
+        self.drains[replica.row.number] = cause
+
+    def _drain_first(self, group: list[LiveReplica], cause: DrainCause) -> None:
+        self._drain(group.pop(0), cause)
+
+    def drain_surplus(self) -> None:
+        while len(self.serving) > self.service.wanted:
+            self._drain_first(self.serving, DrainCause.TOO_MANY)
+
+    def drain_unready(self) -> None:
+        """Drain those to be replaced that serve nothing."""
+        for group, cause in self._replaced_groups():
+            while group and not group[0].row.is_ready:
+                self._drain_first(group, cause)
+
+    def _replaced_groups(self) -> list[tuple[list[LiveReplica], DrainCause]]:
+        return [
+            (self.leaving, DrainCause.NODE_DRAINS),
+            (self.old, DrainCause.OLD_REVISION),
+        ]
+
+    def drain_replaced(self) -> None:
+        """Drain those to be replaced while enough others are ready."""
+        ready = sum(replica.row.is_ready for replica in self.serving)
+        surplus = ready + len(self.leaving) + len(self.old) - self.service.wanted
+        for group, cause in self._replaced_groups():
+            while group and surplus > 0:
+                self._drain_first(group, cause)
+                surplus -= 1
+
+    def leave_nodes(self) -> None:
+        """Drain replicas whose node has been draining for long, even if no other is
+        ready yet."""
+        limit = SLOW_START_SECONDS if self._is_starting() else ROOM_SECONDS
+        for replica in list(self.leaving):
+            since = replica.row.leaving_since
+            if since is not None and self.now - since >= limit:
+                self.leaving.remove(replica)
+                self._drain(replica, DrainCause.NODE_DRAINS)
+
+    def _is_starting(self) -> bool:
+        return any(
+            replica.is_placed and not replica.row.is_ready
+            for replica in (*self.serving, *self.tried)
+        )
+
+    def make_room(self) -> None:
+        """Drain one old replica if a new one has found no room beside it. The next one
+        makes room only after the new one is ready."""
+        if self.is_draining or self.drains or self._is_starting():
+            return
+        ready = [replica for replica in self.serving if replica.row.is_ready]
+        gave_way_at = self.service.gave_way_at
+        is_made_up_for = gave_way_at is None or any(
+            (replica.row.ready_at or 0.0) > gave_way_at for replica in ready
+        )
+        if self.old and self._has_no_room(self.serving) and is_made_up_for:
+            self._drain_first(self.old, DrainCause.NO_ROOM)
+            self.gives_way = True
+        elif (
+            len(ready) >= max(2, self.service.wanted)
+            and self._has_no_room(self.tried)
+            and not self.old
+        ):
+            self._drain_first(self.serving, DrainCause.NO_ROOM)
+
+    def _has_no_room(self, group: Sequence[LiveReplica]) -> bool:
+        return any(
+            replica.waits_since is not None
+            and self.now - replica.waits_since >= ROOM_SECONDS
+            for replica in group
+        )
+
+    def keep_limit(self) -> None:
+        """Drain those beyond the limit, after fewer are wanted."""
+        while self._count() > self.service.wanted + 1:
+            group = min(
+                (group for group in (self.serving, self.old) if group),
+                key=lambda group: group[0].end_order,
+            )
+            self._drain_first(group, DrainCause.TOO_MANY)
+
+    def _count(self) -> int:
+        return len(self.serving) + len(self.old) + len(self.tried)
+
+    def missing_revisions(self) -> list[int]:
+        """Return the revision of each replica to make."""
+        service = self.service
+        retry_at = service.trial_retry_at if service.passed else service.retry_at
+        missing = service.wanted - len(self.serving)
+        room = service.wanted + 1 - self._count()
+        count = 0 if is_delayed(retry_at, self.now) else max(0, min(missing, room))
+        revisions = [service.goal] * count
+        may_try = (
+            not self.old
+            and not self.tried
+            and self._count() + count <= service.wanted
+            and not is_delayed(service.trial_retry_at, self.now)
+        )
+        if service.on_trial is not None and may_try:
+            revisions.append(service.on_trial)
+        return revisions

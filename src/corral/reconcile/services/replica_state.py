@@ -1,0 +1,158 @@
+"""State of a service's replicas, from their jobs and the reports of agents."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.event_kind import EventKind
+from corral.domain.job import Job
+from corral.domain.job_states import JobState, StopWhy
+from corral.domain.service import ReplicaRow, Service
+from corral.reconcile.changeset import Draft
+from corral.reconcile.seat_reports import seen_at
+
+LONGEST_RESTART_DELAY_SECONDS: Final = 60.0
+# A replica that stops for these reasons does not come back.
+_ENDING: Final = frozenset({StopWhy.CANCEL, StopWhy.SUSPEND, StopWhy.TIME})
+
+
+def follow_replicas(draft: Draft, service: Service) -> Service:
+    """Return the service with the present state of its replicas. Those whose jobs are
+    over are left out."""
+    rows: list[ReplicaRow] = []
+    for row in service.replicas:
+        job = draft.job(row.job)
+        if job is None or job.is_final:
+            service = count_end(draft, service, row, job)
+            continue
+        followed = _followed(draft, service, row, job)
+        if followed.is_ready and not row.is_ready:
+            service = _count_success(service, row.revision)
+        rows.append(followed)
+    return replace(service, replicas=tuple(rows))
+
+
+def is_delayed(retry_at: float | None, now: float) -> bool:
+    """Return whether the next replica must wait. A delay that is longer than any is of
+    a clock that was set back, and does not count."""
+    return (
+        retry_at is not None and now < retry_at <= now + LONGEST_RESTART_DELAY_SECONDS
+    )
+
+
+def replica_name(service: Service, row: ReplicaRow) -> str:
+    """Return the name of the replica's job."""
+    return f"{service.name}_{row.number}"
+
+
+def draining_row(
+    draft: Draft, service: Service, row: ReplicaRow, reason: str
+) -> ReplicaRow:
+    """Return the row of a replica that gets no new requests from now on. One that is
+    draining already stays as it is."""
+    if row.draining_at is not None:
+        return row
+    if row.is_ready:
+        text = f"{replica_name(service, row)} gets no new requests: {reason}"
+        draft.tell(EventKind.REPLICA_DRAINING, text, job=service.id)
+    return replace(row, draining_at=draft.now.wall, reason=reason)
+
+
+def count_end(
+    draft: Draft, service: Service, row: ReplicaRow, job: Job | None
+) -> Service:
+    """Record the end of a replica. If it ended by itself and was never ready, the next
+    one of its revision is delayed. Its row is left to the caller.
+
+    Args:
+        job: Its job; None if it ended in an earlier pass.
+    """
+    name = replica_name(service, row)
+    state = job.state if job is not None else draft.state_of(row.job)
+    reason = (job.reason if job is not None else "") or row.reason
+    end_text = f"{name} is {state or 'over'}{': ' if reason else ''}{reason}"
+    draft.tell(EventKind.REPLICA_ENDED, end_text, job=service.id)
+    ended_by_itself = state in (JobState.FAILED, JobState.DONE)
+    if not ended_by_itself or row.attempt:
+        return service
+    now = draft.now.wall
+    text = f"{end_text}; it was never ready"
+    if row.revision == service.trial and not is_delayed(service.trial_retry_at, now):
+        count = service.trial_fruitless + 1
+        retry_at = now + _delay_seconds(count)
+        return replace(
+            service, trial_fruitless=count, trial_retry_at=retry_at, last_end=text
+        )
+    if row.revision == service.current and not is_delayed(service.retry_at, now):
+        count = service.fruitless + 1
+        retry_at = now + _delay_seconds(count)
+        return replace(service, fruitless=count, retry_at=retry_at, last_end=text)
+    # several that end in the same delay count as one
+    return service
+
+
+def _delay_seconds(fruitless: int) -> float:
+    """Return the delay of the next replica after this many fruitless ends."""
+    return min(LONGEST_RESTART_DELAY_SECONDS, 2.0 ** min(fruitless - 1, 10))
+
+
+def _count_success(service: Service, revision: int) -> Service:
+    """Return the service after a replica of this revision has become ready."""
+    if revision == service.trial:
+        return replace(service, trial_fruitless=0, trial_retry_at=None)
+    if revision == service.current:
+        return replace(service, fruitless=0, retry_at=None, last_end="")
+    return service
+
+
+def _followed(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> ReplicaRow:
+    """Return the row of an unfinished replica by the state of its job."""
+    attempt = draft.attempt(job.id)
+    if attempt is None or not job.state.is_live:
+        row = replace(row, ready_at=None, leaving_since=None)
+    else:
+        row = _with_readiness(draft, service, row, job, attempt)
+        row = _with_leaving(draft, row, attempt)
+    is_ending = job.state == JobState.SUSPENDED or (
+        job.state == JobState.STOPPING and job.why in _ENDING
+    )
+    if is_ending and row.draining_at is None:
+        return replace(row, draining_at=draft.now.wall, reason=job.reason)
+    return row
+
+
+def _with_readiness(
+    draft: Draft, service: Service, row: ReplicaRow, job: Job, attempt: Attempt
+) -> ReplicaRow:
+    """Return the row with the result of the probe on the first node. Without a report,
+    the last result holds."""
+    name = replica_name(service, row)
+    if row.attempt != attempt.number:
+        row = replace(row, ready_at=None)
+    seen = seen_at(draft, attempt.nodes[0], (job.id, attempt.number))
+    is_ready = seen.is_ready if seen is not None else None
+    if is_ready and row.ready_at is None and job.state == JobState.RUNNING:
+        if row.attempt != attempt.number:
+            text = f"{name} is ready, and takes requests"
+            draft.tell(
+                EventKind.REPLICA_READY, text, job=service.id, attempt=attempt.number
+            )
+        return replace(row, ready_at=draft.now.wall, attempt=attempt.number)
+    if is_ready is False and row.ready_at is not None:
+        said = f": {seen.probe_text}" if seen is not None and seen.probe_text else ""
+        text = f"{name} does not answer its probe any more{said}"
+        draft.tell(
+            EventKind.REPLICA_NOT_READY, text, job=service.id, attempt=attempt.number
+        )
+        return replace(row, ready_at=None)
+    return row
+
+
+def _with_leaving(draft: Draft, row: ReplicaRow, attempt: Attempt) -> ReplicaRow:
+    """Return the row with the time since which one of its nodes is being drained."""
+    is_leaving = any(
+        (node := draft.node(id)) is not None and node.draining for id in attempt.nodes
+    )
+    if is_leaving == (row.leaving_since is not None):
+        return row
+    return replace(row, leaving_since=draft.now.wall if is_leaving else None)

@@ -1,0 +1,182 @@
+"""Making, draining and ending the replicas of a service, which are jobs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.event_kind import EventKind
+from corral.domain.ids import Sequence, sequence_of
+from corral.domain.job import Job
+from corral.domain.job_states import JobEvent, JobState, StopWhy
+from corral.domain.reason_code import ReasonCode
+from corral.domain.service import (
+    ReplicaRow,
+    Service,
+    ServiceState,
+    replica_id,
+    replica_spec,
+)
+from corral.domain.units import counted
+from corral.reconcile.changeset import Draft
+from corral.reconcile.services.replica_plan import (
+    DrainCause,
+    LiveReplica,
+    plan_replicas,
+)
+from corral.reconcile.services.replica_state import count_end, draining_row
+from corral.reconcile.services.rollout import COUNTER_AGE_SECONDS, facts_of
+
+# Their ranks stop already, and the job does not come back.
+_STOPS_ANYWAY: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
+
+
+def adjust_replicas(draft: Draft, service: Service) -> Service:
+    """Return the service after the next step towards the replicas that it wants: some
+    are made, and some begin to drain."""
+    live = [
+        _live_replica(draft, row) for row in service.replicas if row.draining_at is None
+    ]
+    is_draining = len(live) < len(service.replicas)
+    plan = plan_replicas(service, live, draft.now.wall, is_draining=is_draining)
+    if plan.gives_way:
+        service = replace(service, gave_way_at=draft.now.wall)
+    service = _drain(draft, service, dict(plan.drains))
+    return _make(draft, service, plan.makes)
+
+
+def _live_replica(draft: Draft, row: ReplicaRow) -> LiveReplica:
+    job = draft.job(row.job)
+    return LiveReplica(
+        row=row,
+        is_placed=job is not None and job.state.is_on_nodes,
+        waits_since=job.since
+        if job is not None and job.state == JobState.QUEUED
+        else None,
+    )
+
+
+def _drain(draft: Draft, service: Service, causes: Mapping[int, DrainCause]) -> Service:
+    """Let the replicas with these numbers get no more requests."""
+    if not causes:
+        return service
+    rows = tuple(
+        draining_row(draft, service, row, _drain_text(service, row, causes[row.number]))
+        if row.number in causes
+        else row
+        for row in service.replicas
+    )
+    return replace(service, replicas=rows)
+
+
+def _drain_text(service: Service, row: ReplicaRow, cause: DrainCause) -> str:
+    name = service.name
+    match cause:
+        case DrainCause.TOO_MANY:
+            return f"service {name} needs {counted(service.wanted, 'replica')} now"
+        case DrainCause.NODE_DRAINS:
+            return (
+                f"another replica of service {name} replaces it, because its node is "
+                "being drained"
+            )
+        case DrainCause.OLD_REVISION | DrainCause.NO_ROOM:
+            new = service.goal if row.revision != service.goal else service.trial
+            text = f"revision {new} replaces revision {row.revision} of service {name}"
+            if cause == DrainCause.NO_ROOM:
+                text += ", and there is no room for both"
+            return text
+
+
+def drain_all(draft: Draft, service: Service) -> Service:
+    """Let all replicas of a service that is being stopped get no more requests."""
+    rows = tuple(
+        draining_row(draft, service, row, f"service {service.name} is being stopped")
+        for row in service.replicas
+    )
+    return replace(service, replicas=rows)
+
+
+def _make(draft: Draft, service: Service, revisions: tuple[int, ...]) -> Service:
+    """Make one replica of each of these revisions."""
+    rows: list[ReplicaRow] = []
+    for number, revision in enumerate(revisions, start=service.next_number):
+        job = _job_of_replica(draft, service, revision, number)
+        draft.put(job)
+        text = f"{job.spec.name} is a new replica of revision {revision}"
+        draft.tell(EventKind.REPLICA_MADE, text, job=service.id)
+        rows.append(ReplicaRow(number=number, job=job.id, revision=revision))
+    return replace(
+        service,
+        replicas=(*service.replicas, *rows),
+        next_number=service.next_number + len(rows),
+    )
+
+
+def _job_of_replica(draft: Draft, service: Service, revision: int, number: int) -> Job:
+    """Return the job of a new replica. Its place among waiting jobs is the one of its
+    service."""
+    sequence = sequence_of(service.id)
+    assert sequence is not None
+    return Job(
+        id=replica_id(service.id, number),
+        spec=replica_spec(service, revision, number),
+        owner=service.owner,
+        submitted=Sequence(sequence),
+        submitted_at=draft.now.wall,
+        state=JobState.QUEUED,
+        since=draft.now.wall,
+        array=service.id,
+    )
+
+
+def end_drained(draft: Draft, service: Service) -> Service:
+    """Return the service after ending its replicas that have finished their requests,
+    or were given enough time for it. Replicas that hold no nodes leave it at once."""
+    rows: list[ReplicaRow] = []
+    for row in service.replicas:
+        job = draft.job(row.job)
+        if row.draining_at is not None and row.draining_at > draft.now.wall:
+            row = replace(row, draining_at=draft.now.wall)  # the clock was set back
+        if job is not None and _is_drained(draft, service, row, job):
+            job = _cancel(draft, job, row.reason)
+            if job.is_final:
+                service = count_end(draft, service, row, job)
+                continue
+        rows.append(row)
+    return replace(service, replicas=tuple(rows))
+
+
+def _is_drained(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> bool:
+    if row.draining_at is None:
+        return False
+    has_served = job.state.is_live and row.attempt == job.attempt
+    drained_seconds = draft.now.wall - row.draining_at
+    if not has_served or drained_seconds >= service.spec.drain_seconds:
+        return True
+    facts = facts_of(draft, service)
+    under_way = facts.under_way.get(row.job) if facts is not None else None
+    return under_way == 0 and drained_seconds >= COUNTER_AGE_SECONDS
+
+
+def _cancel(draft: Draft, job: Job, reason: str) -> Job:
+    """Cancel the job. Return it in its new state."""
+    if job.state == JobState.STOPPING and job.why in _STOPS_ANYWAY:
+        return job
+    moved = draft.move(
+        job,
+        JobEvent.ASKED_CANCEL,
+        reason=reason,
+        code=ReasonCode.CANCEL,
+        why=StopWhy.CANCEL,
+    )
+    if moved.state == JobState.STOPPING and moved.why != StopWhy.CANCEL:
+        moved = draft.put(replace(moved, why=StopWhy.CANCEL, reason=reason))
+    return moved
+
+
+def end_service(draft: Draft, service: Service) -> Service:
+    """Return a service that is being stopped as stopped, once no replica is left."""
+    if service.replicas:
+        return service
+    text = f"service {service.name} is stopped"
+    draft.tell(EventKind.SERVICE_STOPPED, text, job=service.id)
+    return replace(service, state=ServiceState.STOPPED, stopped_at=draft.now.wall)

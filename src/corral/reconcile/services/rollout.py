@@ -1,0 +1,203 @@
+"""Replacement of a service's revision by a newer one: its trial, the verdict, and the
+end of the old one."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.event_kind import EventKind
+from corral.domain.ids import AttemptNumber
+from corral.domain.job_states import JobState
+from corral.domain.service import ReplicaRow, Service, ServiceFacts
+from corral.domain.units import duration_text
+from corral.reconcile.changeset import Draft
+from corral.reconcile.seat_reports import seen_at
+from corral.reconcile.services.replica_state import draining_row, replica_name
+
+CRASH_LOOP: Final = 3  # replicas of a trial in a row that were never ready
+# A replica of a trial that runs must be ready within this time: to load a large model
+# takes minutes.
+LONGEST_START_SECONDS: Final = 1800.0
+# Counters of the gateways, and what follows from them, may be this old.
+COUNTER_AGE_SECONDS: Final = 2.0
+
+
+def facts_of(draft: Draft, service: Service) -> ServiceFacts | None:
+    """Return the measurements of the service; None if there are none. A service that is
+    new in this pass has none yet: they would be of an earlier one with this name."""
+    if service.name not in draft.world.services:
+        return None
+    return draft.facts.services.get(service.name)
+
+
+def begin_revision(service: Service, number: int, *, is_tried: bool) -> Service:
+    """Return the service with a revision that is tried, or else replaces the current
+    one. Without a ready replica of the current one, it replaces it at once."""
+    if not any(
+        row.is_ready and row.revision == service.current for row in _live(service)
+    ):
+        return replace(service, current=number, fruitless=0, retry_at=None, last_end="")
+    return replace(service, trial=number, passed=not is_tried)
+
+
+def end_trial(draft: Draft, service: Service, reason: str) -> Service:
+    """Return the service without its trial. The replica on trial is drained at once;
+    those of a revision that was replacing the current one are replaced themselves."""
+    rows = tuple(
+        draining_row(draft, service, row, reason)
+        if row.revision == service.on_trial
+        else row
+        for row in service.replicas
+    )
+    return _without_trial(replace(service, replicas=rows))
+
+
+def adopt_passed(service: Service) -> Service:
+    """Return the service with the revision that is replacing the current one as the
+    current one, if a replica of it is ready."""
+    trial = service.trial
+    is_ready = any(row.is_ready and row.revision == trial for row in _live(service))
+    if trial is None or not service.passed or not is_ready:
+        return service
+    return _without_trial(replace(service, current=trial, fruitless=0, retry_at=None))
+
+
+def advance_rollout(draft: Draft, service: Service) -> Service:
+    """Return the service with the next step of its trial: begun, passed, turned back,
+    or at its end."""
+    if service.trial is None:
+        return service
+    failure = _failed_start(draft, service, service.trial)
+    if failure:
+        return _turn_back(draft, service, failure)
+    return (
+        _finish_replacement(draft, service)
+        if service.passed
+        else _judge_trial(draft, service)
+    )
+
+
+def note_served(draft: Draft, service: Service) -> Service:
+    """Record when the current revision first had a replica that was ready."""
+    current = service.revision(service.current)
+    if current.served_at is not None or not any(
+        row.is_ready and row.revision == current.number for row in service.replicas
+    ):
+        return service
+    return service.with_revision(replace(current, served_at=draft.now.wall))
+
+
+def _live(service: Service) -> list[ReplicaRow]:
+    return [row for row in service.replicas if row.draining_at is None]
+
+
+def _rows_of_trial(service: Service) -> list[ReplicaRow]:
+    return [row for row in _live(service) if row.revision == service.trial]
+
+
+def _without_trial(service: Service) -> Service:
+    return replace(
+        service,
+        trial=None,
+        trial_since=None,
+        passed=False,
+        trial_fruitless=0,
+        trial_retry_at=None,
+        gave_way_at=None,
+    )
+
+
+def _failed_start(draft: Draft, service: Service, trial: int) -> str:
+    """Return why no replica of the trial becomes ready; "" if one may become ready
+    yet."""
+    if service.trial_fruitless >= CRASH_LOOP:
+        return (
+            f"{service.trial_fruitless} replicas in a row ended before they were "
+            f"ready; the last one: {service.last_end}"
+        )
+    for row in _rows_of_trial(service):
+        attempt = draft.attempt(row.job)
+        job = draft.job(row.job)
+        if (
+            job is None
+            or job.state != JobState.RUNNING
+            or attempt is None
+            or attempt.running_at is None
+            or row.attempt == attempt.number
+        ):
+            continue
+        ran_seconds = draft.now.wall - attempt.running_at
+        if ran_seconds >= LONGEST_START_SECONDS:
+            probe_text = _probe_text(draft, row, attempt.number)
+            ran_text = duration_text(ran_seconds)
+            return (
+                f"{replica_name(service, row)} has run for {ran_text} without being "
+                f"ready{probe_text}"
+            )
+    return ""
+
+
+def _probe_text(draft: Draft, row: ReplicaRow, number: AttemptNumber) -> str:
+    attempt = draft.attempt(row.job)
+    seen = (
+        seen_at(draft, attempt.nodes[0], (row.job, number))
+        if attempt is not None
+        else None
+    )
+    return f"; its probe: {seen.probe_text}" if seen and seen.probe_text else ""
+
+
+def _judge_trial(draft: Draft, service: Service) -> Service:
+    trial, now = service.trial, draft.now.wall
+    assert trial is not None
+    is_ready = any(row.is_ready for row in _rows_of_trial(service))
+    since = service.trial_since
+    if since is None or since > now:  # the clock was set back
+        if not is_ready:
+            return service
+        text = (
+            f"revision {trial} of service {service.name} is on trial: it gets "
+            f"{100 * service.spec_of(trial).canary.share:g} % of the requests"
+        )
+        if since is None:
+            draft.tell(EventKind.CANARY_BEGUN, text, job=service.id)
+        return replace(service, trial_since=now)
+    facts = facts_of(draft, service)
+    # the measurements may still be those of an earlier trial
+    is_recent = now - since >= COUNTER_AGE_SECONDS
+    verdict = facts.verdict if facts is not None and is_recent else None
+    verdict_reason = facts.verdict_reason if facts is not None else ""
+    if verdict is False:
+        return _turn_back(draft, service, verdict_reason)
+    seconds = service.spec_of(trial).canary.seconds
+    if not is_ready or not (verdict or now - since >= seconds):
+        return service
+    reason = verdict_reason if verdict else f"{duration_text(seconds)} are over"
+    text = (
+        f"revision {trial} of service {service.name} has passed its trial, and "
+        f"replaces revision {service.current}{': ' if reason else ''}{reason}"
+    )
+    draft.tell(EventKind.CANARY_PASSED, text, job=service.id)
+    return replace(service, passed=True)
+
+
+def _finish_replacement(draft: Draft, service: Service) -> Service:
+    """Return the service with the new revision as the current one, once no replica of
+    another one is left and one of the new revision is ready."""
+    rows = _live(service)
+    is_whole = all(row.revision == service.trial for row in rows)
+    is_served = service.wanted == 0 or any(row.is_ready for row in rows)
+    if service.trial is None or not (is_whole and is_served):
+        return service
+    text = f"revision {service.trial} of service {service.name} serves all requests"
+    draft.tell(EventKind.REVISION_SERVES, text, job=service.id)
+    served = replace(service, current=service.trial, fruitless=0, retry_at=None)
+    return _without_trial(served)
+
+
+def _turn_back(draft: Draft, service: Service, reason: str) -> Service:
+    trial = service.trial
+    text = f"revision {trial} of service {service.name} was turned back"
+    text += f": {reason}" if reason else ""
+    draft.tell(EventKind.CANARY_TURNED_BACK, text, job=service.id)
+    ended = end_trial(draft, service, text)
+    return replace(ended, turned_back=trial, turned_back_reason=reason)

@@ -1,0 +1,18 @@
+"""Services, whose replicas are jobs."""
+
+from corral.store.migrations.operations import op
+
+revision = "0014"
+down_revision = "0013"
+
+
+def upgrade() -> None:
+    words, whole = "TEXT", "INTEGER"
+    if op.get_bind().dialect.name == "postgresql":
+        words, whole = 'TEXT COLLATE "C"', "BIGINT"
+    op.execute(
+        f"CREATE TABLE services (id {words} NOT NULL, name {words} NOT NULL, "
+        f"open {whole} NOT NULL, record {words} NOT NULL, crc {whole} NOT NULL, "
+        "PRIMARY KEY (id))"
+    )
+    op.execute("CREATE UNIQUE INDEX services_open ON services (name) WHERE open = 1")

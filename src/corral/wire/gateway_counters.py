@@ -1,0 +1,81 @@
+"""Counters that a gateway reports: whole sums since the start of each of its processes.
+Counters only grow; gauges say what is under way now."""
+
+from typing import Annotated
+
+import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+ReportName = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class ReportedTokens(msgspec.Struct, frozen=True):
+    """Tokens of one caller; `cached` are part of `prompt`."""
+
+    prompt: Count = 0
+    cached: Count = 0
+    output: Count = 0
+
+
+class ReportedHistogram(msgspec.Struct, frozen=True):
+    """Latencies by the bounds of the report, and their sum in seconds."""
+
+    counts: tuple[Count, ...] = ()
+    sum: Seconds = 0.0
+
+
+class ReportedRevision(msgspec.Struct, frozen=True):
+    """Counters of a revision's replicas; revision None has requests that reached none.
+
+    Args:
+        requests: Ended requests by the status of their answer.
+        losses: Attempts that were lost, by their kind.
+        tokens: Tokens by the name of the caller.
+    """
+
+    revision: int | None = None
+    requests: dict[int, Count] = {}
+    losses: dict[ReportName, Count] = {}
+    tokens: dict[ReportName, ReportedTokens] = {}
+    ttft: ReportedHistogram = ReportedHistogram()
+    itl: ReportedHistogram = ReportedHistogram()
+    request_seconds: ReportedHistogram = ReportedHistogram()
+
+
+class ReportedReplica(msgspec.Struct, frozen=True):
+    """Requests under way at a replica. Its counters are part of its revision's."""
+
+    name: ReportName
+    in_flight: Count = 0
+
+
+class ReportedService(msgspec.Struct, frozen=True):
+    """Counters of a service in one process; `in_flight` and `queued` are gauges."""
+
+    arrivals: Count = 0
+    in_flight: Count = 0
+    queued: Count = 0
+    revisions: tuple[ReportedRevision, ...] = ()
+    replicas: tuple[ReportedReplica, ...] = ()
+
+
+class ReportedProcess(msgspec.Struct, frozen=True):
+    """Counters of one process, by service. `process` is its random id."""
+
+    process: Annotated[str, msgspec.Meta(min_length=8, max_length=200)]
+    services: dict[ReportName, ReportedService] = {}
+
+
+class CountersReport(msgspec.Struct, frozen=True):
+    """Counters of all processes of a gateway. `bounds`: upper bounds of the histograms
+    in seconds, by name."""
+
+    bounds: dict[ReportName, tuple[float, ...]] = {}
+    processes: tuple[ReportedProcess, ...] = ()
+
+
+def decode_counters(text: bytes) -> CountersReport:
+    """Return the counters of a JSON text. Raises: msgspec.DecodeError, which is a
+    ValueError."""
+    return msgspec.json.decode(text, type=CountersReport)

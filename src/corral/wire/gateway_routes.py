@@ -1,0 +1,91 @@
+"""Routes that a head hands to its gateways: services, replicas and callers as a whole
+state under a version."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+ROUTES_PATH: Final = "/v1/routes"
+COUNTERS_PATH: Final = "/v1/routes/counters"
+# versions that one leader can give out; a later leader's are all higher
+VERSIONS_OF_A_TERM: Final = 10**9
+
+EntryName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+CallerLimit = Annotated[int, msgspec.Meta(ge=1)]
+RevisionNumber = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of the state's objects: a field that is not known is refused."""
+
+
+class ReplicaEntry(_Entry, frozen=True):
+    """Address of a replica, and the key that its engine requires.
+
+    Args:
+        revision: Revision of the service that it runs; None: the service has none.
+        draining: Whether it gets no new requests, because it is to end.
+    """
+
+    name: EntryName
+    host: EntryName
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    key: str | None = None
+    revision: RevisionNumber | None = None
+    draining: bool = False
+
+
+class CanaryEntry(_Entry, frozen=True):
+    """Trial of a revision: the share of the requests (0 to 1) that it gets."""
+
+    revision: RevisionNumber
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class ServiceEntry(_Entry, frozen=True):
+    """Service: the model names that lead to it, its replicas and its limits.
+
+    Args:
+        continues: How another replica continues a stream whose replica was lost: by the
+            text so far, or by token ids as this engine returns them.
+    """
+
+    name: EntryName
+    models: Annotated[tuple[EntryName, ...], msgspec.Meta(min_length=1)]
+    replicas: tuple[ReplicaEntry, ...] = ()
+    deadline_seconds: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0
+    body_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] = 10_000_000
+    allow: tuple[EntryName, ...] | None = None
+    queue_requests: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1000
+    continues: Literal["none", "text", "llama.cpp", "vllm"] = "none"
+    canary: CanaryEntry | None = None
+
+
+class CallerEntry(_Entry, frozen=True):
+    """Caller: the hash of its key, and its limits."""
+
+    name: EntryName
+    key_sha256: str
+    requests_per_minute: CallerLimit | None = None
+    tokens_per_minute: CallerLimit | None = None
+    concurrency: CallerLimit | None = None
+    priority: Literal["high", "normal", "low", "batch"] = "normal"
+
+
+class RoutesFile(_Entry, frozen=True):
+    """Whole state of the routes."""
+
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    services: tuple[ServiceEntry, ...] = ()
+    callers: tuple[CallerEntry, ...] = ()
+    open: bool = False
+
+
+def encode_routes(routes: RoutesFile) -> bytes:
+    """Return the JSON text of the routes."""
+    return msgspec.json.encode(routes)
+
+
+def decode_routes(text: bytes) -> RoutesFile:
+    """Return the routes of a JSON text. Raises: msgspec.DecodeError."""
+    return msgspec.json.decode(text, type=RoutesFile)

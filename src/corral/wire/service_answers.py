@@ -1,0 +1,230 @@
+"""Requests and answers of the HTTP API about services."""
+
+import re
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from corral.domain import service as services
+from corral.domain.errors import SpecInvalid
+from corral.domain.ids import ServiceName
+from corral.domain.requests import ScaleService
+from corral.domain.service import MOST_REPLICAS, ServiceState
+from corral.wire.api import EventView
+from corral.wire.job_parts import ForecastView
+
+MOST_DOCUMENTS: Final = 1_000
+_RANGE: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5}))?", re.ASCII)
+
+Applied = Literal["created", "changed", "revision", "returned", "unchanged"]
+
+
+def replica_range(value: int | str) -> tuple[int, int]:
+    """Return the least and the most replicas of 2, "2" or "1..4".
+
+    Raises: SpecInvalid.
+    """
+    match = _RANGE.fullmatch(str(value))
+    if match is not None:
+        low = int(match.group(1))
+        high = low if match.group(2) is None else int(match.group(2))
+        if low <= high <= MOST_REPLICAS:
+            return low, high
+    raise SpecInvalid(
+        f"{str(value)[:40]!r} is not a valid number or range of replicas",
+        hint=f"write a number from 0 to {MOST_REPLICAS:,}, or a range, the lower number "
+        "first: 1..4",
+    )
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ServicesBody(_Body):
+    """Documents of services (`kind: service`). `workdir` of a document is the digest of
+    a snapshot that the head stores."""
+
+    documents: Annotated[
+        list[dict[str, Any]], Field(min_length=1, max_length=MOST_DOCUMENTS)
+    ]
+
+
+class ServiceScaleBody(_Body):
+    """Numbers of replicas that a service may have: 2, or a range: "1..4"."""
+
+    replicas: int | Annotated[str, Field(min_length=1, max_length=20)]
+
+    def to_domain(self, service: ServiceName) -> ScaleService:
+        """Return the request. Raises: SpecInvalid."""
+        low, high = replica_range(self.replicas)
+        return ScaleService(service=service, min_replicas=low, max_replicas=high)
+
+
+class RollBackBody(_Body):
+    """Revision to serve again; null: the one before."""
+
+    revision: Annotated[int | None, Field(ge=1, le=2**31)] = None
+
+
+class AppliedView(ForecastView):
+    """Result for one service. `change`: `created`; `revision`: a new revision replaces
+    its replicas; `returned`: its canary is ended, and the revision that serves stays;
+    `changed`: its replicas stay; `unchanged`. `revision`: the number of the revision
+    that all replicas are to have."""
+
+    name: str
+    change: Applied
+    revision: int
+
+
+class ServicesApplied(ForecastView):
+    """Results for services that were applied, in the order of the documents.
+    `warnings`: effects in the present cluster."""
+
+    services: list[AppliedView]
+    warnings: list[str] = []
+
+
+class ServiceRatesView(ForecastView):
+    """Measurements of the gateways over the last minute. Times are seconds; null: there
+    was no request, or the answers held no tokens.
+
+    `under_way`: requests under way now. `cached_share`: share of the prompts' tokens
+    that were cached, from 0 to 1.
+    """
+
+    under_way: int = 0
+    requests_per_second: float = 0.0
+    failed_per_second: float = 0.0
+    tokens_per_second: float = 0.0
+    ttft_p50_seconds: float | None = None
+    ttft_p90_seconds: float | None = None
+    itl_p50_seconds: float | None = None
+    itl_p90_seconds: float | None = None
+    cached_share: float | None = None
+
+
+class ReplicaView(ForecastView):
+    """A replica of a service. `state` is the state of its job. `ready_at`: since when it
+    takes requests; null: not yet. `draining_at`: since when it gets no new requests.
+    `reason`: why it is not ready. `under_way`: requests under way; null: not known."""
+
+    number: int
+    job: str
+    name: str
+    state: str
+    nodes: list[str]
+    attempt: int
+    revision: int
+    ready_at: float | None
+    draining_at: float | None
+    under_way: int | None
+    reason: str
+    probe_text: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready_at is not None and self.draining_at is None
+
+
+class RevisionView(ForecastView):
+    """A revision of a service, and who applied it."""
+
+    number: int
+    by: str
+    at: float
+
+    @classmethod
+    def of(cls, revision: services.ServiceRevision) -> Self:
+        return cls(number=revision.number, by=revision.by, at=revision.at)
+
+
+class ServiceRow(ForecastView):
+    """A service in a listing.
+
+    `revision` serves; `canary` is the revision that is being tried, or is replacing it.
+    `ready` of `wanted` replicas take requests. `replicas`: how many it may have, for
+    example 1..4. `url`: address of the gateway for OpenAI clients; "" without a gateway.
+    """
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    state: str
+    models: list[str]
+    revision: int
+    canary: int | None
+    ready: int
+    wanted: int
+    replicas: str
+    reason: str
+    created_at: float
+    stopped_at: float | None
+    rates: ServiceRatesView
+    url: str
+
+    @classmethod
+    def of(
+        cls,
+        service: services.Service,
+        *,
+        reason: str,
+        rates: ServiceRatesView,
+        url: str,
+        **more: Any,
+    ) -> Self:
+        spec = service.spec
+        return cls(
+            id=service.id,
+            name=service.name,
+            owner=service.owner,
+            queue=spec.replica.queue,
+            state=service.state,
+            models=list(spec.models),
+            revision=service.current,
+            canary=service.trial,
+            ready=service.ready_count,
+            wanted=service.wanted,
+            replicas=spec.replicas_text,
+            reason=reason,
+            created_at=service.created_at,
+            stopped_at=service.stopped_at,
+            rates=rates,
+            url=url,
+            **more,
+        )
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state == ServiceState.STOPPED
+
+
+class ServiceView(ServiceRow):
+    """Complete view of a service (`corral service show`).
+
+    `spec`: the document of the revision that serves; null for callers who may not read
+    the logs of its replicas. `failed_starts`: replicas in a row, of the revision that
+    serves and of the canary, that have ended without having become ready; `last_end`:
+    how the last one has ended; `retry_at`: when the next one is made. `turned_back`: the
+    newest revision that did not pass its canary, and why.
+    """
+
+    spec: dict[str, Any] | None
+    revisions: list[RevisionView]
+    replica_list: list[ReplicaView]
+    events: list[EventView]
+    failed_starts: int
+    last_end: str
+    retry_at: float | None
+    canary_passed: bool
+    turned_back: int | None
+    turned_back_reason: str
+
+
+class ServicesView(ForecastView):
+    """Services by name. `url`: address of the gateway; "" without a gateway."""
+
+    services: list[ServiceRow]
+    url: str

@@ -1,0 +1,173 @@
+"""The gateway's process: started, adopted by the next head, replaced, started again, and
+ended."""
+
+import http.client
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+import pytest
+
+from corral.boot.gateway_process import GatewayProcess
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.start_head import until
+from corral.domain.errors import SpecInvalid
+from corral.engines.local.processes import LocalProcess
+from corral.gateway.process_record import GatewayRecord
+from corral.wire.gateway_routes import RoutesFile, encode_routes
+from tests.patience import PATIENCE_SECONDS
+
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    process = of_a_new_head(tmp_path)
+    process.routes_file.write_bytes(encode_routes(RoutesFile(version=1)))
+    yield process
+    of_a_new_head(tmp_path).kill()
+    process.kill()
+
+
+def of_a_new_head(root: Path, **settings: Any) -> GatewayProcess:
+    return GatewayProcess(place=ClusterDir(root), settings=ClusterSettings(**settings))
+
+
+def serves(gateway: GatewayProcess) -> bool:
+    """Look after it until it listens, as a head does."""
+
+    def looks() -> bool:
+        gateway.look_after()
+        record = gateway.record
+        return record is not None and answers(record.port)
+
+    return until(looks, PATIENCE_SECONDS)
+
+
+def answers(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def record_of(gateway: GatewayProcess) -> GatewayRecord:
+    record = gateway.record
+    assert record is not None
+    return record
+
+
+def test_a_gateway_is_started_once_and_adopted_by_the_next_head(
+    gateway: GatewayProcess,
+) -> None:
+    assert gateway.url == ""
+    assert gateway.look_after()
+    assert not gateway.look_after()
+    assert serves(gateway)
+    first = record_of(gateway)
+    assert gateway.url == f"http://{LOOPBACK}:{first.port}"
+    assert os.stat(gateway.key_file).st_mode & 0o777 == 0o600
+    next_head = of_a_new_head(gateway.place.root)
+    for _ in range(3):
+        assert not next_head.look_after()
+    assert record_of(next_head) == first
+
+
+def test_a_dead_gateway_is_started_again_at_its_address(
+    gateway: GatewayProcess,
+) -> None:
+    assert serves(gateway)
+    first = record_of(gateway)
+    first.process.signal(signal.SIGKILL)
+    assert until(lambda: gateway.record is None, PATIENCE_SECONDS)
+    with mock.patch("corral.boot.gateway_process.FIRST_PORT", first.port + 1):
+        assert serves(gateway)
+    second = record_of(gateway)
+    assert (second.port, second.pid != first.pid) == (first.port, True)
+
+
+def test_a_gateway_of_another_version_hands_its_socket_over(
+    gateway: GatewayProcess,
+) -> None:
+    assert serves(gateway)
+    first = record_of(gateway)
+    older = msgspec.structs.replace(first, version="0.0.1")
+    gateway.record_file.write_bytes(msgspec.json.encode(older))
+    next_head = of_a_new_head(gateway.place.root)
+    refused = 0
+    while record_of(gateway).pid == first.pid:
+        assert not next_head.look_after()
+        refused += not answers(first.port)
+    assert refused == 0
+    assert serves(next_head)
+    assert record_of(gateway).port == first.port
+
+
+def test_a_gateway_with_other_settings_is_replaced(gateway: GatewayProcess) -> None:
+    assert serves(gateway)
+    first = record_of(gateway)
+    next_head = of_a_new_head(gateway.place.root, gateway_workers=2)
+    assert next_head.look_after()
+    assert serves(next_head)
+    second = record_of(next_head)
+    assert (second.workers, second.port) == (2, first.port)
+    assert until(lambda: not first.process.lives, PATIENCE_SECONDS)
+
+
+def test_the_port_of_another_program_is_left_to_it(gateway: GatewayProcess) -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with mock.patch("corral.boot.gateway_process.FIRST_PORT", port):
+            assert serves(gateway)
+    assert record_of(gateway).port > port
+
+
+def test_a_gateway_that_does_not_start_is_tried_again_later(
+    gateway: GatewayProcess,
+) -> None:
+    gateway.routes_file.unlink()
+    starts = []
+    with mock.patch("corral.boot.gateway_process.monotonic") as clock:
+        clock.return_value = 0.0
+        assert gateway.look_after()
+        starting = gateway._starting
+        assert starting is not None
+        until(lambda: LocalProcess.find(starting.pid) is None, PATIENCE_SECONDS)
+        for second in range(1, 30):
+            clock.return_value = float(second)
+            if gateway.look_after():
+                starts.append(second)
+                again = gateway._starting
+                assert again is not None
+                again.signal(signal.SIGKILL)
+                until(lambda: not again.lives, PATIENCE_SECONDS)  # noqa: B023
+    assert starts == [3, 8, 17]
+
+
+def test_an_ended_gateway_is_gone(gateway: GatewayProcess) -> None:
+    assert serves(gateway)
+    process = record_of(gateway).process
+    gateway.end()
+    assert until(lambda: not process.lives, PATIENCE_SECONDS)
+    assert gateway.url == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"gateway_port": 65_536}, {"gateway_workers": 0}, {"gateway_workers": 257}],
+)
+def test_settings_of_the_gateway_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecInvalid, match="--gateway-"):
+        replace(ClusterSettings(), **wrong)

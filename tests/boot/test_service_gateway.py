@@ -1,0 +1,192 @@
+"""Work of a head for its gateway: the routes are written at once, and nothing is done
+without a service."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from corral.boot.gateway_process import GatewayProcess
+from corral.boot.service_gateway import ServiceGateway
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.control import Control
+from corral.control.services import PublishedRoutes, ServiceTraffic
+from corral.domain.ids import ServiceName, TokenId, UserName
+from corral.domain.users import HEAD, AuditEntry, Role, Token, User
+from corral.domain.world import Changes
+from corral.store.memory_store import MemoryStore
+from corral.wire.gateway_routes import RoutesFile, decode_routes
+from tests.api.heads import RealClock
+from tests.control.services import row, service, world_of
+
+ENTRY = AuditEntry(at=1.0, by=HEAD, token=None, what="token.create", on="x")
+
+
+class NoProcess(GatewayProcess):
+    """A gateway that is never started."""
+
+    looked_after = 0
+
+    def look_after(self) -> bool:
+        self.looked_after += 1
+        return False
+
+
+class Play:
+    """A head that leads, as far as its gateway is concerned."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = world_of()
+        self.store = MemoryStore()
+        self.traffic = ServiceTraffic()
+        place = ClusterDir(root)
+        self.process = NoProcess(place=place, settings=ClusterSettings())
+        control = SimpleNamespace(
+            world=self.world,
+            store=self.store,
+            traffic=self.traffic,
+            routes=PublishedRoutes(),
+            clock=RealClock(),
+            serving_seconds=time.monotonic,
+        )
+        self.gateway = ServiceGateway(
+            control=cast(Control, control), process=self.process
+        )
+
+    @property
+    def routes(self) -> RoutesFile | None:
+        file = self.process.routes_file
+        return decode_routes(file.read_bytes()) if file.exists() else None
+
+    def commit(self, *rows: int) -> None:
+        """The service with these replicas, all of them ready."""
+        own = service(*map(row, rows))
+        fresh = world_of(own)
+        for book in ("services", "jobs", "attempts", "nodes"):
+            getattr(self.world, book).clear()
+            getattr(self.world, book).update(getattr(fresh, book))
+        self.traffic.committed(self.world, Changes(services=(own,)))
+
+    async def add_token(self, number: int, **more: Any) -> Token:
+        token = Token(
+            id=TokenId(f"t{number}"),
+            sha256=f"{number:064x}",
+            user=UserName("ann"),
+            role=Role.USER,
+            created_at=1.0,
+            **more,
+        )
+        await self.store.add_token(token, entry=ENTRY)
+        return token
+
+    def replicas(self) -> int:
+        return 0 if self.routes is None else len(self.routes.services[0].replicas)
+
+    def callers(self) -> list[str]:
+        return [] if self.routes is None else [one.name for one in self.routes.callers]
+
+
+def play(root: Path, scenario: Callable[[Play], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        head = Play(root)
+        user = User(name=UserName("ann"), role=Role.USER, created_at=1.0)
+        await head.store.add_user(user, entry=ENTRY)
+        work = asyncio.create_task(head.gateway.run())
+        try:
+            async with asyncio.timeout(20):
+                await scenario(head)
+            assert not work.done()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+async def within(seconds: float, met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(seconds):
+        while not met():
+            await asyncio.sleep(0.002)
+
+
+def test_without_a_service_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.01)
+
+    async def scenario(head: Play) -> None:
+        await head.add_token(1)
+        await asyncio.sleep(0.1)
+        assert list(tmp_path.iterdir()) == []
+        assert head.process.looked_after == 0
+
+    play(tmp_path, scenario)
+
+
+def test_a_commit_is_in_the_routes_within_100_ms(tmp_path: Path) -> None:
+    waits: list[float] = []
+
+    async def scenario(head: Play) -> None:
+        for count in (1, 2, 3, 4, 5):
+            began = time.monotonic()
+            head.commit(*range(1, count + 1))
+            await within(5.0, lambda: head.replicas() == count)  # noqa: B023
+            waits.append(time.monotonic() - began)
+            await asyncio.sleep(0.06)
+        assert head.process.routes_file.stat().st_mode & 0o777 == 0o600
+
+    play(tmp_path, scenario)
+    assert sorted(waits)[2] < 0.1
+
+
+def test_tokens_are_callers_from_their_making_to_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.02)
+
+    async def scenario(head: Play) -> None:
+        head.commit(1)
+        await within(5.0, lambda: head.routes is not None)
+        await head.add_token(1)
+        await head.add_token(2, expires_at=time.time() + 0.5)
+        await within(5.0, lambda: head.callers() == ["ann/t1", "ann/t2"])
+        await within(5.0, lambda: head.callers() == ["ann/t1"])
+        await head.store.revoke_token(TokenId("t1"), at=2.0, entry=ENTRY)
+        await within(5.0, lambda: head.callers() == [])
+
+    play(tmp_path, scenario)
+
+
+def test_routes_are_written_only_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.01)
+
+    async def scenario(head: Play) -> None:
+        head.commit(1)
+        await within(5.0, lambda: head.routes is not None)
+        inode = head.process.routes_file.stat().st_ino
+        head.traffic.changed.set()
+        await asyncio.sleep(0.15)
+        assert head.process.routes_file.stat().st_ino == inode
+        head.world.services.pop(ServiceName("chat"))
+        head.traffic.changed.set()
+        await within(5.0, lambda: head.routes is not None and not head.routes.services)
+
+    play(tmp_path, scenario)
+
+
+def test_routes_that_cannot_be_written_are_written_later(tmp_path: Path) -> None:
+    root = tmp_path / "c"
+
+    async def scenario(head: Play) -> None:
+        head.commit(1)
+        await asyncio.sleep(0.1)
+        root.mkdir()
+        await within(5.0, lambda: head.routes is not None)
+
+    play(root, scenario)

@@ -326,8 +326,10 @@ def test_readiness_follows_the_engine_from_its_start_to_its_death() -> None:
                     ):
                         await asyncio.sleep(0.005)
                 assert seen_by(probes).is_ready is False
+                assert seen_by(probes).address == ""
                 here.answers("200")
-                assert (await until(probes, True)).probe_text == ""
+                ready = await until(probes, True)
+                assert (ready.probe_text, ready.address) == ("", HOST)
                 here.answers("hang")
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while "no answer" not in seen_by(probes).probe_text:
@@ -335,6 +337,19 @@ def test_readiness_follows_the_engine_from_its_start_to_its_death() -> None:
                 assert seen_by(probes).is_ready, "it may only be busy"
                 here.die()
                 assert "refused" in (await until(probes, False)).probe_text
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_replica_on_several_nodes_is_probed_on_the_port_where_it_listens() -> None:
+    async def story() -> None:
+        with engine() as here:
+            here.answers("200")
+            replica = replace(replica_launch(), port=here.port)
+            launch = replace(here.launch(), master_port=1, replica=replica)
+            async with probes_of(launch) as probes:
+                assert (await until(probes, True)).is_ready
 
     asyncio.run(story())
 
@@ -423,6 +438,18 @@ def test_the_head_is_told_at_once_and_never_the_key(
 def _ready(head: FakeHead) -> bool | None:
     seen = head.seen(ONE)
     return seen.is_ready if seen is not None else None
+
+
+def test_both_ports_of_a_replica_remain_ports_of_its_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        ranks = FakeRanks()
+        replica = replace(replica_launch(), port=20_031)
+        ranks.launches[ONE] = launch_of(ONE, master_port=20_007, replica=replica)
+        agent = agent_in(tmp_path, ranks, [])
+        await agent.look_now()
+        assert set(agent.inventory_now.ports) == {20_007, 20_031}
+
+    asyncio.run(story())
 
 
 @pytest.mark.usefixtures("fast")

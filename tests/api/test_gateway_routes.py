@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from corral.api.route_rights import RIGHTS, may
-from corral.domain.ids import UserName
+from corral.domain.ids import ServiceName, UserName
 from corral.domain.users import HEAD, AuditEntry, Role, Token, token_id
 from corral.wire.gateway_routes import (
     VERSIONS_OF_A_TERM,
     CallerEntry,
     decode_routes,
 )
-from tests.api.heads import Head
+from tests.api.heads import Head, eventually
 from tests.control.services import counted, report, row, service, world_of
 
 COUNTERS = "/v1/routes/counters"
@@ -54,10 +54,61 @@ def test_counters_of_a_gateway_are_added_once(head: Head) -> None:
     assert head.control.traffic.tokens_by_user("chat")["alice"].prompt == 20
 
 
+def test_the_last_counters_of_an_ended_process_are_in_the_ledger_alone(
+    head: Head,
+) -> None:
+    ended = counted(1, tokens={"zoe/t1": (10, 0, 0)})
+    with head.http("olga") as http:
+        for _ in range(2):
+            answer = http.post(
+                COUNTERS,
+                params={"gateway": "ended:8480", "kept": True},
+                content=msgspec.json.encode(report("process-ended", ended=ended)),
+                headers={"Content-Type": "application/json"},
+            )
+            assert answer.status_code == 202
+    traffic, key = head.control.traffic, ("process-ended", ServiceName("ended"))
+    assert "olga/ended:8480" not in traffic.gateways
+    assert not traffic.tokens_by_user("ended")
+    traffic.tokens._committed_at = float("-inf")
+    eventually(lambda: key in head.control.world.gateway_counts)
+    assert head.control.world.gateway_counts[key].users == {"zoe": (0, 10, 0, 0)}
+    days = head.run(head.store.days(first=0, last=99_999))
+    assert [day.amounts.prompt_tokens for day in days if day.user == "zoe"] == [10.0]
+
+
+def test_a_second_gateway_gets_its_part_of_a_limit(head: Head) -> None:
+    control = head.control
+    caller = CallerEntry(
+        name="alice/t1", key_sha256="0" * 64, group="alice", concurrency=100
+    )
+    world = world_of(service(row(1)))
+
+    async def deal() -> None:
+        now = control.serving_seconds()
+        control.traffic.started_gateway(now)
+        control.routes.update(
+            world, [caller], control.traffic.deals.deal([caller], now)
+        )
+
+    def part() -> int | None:
+        with head.http("olga") as http:
+            answer = http.get("/v1/routes", params={"gateway": "b"})
+        return decode_routes(answer.content).callers[0].concurrency
+
+    head.run(deal())
+    assert part() == 0  # until the next deal
+    head.run(deal())
+    dealt = control.traffic.deals.deal([caller], control.serving_seconds())
+    assert dealt.keys() >= {"own", "olga/b"}
+
+
 @pytest.mark.parametrize(
     "body",
     [
         {"processes": [{"process": "p"}]},
+        {"processes": [{"process": "not a name"}]},
+        {"processes": [{"process": "process-1", "services": {"a\0": {}}}]},
         {"processes": "all"},
         [],
         {"bounds": {"a": [""]}},

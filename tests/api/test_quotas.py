@@ -250,3 +250,23 @@ def test_a_wrong_limit_of_a_user_is_refused_with_the_option_that_sets_it(
             answer = http.patch("/v1/users/alice", json={"limits": {"jobs": wrong}})
             assert answer.status_code == 400
             assert error(answer)["hint"] == "for example: --max-jobs 20000"
+
+
+def test_limits_of_calls_to_services_are_none_until_they_are_set(head: Head) -> None:
+    names = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
+    before = rows(head, "bob", "bob")
+    assert [(before[name]["limit"], before[name]["set_by"]) for name in names] == [
+        (None, "default")
+    ] * 3
+    limit(head, "bob", requests_per_minute=600, concurrent_requests="4")
+    after = rows(head, "bob", "bob")
+    assert [after[name]["limit"] for name in names] == [600, None, 4]
+    assert after["requests_per_minute"]["set_by"] == "user"
+    with head.http() as http:
+        body = {"limits": {"tokens_per_minute": 0}}
+        refused = http.patch("/v1/users/bob", json=body)
+    assert refused.status_code == 400, refused.text
+    assert "it must be from 1 to" in error(refused)["message"]
+    assert "--max-tokens-per-minute 600" in error(refused)["hint"]
+    limit(head, "bob", requests_per_minute=None, concurrent_requests=None)
+    assert rows(head, "bob", "bob")["requests_per_minute"]["limit"] is None

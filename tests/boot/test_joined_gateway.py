@@ -74,6 +74,9 @@ def test_a_gateway_elsewhere_serves_by_the_routes_of_the_head(tmp_path: Path) ->
             eventually(lambda: models_of(root) == ["chat", "small"])
             traffic = head.control.traffic
             eventually(lambda: bool(traffic.gateways))
+            kept = root / "gateway-0" / "gateway-counters"
+            eventually(lambda: len([*kept.glob("*.json")]) == 1)
+            assert traffic.gateways[0].endswith(":gateway-0")
         assert models_of(root) == ["chat", "small"]
     # it begins by the last routes when the head is away
     (root / "gateway-0" / "gateway.json").unlink()

@@ -4,23 +4,27 @@ without a service."""
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from corral.api.job_tokens import NAME, job_token
 from corral.boot.gateway_process import GatewayProcess
 from corral.boot.service_gateway import ServiceGateway
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.control import Control
 from corral.control.services import PublishedRoutes, ServiceTraffic
-from corral.domain.ids import ServiceName, TokenId, UserName
+from corral.domain.ids import AttemptNumber, JobId, ServiceName, TokenId, UserName
+from corral.domain.job_states import JobState
 from corral.domain.users import HEAD, AuditEntry, Role, Token, User
 from corral.domain.world import Changes
 from corral.store.memory_store import MemoryStore
 from corral.wire.gateway_routes import RoutesFile, decode_routes
-from tests.api.heads import RealClock
+from tests.api.heads import PlainSeals, RealClock
 from tests.control.services import row, service, world_of
 
 ENTRY = AuditEntry(at=1.0, by=HEAD, token=None, what="token.create", on="x")
@@ -54,7 +58,7 @@ class Play:
             serving_seconds=time.monotonic,
         )
         self.gateway = ServiceGateway(
-            control=cast(Control, control), process=self.process
+            control=cast(Control, control), process=self.process, seals=PlainSeals()
         )
 
     @property
@@ -190,3 +194,33 @@ def test_routes_that_cannot_be_written_are_written_later(tmp_path: Path) -> None
         await within(5.0, lambda: head.routes is not None)
 
     play(root, scenario)
+
+
+def test_the_token_of_a_running_job_calls_services_after_those_of_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.02)
+
+    def change(head: Play, **changes: Any) -> None:
+        job = head.world.jobs[JobId("j1_1")]
+        spec = replace(job.spec, secrets=(NAME,))
+        head.world.jobs[job.id] = replace(job, spec=spec, **changes)
+
+    async def scenario(head: Play) -> None:
+        await head.add_token(1)
+        head.commit(1)
+        await within(5.0, lambda: head.callers() == ["ann/t1"])
+        change(head, owner=UserName("ann"))
+        await within(5.0, lambda: head.callers() == ["ann/t1", "ann/j1_1.1"])
+        assert head.routes is not None
+        person, job = head.routes.callers
+        assert (person.priority, job.priority) == ("normal", "batch")
+        secret = job_token(PlainSeals(), (JobId("j1_1"), AttemptNumber(1)))
+        assert job.key_sha256 == sha256(secret.encode()).hexdigest()
+        change(head, owner=UserName("stranger"))
+        await within(5.0, lambda: head.callers() == ["ann/t1"])
+        change(head, owner=UserName("ann"), state=JobState.QUEUED)
+        await asyncio.sleep(0.1)
+        assert head.callers() == ["ann/t1"]
+
+    play(tmp_path, scenario)

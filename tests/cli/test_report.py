@@ -86,6 +86,30 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
     assert second.startswith("j2,train-bo,5,0,,")
 
 
+def test_tokens_have_columns_only_where_there_are_any() -> None:
+    for kind in ("usage", "cost"):
+        (table,) = shown(found(kind, "user")).tables
+        assert "requests" not in [column.name for column in table.columns]
+        amounts = UsageAmounts(requests=3.0, prompt_tokens=9.0, output_tokens=2.0)
+        row = UsageRecord(
+            day=20_000,
+            queue=QueueName("team"),
+            user=UserName("cleo"),
+            gpu_type="",
+            amounts=amounts,
+        )
+        body = encoded(report(kind, "user", [row]), first=1, last=2, currency="EUR")
+        (table,) = shown(ReportView.model_validate_json(body)).tables
+        assert [column.name for column in table.columns[-4:]] == [
+            "requests",
+            "tokens in",
+            "cached",
+            "tokens out",
+        ]
+        assert table.rows[0][0] == "cleo"
+        assert table.rows[0][-4:] == (3.0, 9.0, 0.0, 2.0)
+
+
 def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
     body = encoded(report("cost", "queue", []), first=0, last=1, currency="EUR")
     told = shown(ReportView.model_validate_json(body))

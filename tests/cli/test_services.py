@@ -54,6 +54,7 @@ class Gateway(ThreadingHTTPServer):
 
     events: Sequence[str] = ()
     status = 200
+    whole = ""  # an answer of a server that does not stream
     asked: list[dict[str, Any]]
     tokens: list[str]
 
@@ -70,7 +71,10 @@ class Answer(BaseHTTPRequestHandler):
         self.server.asked.append(json.loads(self.rfile.read(length)))
         self.server.tokens.append(self.headers["Authorization"])
         self.send_response(self.server.status)
+        if self.server.whole:
+            self.send_header("Content-Type", "application/json")
         self.end_headers()
+        self.wfile.write(self.server.whole.encode())
         for event in self.server.events:
             prefix = "data: " if self.server.status == 200 else ""
             self.wfile.write(f"{prefix}{event}\n\n".encode())
@@ -176,7 +180,7 @@ def test_serve_ends_when_a_replica_ends_before_it_is_ready(
     assert "exit code 3" in notes[-2]
     assert "corral why chat" in notes[-1]
     why = transcript("why chat")
-    assert "1 replica in a row ended without having become ready" in why
+    assert "1 replica in a row ended before being ready for 60 s" in why
     assert "corral logs" in why
 
 
@@ -229,7 +233,7 @@ def test_stop_of_a_service_is_refused_with_the_command_that_stops_it(
         assert "chat is a service" in refused
         assert "run: corral service stop chat" in refused
         assert "[exit 3]" in refused
-    assert "may have 2..3 replicas" in transcript("service scale chat 2..3")
+    assert "chat: replicas 2..3;" in transcript("service scale chat 2..3")
     assert "no earlier revision of chat has served" in transcript(
         "service rollback chat"
     )
@@ -271,6 +275,13 @@ def test_a_chat_prints_the_answer_and_its_speed_and_sends_what_was_said(
     assert (asked["model"], asked["stream"]) == ("chat-model", True)
     assert asked["messages"] == [{"role": "user", "content": "Hi"}]
     assert gateway.tokens == [f"Bearer {TOKENS['admin']}"]
+
+
+def test_a_server_that_does_not_stream_is_understood(gateway: Gateway) -> None:
+    message = {"role": "assistant", "content": "all at once"}
+    gateway.whole = json.dumps({"choices": [{"message": message}]})
+    pieces = list(stream_chat(gateway.url, "key", "m", [{"role": "user"}]))
+    assert [piece.text for piece in pieces] == ["all at once"]
 
 
 def test_a_chat_keeps_the_conversation_and_ctrl_c_ends_only_the_answer(

@@ -12,6 +12,7 @@ import pytest
 from corral.control import Control
 from corral.control.gpu_usage import GpuUsage
 from corral.control.reports import report_of
+from corral.control.services import ServiceTraffic
 from corral.domain.ledger import UsageRecord, day_of
 from corral.insight import open_accounts, reports
 from corral.store.memory_store import MemoryStore
@@ -30,7 +31,11 @@ def control_of(cluster: Cluster) -> Control:
     now = SimpleNamespace(wall=cluster.wall + 3600.0)
     store = MemoryStore()
     found = SimpleNamespace(
-        store=store, world=cluster.world, ledger=GpuUsage(), now=lambda: now
+        store=store,
+        world=cluster.world,
+        ledger=GpuUsage(),
+        traffic=ServiceTraffic(),
+        now=lambda: now,
     )
     return cast(Control, found)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from corral.control.services import PublishedRoutes
+from corral.control.services.limit_deals import LimitDeals
+from corral.control.services.published_routes import OWN_GATEWAY
 from corral.control.services.routes import callers_of, routes_of, user_of_caller
 from corral.domain.errors import Trouble
 from corral.domain.ids import AttemptNumber, NodeId, TokenId, UserName
@@ -59,7 +61,7 @@ def test_a_ready_replica_is_listed_with_its_address_and_the_key_of_its_attempt()
 
 
 def test_a_replica_that_is_not_ready_or_not_on_a_node_is_not_listed() -> None:
-    own = service(row(1, ready_at=None), row(2), row(3), row(4, attempt=0))
+    own = service(row(1, ready_at=None, attempt=0), row(2), row(3), row(4, attempt=0))
     world = world_of(own, states=LOST)
     world.nodes.pop(NodeId("n1"))
     assert routes_of(world, (), 1).services[0].replicas == ()
@@ -173,3 +175,53 @@ def test_a_new_leader_takes_no_services_from_the_gateways() -> None:
         published.text_for(world)
     published.update(world, ())
     assert published.text_for(world) == published.text
+
+
+def test_the_tokens_of_a_user_share_the_limits_of_the_user_or_of_the_cluster() -> None:
+    limits = (("concurrent_requests", 4), ("jobs", 1), ("tokens_per_minute", 90))
+    users = [
+        User(name=UserName("ann"), role=Role.USER, created_at=1.0, limits=limits),
+        User(name=UserName("bob"), role=Role.ADMIN, created_at=1.0),
+    ]
+    tokens = [token(1), token(2), token(3, "bob")]
+    first, second, third = callers_of(tokens, users, NOW)
+    assert (first.group, first.concurrency, first.tokens_per_minute) == ("ann", 4, 90)
+    assert first.requests_per_minute is None
+    assert (second.group, second.concurrency) == ("ann", 4)
+    assert (third.group, third.concurrency) == (None, None)
+    cluster = {"tokens_per_minute": 7, "requests_per_minute": 8}
+    first, _, third = callers_of(tokens, users, NOW, cluster)
+    assert (first.requests_per_minute, first.tokens_per_minute) == (8, 90)
+    assert (third.group, third.tokens_per_minute) == ("bob", 7)
+
+
+def test_each_gateway_gets_its_parts_and_parts_are_a_new_version(
+    tmp_path: Path,
+) -> None:
+    published, deals = PublishedRoutes(), LimitDeals()
+    world = world_of(service(row(1)))
+    entry = CallerEntry(
+        name="ann/t1", key_sha256="0" * 64, group="ann", requests_per_minute=100
+    )
+    published.update(world, [entry])
+    assert decode_routes(published.text).callers == (entry,)
+    first = published.current
+    for gateway in (OWN_GATEWAY, "olga/b"):
+        deals.meet(gateway, 0.0)
+    assert published.update(world, [entry], deals.deal([entry], 0.0))
+    assert first is not None
+    assert published.current is not None
+    assert published.current.version > first.version
+    parts = [
+        decode_routes(text).callers[0].requests_per_minute
+        for text in (
+            published.text,
+            published.text_for(world, "olga/b"),
+            published.text_for(world, "olga/new"),
+        )
+    ]
+    assert parts == [50.0, 50.0, 1.0]
+    file = tmp_path / "routes.json"
+    file.write_bytes(published.text)
+    assert read_routes_file(file, host="127.0.0.1").callers[0].group == "ann"
+    assert not published.update(world, [entry], deals.deal([entry], 1.0))

@@ -4,7 +4,7 @@ import pytest
 
 from corral.control.services import ServiceRates, ServiceTraffic
 from corral.control.services.counter_sums import TokenSum
-from corral.control.services.service_traffic import OWN_GATEWAY
+from corral.control.services.published_routes import OWN_GATEWAY
 from corral.domain.ids import JobId, ServiceName
 from corral.domain.service import CanaryRule, ScaleRule, Service, ServiceFacts
 from corral.domain.world import Changes, World

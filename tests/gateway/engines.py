@@ -31,9 +31,9 @@ def tokens_of(text: str) -> list[int]:
 
 
 @cache
-def next_token(tokens: tuple[int, ...]) -> int:
+def next_token(tokens: tuple[int, ...], rest: int = REST) -> int:
     if tokens and tokens[-1] == HALF:
-        return REST
+        return rest
     token = crc32(repr(tokens).encode()) % len(VOCABULARY)
     return token if token != REST else HALF
 
@@ -47,14 +47,14 @@ class Step:
     count: int
 
 
-def generate(prompt: Sequence[int], limit: int) -> Iterator[Step]:
+def generate(prompt: Sequence[int], limit: int, rest: int) -> Iterator[Step]:
     tokens = tuple(prompt)
     held = b""
     for count in range(1, limit + 1):
-        token = next_token(tokens)
+        token = next_token(tokens, rest)
         tokens = (*tokens, token)
         held += VOCABULARY[token]
-        text = "" if token == HALF else held.decode()
+        text = "" if token == HALF else held.decode(errors="replace")
         held = held if token == HALF else b""
         yield Step(token, text, count)
 
@@ -69,6 +69,7 @@ class Engine:
 
     is_exact: bool = True
     repeats_role: bool = False
+    rest: int = REST
     requests: list[tuple[bytes, Any]] = field(default_factory=list)
 
     def stream(self, path: bytes, body: Any) -> bytes:
@@ -90,7 +91,7 @@ class Engine:
 
     def steps(self, prompt: Sequence[int], limit: int) -> Iterator[Step]:
         if not self.is_exact:
-            yield from generate(prompt, limit)
+            yield from generate(prompt, limit, self.rest)
             return
         tokens = tuple(prompt)  # of one letter, which texts are cut into as well
         for count in range(1, limit + 1):

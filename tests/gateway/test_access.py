@@ -158,7 +158,7 @@ def test_a_draining_replica_gets_nothing_new_and_ends_what_it_has() -> None:
         async with gateway(*replicas, routes=revised()) as world:
             entries = [replica.entry for replica in replicas]
             posts = [asyncio.ensure_future(world.post(STREAM)) for _ in range(8)]
-            await world.until(lambda: all(len(one.requests) > 1 for one in replicas))
+            await world.until(lambda: sum(len(one.requests) for one in replicas) == 8)
             begun = len(replicas[0].requests)
             pool = world.core.services["chat"].pools["a"]
             draining = [{**entries[0], "draining": True}, entries[1]]

@@ -133,6 +133,7 @@ def test_without_another_replica_the_stream_ends_with_the_count_of_its_tokens() 
         answer_raw(json_bytes()),
         answer_raw(json_bytes(status="500 Oops")),
         answer_raw(STREAM_HEAD + chunk(b'data: {"error": {}}\n\n') + b"0\r\n\r\n"),
+        answer_raw(STREAM_HEAD + chunk(b'data: {"error": {}}\n\n')),
     ],
 )
 def test_a_replica_that_cannot_go_on_is_followed_by_a_third(second: Any) -> None:
@@ -149,9 +150,11 @@ def test_a_replica_that_cannot_go_on_is_followed_by_a_third(second: Any) -> None
 
         replicas = [MockReplica(name, behave) for name in "abc"]
         async with gateway(*replicas, continues="text") as world:
+            start = world.core.now()
             answer = await stream(world, CHAT)
             check_same(answer.body, read(Engine().stream(CHAT, body_of(CHAT))))
             assert calls == 3
+            assert world.core.now() - start < 2.0
 
     play(scenario())
 
@@ -183,6 +186,31 @@ def test_a_stream_that_stops_moves_long_before_the_deadline(
             check_same(answer.body, read(engine.stream(CHAT, body_of(CHAT))))
             first = next(one for one in replicas if one.name == hung[0])
             await world.until(lambda: not first.sides)
+
+    play(scenario())
+
+
+def test_a_stream_does_not_go_back_to_the_replica_that_has_lost_it() -> None:
+    async def scenario() -> None:
+        names: list[str] = []
+        cut = behave_as(Engine(), lambda _: 600)
+        whole = behave_as(Engine(), lambda _: None)
+
+        def behave(request: Request, side: ReplicaSide) -> None:
+            names.append(side.replica.name)
+            (cut if len(names) % 2 else whole)(request, side)
+
+        replicas = [MockReplica(name, behave) for name in "abc"]
+        async with gateway(*replicas, continues="text") as world:
+            for state in world.core.services["chat"].states:
+                state.running += 5 * (state.name != "a")
+            for _ in range(5):
+                assert read((await stream(world, CHAT)).body).dones == 1
+            for state in world.core.services["chat"].states:
+                state.running -= 5 * (state.name != "a")
+        pairs = list(zip(names[::2], names[1::2], strict=True))
+        assert "a" in names[::2]
+        assert all(first != second for first, second in pairs)
 
     play(scenario())
 

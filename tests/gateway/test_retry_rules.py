@@ -140,6 +140,7 @@ def test_a_late_first_token_moves_the_request_before_the_deadline(
             assert answer.events[-1] == "[DONE]"
             assert world.core.now() - start < 1.0
             assert len(set(names)) == 2
+            assert world.metrics.retries == 1
             assert world.metrics.by_replica[names[0]].losses == {"no_first_byte": 1}
 
     play(scenario())

@@ -66,7 +66,11 @@ CASES = {
     "continues": (with_service(continues="sglang"), "services[0].continues"),
     "share 2": (with_service(canary={"revision": 1, "share": 2}), "canary.share"),
     "no revision": (with_service(canary={"share": 1}), "canary"),
-    "limit 0": (state(callers=[caller(concurrency=0)]), "callers[0].concurrency"),
+    "limit 0": (
+        state(callers=[caller(tokens_per_minute=0)]),
+        "callers[0].tokens_per_minute",
+    ),
+    "limit -1": (state(callers=[caller(concurrency=-1)]), "callers[0].concurrency"),
 }  # fmt: skip
 
 

@@ -181,6 +181,37 @@ def test_a_changed_tokenization_is_noticed_by_its_count() -> None:
     assert not continuation.move()
 
 
+def test_bytes_that_are_no_text_are_generated_again_where_that_is_exact() -> None:
+    def engine() -> LlamaEngine:
+        return LlamaEngine(rest=0)  # half a character is followed by a letter
+
+    fields = {"temperature": 0}
+    expected = read(relay("llama.cpp", TEXT, [], engine(), **fields) or b"")
+    assert expected.text.count("\ufffd") > 1
+    stream = engine().stream(
+        b"/completion", {"prompt": "ab \u00e9", "n_predict": LIMIT}
+    )
+    ends = [match.end() for match in re.finditer(b"\n\n", stream)]
+    for first in ends:
+        for second in ends:
+            moved = relay("llama.cpp", TEXT, [first, second], engine(), **fields)
+            check_same(moved, expected)
+    assert relay("llama.cpp", TEXT, [ends[-3]], engine()) is None
+
+
+def test_text_that_differs_when_generated_again_does_not_pass() -> None:
+    engine = LlamaEngine(rest=0)
+    continuation = start("llama.cpp", TEXT, body_of(TEXT, temperature=0), engine)
+    stream = engine.stream(continuation.path, json.loads(continuation.body))
+    end = stream.index(b"\n\n", len(stream) // 2) + 2
+    assert "\ufffd" in read(continuation.feed(stream[:end])).text
+    assert continuation.move()
+    other = LlamaEngine(rest=1).stream(b"/completion", json.loads(continuation.body))
+    assert "\ufffd" not in read(continuation.feed(other)).text
+    assert continuation.is_lost
+    assert not continuation.move()
+
+
 NEVER: dict[str, dict[str, Any]] = {
     "n": {"n": 2},
     "best_of": {"best_of": 2},

@@ -80,7 +80,7 @@ ONE_RANK = [
     (raised("OSError: [Errno 98] Address already in use"), K.PORT),
     (
         raised("socket.gaierror: [Errno -3] Temporary failure in name resolution"),
-        K.NETWORK,
+        K.DNS,
     ),
     (raised("requests.exceptions.ConnectionError: Max retries exceeded"), K.NETWORK),
     (raised("ConnectionRefusedError: [Errno 111] Connection refused"), K.NETWORK),

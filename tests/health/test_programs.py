@@ -25,7 +25,7 @@ from corral.health.pattern_form import LINE_CHARACTERS
 from corral.health.patterns import PATTERNS
 
 Cell = Mapping[str, Any]
-TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes", "e", "f", "g")
+TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes", "e", "f", "g", "h")
 CELLS: Final[list[Cell]] = [
     cell
     for table in TABLES

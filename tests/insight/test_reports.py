@@ -161,3 +161,36 @@ def test_summed_rows_are_one_a_key_and_lose_nothing(rows: list[UsageRecord]) -> 
         )
     assert all(one.key == key for key, one in found.items())
     assert len({json.dumps(key) for key in found}) == len(found)
+
+
+def tokens(user: str, queue: str, requests: int) -> UsageRecord:
+    return UsageRecord(
+        day=3,
+        queue=QueueName(queue),
+        user=UserName(user),
+        gpu_type="",
+        amounts=UsageAmounts(
+            requests=float(requests),
+            prompt_tokens=100.0 * requests,
+            cached_tokens=40.0 * requests,
+            output_tokens=7.0 * requests,
+        ),
+    )
+
+
+def test_tokens_are_reported_by_user_and_queue_but_not_by_type_or_as_waste() -> None:
+    rows = [tokens("ann", "chat", 1), tokens("ann", "chat", 2), tokens("bob", "x", 4)]
+    for kind in ("usage", "cost"):
+        found = report(kind, "user", rows)
+        places = [column.name for column in found.columns]
+        first = places.index("requests")
+        assert places[first:] == ["requests", "tokens in", "cached", "tokens out"]
+        values = {
+            row.name: [column.of(row.amounts) for column in found.columns[first:]]
+            for row in found.rows
+        }
+        assert values == {"ann": [3, 300, 120, 21], "bob": [4, 400, 160, 28]}
+        assert {row.name for row in report(kind, "queue", rows).rows} == {"chat", "x"}
+        assert report(kind, "gpu-type", rows).rows == ()
+    for kind in ("waste", "goodput"):
+        assert report(kind, "user", rows).rows == ()

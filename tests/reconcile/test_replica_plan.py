@@ -23,6 +23,7 @@ def live(
     ready_at: float | None = 500.0,
     waits_since: float | None = None,
     leaving_since: float | None = None,
+    failing_seconds: float | None = None,
 ) -> LiveReplica:
     is_placed = waits_since is None
     row = ReplicaRow(
@@ -32,7 +33,14 @@ def live(
         ready_at=ready_at if is_placed else None,
         leaving_since=leaving_since,
     )
-    return LiveReplica(row=row, is_placed=is_placed, waits_since=waits_since)
+    if failing_seconds is not None:
+        row = replace(row, ready_at=None)
+    return LiveReplica(
+        row=row,
+        is_placed=is_placed,
+        waits_since=waits_since,
+        failing_seconds=failing_seconds,
+    )
 
 
 def service(wanted: int, **more: Any) -> Service:
@@ -101,3 +109,21 @@ def test_the_next_one_makes_room_only_after_the_last_one_is_made_up_for() -> Non
 def test_replicas_on_draining_nodes_do_not_count_towards_the_limit() -> None:
     leaving = [live(number, leaving_since=990.0) for number in (1, 2, 3)]
     assert plan(service(3), *leaving).makes == (1, 1, 1)
+
+
+def test_a_replica_is_not_replaced_for_its_probe_while_another_one_is_drained() -> None:
+    replicas = [live(1), live(2), live(3, failing_seconds=120.0)]
+    assert plan(service(3), *replicas) == ReplicaPlan(
+        drains=((3, DrainCause.PROBE_FAILS),), makes=(1,)
+    )
+    assert plan(service(3), *replicas, is_draining=True) == ReplicaPlan()
+
+
+def test_while_most_fail_none_is_replaced_before_the_last_replacement_has_nodes() -> (
+    None
+):
+    failing = [live(number, failing_seconds=600.0) for number in (1, 2)]
+    waiting = live(3, waits_since=NOW - 300.0)
+    assert plan(service(3), *failing, waiting) == ReplicaPlan()
+    drains = dict(plan(service(3), *failing, live(3)).drains)
+    assert list(drains.values()) == [DrainCause.PROBE_FAILS]

@@ -139,9 +139,10 @@ def test_a_new_attempt_is_not_ready_until_it_says_so() -> None:
 
 def test_a_replica_that_ends_is_replaced_by_one_with_a_new_number() -> None:
     serving = several(2, 2)
+    serving.tick(60.0)
     serving.crash(1)
     assert serving.numbers == [2, 3]
-    assert serving.service.fruitless == 0
+    assert (serving.service.fruitless, serving.service.last_end) == (0, "")
     ended = serving.told("replica_ended")
     assert len(ended) == 1
     assert "chat_1 is FAILED" in ended[0]
@@ -165,9 +166,66 @@ def test_replicas_that_end_before_they_are_ready_delay_the_next_one() -> None:
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
     assert "it was never ready" in serving.service.last_end
     serving.ready()
+    serving.tick(59.5)
+    assert serving.service.fruitless == 8
+    serving.tick()
     service = serving.service
     assert (service.fruitless, service.retry_at, service.last_end) == (0, None, "")
     assert service.state == ServiceState.ACTIVE
+
+
+def test_replicas_that_end_soon_after_they_were_ready_delay_the_next_one() -> None:
+    serving = Serving()
+    for number, delay in ((1, 1.0), (2, 2.0), (3, 4.0)):
+        serving.ready()
+        serving.tick(11.5)
+        serving.end(number)
+        assert serving.service.fruitless == number
+        assert "exit code 7; it was ready for 12 s only" in serving.service.last_end
+        serving.tick(delay - 0.5)
+        assert serving.numbers == []
+        serving.tick()
+        assert serving.numbers == [number + 1]
+
+
+def test_a_replica_may_have_been_ready_for_a_minute_in_several_parts() -> None:
+    serving = Serving()
+    serving.up(1)
+    serving.crash(1)
+    for _ in range(3):
+        serving.ready()
+        serving.tick(19.5)
+        assert serving.service.fruitless == 1
+        serving.not_ready(2)
+        serving.tick(50.0)
+    serving.end(2)
+    assert serving.service.fruitless == 0
+
+
+def test_a_replica_that_has_long_been_ready_does_not_excuse_the_ends_of_others() -> (
+    None
+):
+    serving = several(2, 2)
+    serving.tick(60.0)
+    serving.end(2)
+    for number, delay in ((3, 1.0), (4, 2.0)):
+        serving.up(number)
+        serving.end(number)
+        serving.tick(delay - 0.5)
+        assert serving.numbers == [1]
+        serving.tick()
+        assert serving.numbers == [1, number + 1]
+    assert serving.service.fruitless == 2
+
+
+def test_the_end_of_a_replica_that_was_drained_does_not_count() -> None:
+    serving = several(2, 2)
+    serving.scale(1, 1)
+    exits = ((0, Exit(code=0, at=1.0)),)
+    serving.cluster.say(JobId("j1_2"), Phase.ENDED, exits=exits)
+    serving.tick(times=2)
+    assert serving.job(2).state == JobState.DONE
+    assert (serving.numbers, serving.service.fruitless) == ([1], 0)
 
 
 def test_several_that_end_together_count_once() -> None:

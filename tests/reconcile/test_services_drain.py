@@ -85,8 +85,9 @@ def test_a_drained_replica_that_is_preempted_does_not_come_back() -> None:
     moved = replace(job, state=JobState.STOPPING, why=StopWhy.PREEMPT)
     serving.cluster.world.jobs[job.id] = moved
     serving.cluster.world._index = None
+    serving.leave()
     serving.tick()
-    assert serving.job(2).why == StopWhy.CANCEL
+    assert serving.job(2).state == JobState.CANCELLED
 
 
 # -- nodes that are being drained ------------------------------------------------------

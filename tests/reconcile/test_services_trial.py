@@ -112,7 +112,7 @@ def test_a_crash_loop_ends_the_trial_and_never_the_service() -> None:
         serving.tick(60.0)
     service = serving.service
     assert (service.trial, service.turned_back, service.current) == (None, 2, 1)
-    assert "3 replicas in a row ended before they were ready" in (
+    assert "3 replicas in a row ended before they had been ready for 60 s" in (
         service.turned_back_reason
     )
     assert "chat_4 is FAILED" in service.turned_back_reason
@@ -132,6 +132,7 @@ def test_crashes_of_a_trial_count_in_a_row_and_delay_its_next_replica() -> None:
         serving.tick()
         assert serving.numbers == [1, number + 1]
     serving.ready()
+    serving.tick(60.0)
     assert serving.service.trial_fruitless == 0
     serving.crash(4)
     for number in (5, 6):
@@ -139,6 +140,20 @@ def test_crashes_of_a_trial_count_in_a_row_and_delay_its_next_replica() -> None:
         serving.crash(number)
         serving.tick(60.0)
     assert serving.service.trial == 2
+
+
+def test_a_trial_whose_replicas_end_soon_after_they_were_ready_is_turned_back() -> None:
+    serving = serving_with(1)
+    apply(serving, "serve v2")
+    for number in (2, 3, 4):
+        assert serving.service.trial == 2
+        serving.ready(number)
+        serving.tick(11.5)
+        serving.crash(number)
+        serving.tick(10.0)
+    service = serving.service
+    assert (service.trial, service.turned_back, service.current) == (None, 2, 1)
+    assert "it was ready for 12 s only" in service.turned_back_reason
 
 
 def test_a_newer_trial_begins_without_the_crashes_of_the_last_one() -> None:
@@ -171,6 +186,7 @@ def test_a_clock_that_is_set_back_does_not_prolong_a_trial() -> None:
 
 def test_crashes_of_the_serving_revision_neither_end_nor_delay_the_trial() -> None:
     serving = serving_with(2)
+    serving.tick(60.0)
     apply(serving, "serve v2")
     serving.crash(1)
     for number in (4, 5, 6):

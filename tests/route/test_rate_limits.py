@@ -130,3 +130,30 @@ def test_a_clock_that_steps_back_adds_nothing() -> None:
 def test_a_bucket_needs_a_rate_and_a_burst(per_second: float, burst: float) -> None:
     with pytest.raises(ValueError, match="rate"):
         TokenBucket(per_second, burst)
+
+
+def test_a_limit_that_changes_keeps_what_it_has_counted() -> None:
+    limits = CallerLimits(requests_per_minute=60, concurrency=60)
+    for _ in range(60):
+        assert limits.admit(0.0, 1) is None
+    limits.change(0.0, 120, None, None)
+    refusal = limits.admit(0.0, 1)
+    assert refusal is not None
+    assert refusal.retry_after_seconds == pytest.approx(0.5)
+    assert limits.admit(0.5, 1) is None
+    assert limits.in_flight == 61
+    limits.change(60.0, 6, None, 10)
+    assert limits.admit(60.0, 1) == (LimitName.CONCURRENCY, 1.0)
+    for _ in range(61):
+        limits.finish(1, 1)
+    admitted = [limits.admit(60.0, 1) is None for _ in range(7)]
+    assert admitted == [True] * 6 + [False]
+
+
+def test_what_limits_have_admitted_and_refused_is_counted() -> None:
+    limits = CallerLimits(tokens_per_minute=100)
+    assert limits.admit(0.0, 100) is None
+    assert limits.admit(0.0, 100) is not None
+    limits.finish(30, 100)
+    assert (limits.admitted, limits.tokens) == (1, 30)
+    assert limits.refused == {LimitName.TOKENS_PER_MINUTE: 1}

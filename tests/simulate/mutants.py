@@ -16,6 +16,7 @@ from tests.simulate.mutants_giving import GIVING
 from tests.simulate.mutants_health import HEALTH
 from tests.simulate.mutants_moving import MOVING
 from tests.simulate.mutants_promises import PROMISES
+from tests.simulate.mutants_services import SERVICES
 from tests.simulate.mutants_wishes import REQUESTS
 
 MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
@@ -507,7 +508,7 @@ FORGETTING = [
 
 MUTANTS = [
     *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *GIVING, *AGENT, *FORGETTING,
-    *REQUESTS, *MOVING, *PROMISES, *LEDGER, *HEALTH,
+    *REQUESTS, *MOVING, *PROMISES, *LEDGER, *HEALTH, *SERVICES,
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
 from corral.domain.cause import Cause
 from corral.domain.event_kind import EventKind
+from corral.domain.gateway_counts import CallerCounts, GatewayCount
 from corral.domain.ids import (
     AttemptNumber,
     JobId,
@@ -233,6 +234,19 @@ def imported(name: str, ended_at: float = 50.0, *, seconds: float = 10.0) -> Imp
         seconds=seconds,
         state="COMPLETED",
         limit_seconds=3600.0,
+    )
+
+
+def gateway_count(
+    process: str = "p1", service: str = "chat", output: int = 7
+) -> GatewayCount:
+    return GatewayCount(
+        process=process,
+        service=ServiceName(service),
+        queue=QueueName("team"),
+        at=4.5,
+        users={ANN: CallerCounts(3, 100, 40, output), UserName("é ☃"): CallerCounts()},
+        days=((3, 90), (4, 107)),
     )
 
 

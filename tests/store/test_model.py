@@ -39,6 +39,7 @@ from tests.store.rows import (
     attempt,
     debt,
     event,
+    gateway_count,
     job,
     node,
     receipt,
@@ -115,6 +116,17 @@ changes = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    gateway_counts=st.lists(
+        st.builds(
+            gateway_count,
+            st.sampled_from(["p1", "p2"]),
+            st.sampled_from(["chat", "x"]),
+            numbers,
+        ),
+        max_size=2,
+        unique_by=lambda count: count.key,
+    ).map(tuple),
+    forgotten_processes=st.lists(st.sampled_from(["p1", "p2"]), max_size=1).map(tuple),
     granted=st.none() | st.integers(0, 8).map(Sequence),
     forgotten=st.lists(ids, max_size=2, unique=True).map(tuple),
 )

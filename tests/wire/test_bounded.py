@@ -32,6 +32,7 @@ SEEN = Seen(
     waits_for_input=2,
     is_ready=False,
     probe_text="GET /health: 503",
+    address="fd00::12",
 )
 SIGNAL = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79")
 SAMPLE = NodeSample(
@@ -81,13 +82,19 @@ def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
 
 
 def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> None:
-    more = {"image": [], "trouble": 3, "waits_for_input": -1, "is_ready": 2}
+    more = {
+        "image": [],
+        "trouble": 3,
+        "waits_for_input": -1,
+        "is_ready": 2,
+        "address": 1,
+    }
     read = read_frame(
         changed(started_at=nan, exits=7, saves={}, tails=1.5, probe_text=3, **more)
     )
     assert isinstance(read.message, Heartbeat)
     assert read.message.seen == (Seen(key=KEY, phase=Phase.UP, progress=SEEN.progress),)
-    assert len(read.dropped) == 9
+    assert len(read.dropped) == 10
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,9 @@ def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> No
         ({"probe_text": "x" * 201}, replace(SEEN, probe_text=""), "probe text"),
         ({"probe_text": "a\nb"}, replace(SEEN, probe_text=""), "probe text"),
         ({"is_ready": "yes"}, replace(SEEN, is_ready=None), "is ready"),
+        ({"address": "10.0.0.1/a"}, replace(SEEN, address=""), "address"),
+        ({"address": "a@10.0.0.1"}, replace(SEEN, address=""), "address"),
+        ({"address": "x" * 254}, replace(SEEN, address=""), "address"),
     ],
 )
 def test_a_result_of_a_probe_out_of_bounds_is_left_out(

@@ -62,6 +62,15 @@ def test_a_replica_is_told_where_it_listens_and_another_job_is_not() -> None:
     assert not own.keys() & of_attempt(other, settings).keys()
 
 
+def test_a_replica_on_several_nodes_listens_on_another_port_than_its_ranks_meet() -> (
+    None
+):
+    replica = replace(REPLICA, port=20_031)
+    launch = launch_of(key_of(1), master_port=20_007, replica=replica)
+    told = of_attempt(launch, NodeSettings(node=N1, head_file="/x"))
+    assert (told["MASTER_PORT"], told["CORRAL_PORT"]) == ("20007", "20031")
+
+
 def test_a_job_cannot_replace_the_port_of_a_replica() -> None:
     launch = launch_of(key_of(1), replica=REPLICA, env=(("CORRAL_PORT", "1"),))
     told = of_attempt(launch, NodeSettings(node=N1, head_file="/x"))

@@ -195,13 +195,14 @@ class Agent:
     async def look_now(self) -> None:
         """Query the inventory again."""
         launches = self.ranks.launches.values()
-        master_ports = frozenset(
-            launch.master_port for launch in launches if launch.node_rank == 0
+        held_ports = frozenset(
+            port
+            for launch in launches
+            if launch.node_rank == 0
+            for port in (launch.master_port, launch.listening_port)
         )
         accounts = self.prepare.accounts
-        new_inventory, _ = await asyncio.gather(
-            self.look(master_ports), accounts.look()
-        )
+        new_inventory, _ = await asyncio.gather(self.look(held_ports), accounts.look())
         new_inventory = replace(
             with_accounts(new_inventory, accounts), closed=self._closed
         )

@@ -6,56 +6,41 @@ reading bounded, lines that differ from others only in their numbers are left ou
 the last error is searched backwards in the last megabytes of a log.
 """
 
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from corral.agent.log_filter import (
-    ALIKE_LINES,
-    TRACEBACK,
-    cut,
-    split,
-    without_repeats,
-    without_sources,
+from corral.agent.last_error import (
+    ERROR_LOOKED_AT,
+    after_error,
+    begin_of_error,
+    error_in,
+)
+from corral.agent.log_filter import cut, split, without_repeats, without_sources
+from corral.agent.worker_errors import (
+    excerpt_of_workers,
+    is_shared,
+    last_error_of,
+    root_rank,
 )
 from corral.domain.attempt import Exit
 from corral.domain.bounds import printed
 from corral.domain.diagnosis import GAP
 
 TAIL_BYTES: Final = 4096
-# of these at most for the last error, where it is far from the end
-ERROR_BYTES: Final = 1536
 # rows of which are too long for READ_BYTES to hold enough of a log
 LONG_BYTES: Final = 4096
 LONG_READ_BYTES: Final = 2 * 1024 * 1024  # where there are such
 # of the end: what is left of it without frames and repeated lines
 READ_BYTES: Final = 65536
+# of a log that several processes share: each may have printed a long traceback
+SHARED_READ_BYTES: Final = 1024 * 1024
 SEARCH_BYTES: Final = 4 * 1024 * 1024  # of the log of one rank
 SEARCH_NODE_BYTES: Final = 16 * 1024 * 1024  # of all ranks of a node together
 CHUNK_BYTES: Final = 512 * 1024
 MOST_RANKS: Final = 16  # of a node: beats stay small when a thousand ranks fail at once
-_HEAD_LINES: Final = 2  # of an error that is cut: its first lines, and its end
-_ERROR_LOOKED_AT: Final = 16384
-_LINK: Final = re.compile(  # between errors that were raised of each other
-    rb"^(?:The above exception was the direct cause|During handling of the above exception)"
-    rb"[^\n:]{0,60}:?$",
-    re.MULTILINE,
-)
-_LINK_BYTES: Final = 200  # from it to the error that follows
-_ERRORS: Final = (  # how errors begin that end a program
-    TRACEBACK,
-    b" panicked at ",
-    b"\npanic: ",
-    b"\nfatal error: ",
-    b"terminate called after throwing",
-    b'Exception in thread "',
-    b"Fatal Python error: ",
-    b"\nERROR: LoadError: ",
-)
-
 State = tuple[int, int]  # size of a file, and when it was written
 
 
@@ -77,7 +62,8 @@ def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
     file before it if the log file is too short. Return "" without a log.
 
     C++ frames are left out: NCCL's watchdog prints 9 KB of them below its error. If the
-    last error is not in the excerpt, it is put first, followed by GAP.
+    last error is not in the excerpt, it is put first, followed by GAP. Of a log that
+    several processes share, the errors of these processes are put first.
     """
     state, rotated_state = _state_of(file), _state_of(_rotated_file(file))
     return (
@@ -93,15 +79,51 @@ def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) 
         log_end = _end_of(file, size, before, LONG_READ_BYTES)
         log_end = b"\n".join(cut(row) for row in split(log_end))[-READ_BYTES:]
     relevant_output = _substance(log_end)
-    tail, begin = relevant_output, _begin_of_error(relevant_output)
+    is_cut = len(relevant_output) > TAIL_BYTES or size > READ_BYTES
+    if is_cut and is_shared(log_end):
+        return _sent(_excerpt_of_shared(file, size, before, search_bytes))
+    tail, begin = relevant_output, begin_of_error(relevant_output)
     error = b""
     if begin is None:
-        error = _error_in(log_end) or _error_far(file, size - READ_BYTES, search_bytes)
+        error = error_in(log_end) or _error_far(file, size - READ_BYTES, search_bytes)
     elif begin < len(relevant_output) - TAIL_BYTES:
-        error, tail = _error_in(relevant_output), _after_error(relevant_output)
+        error, tail = error_in(relevant_output), after_error(relevant_output)
     if error:
         tail = error + GAP.encode() + tail[-(TAIL_BYTES - len(error) - len(GAP)) :]
+    return _sent(tail)
+
+
+def _sent(tail: bytes) -> str:
     return printed(tail[-TAIL_BYTES:].decode("utf-8", "replace"))
+
+
+def _excerpt_of_shared(
+    file: Path, size: int, before: State | None, search_bytes: int
+) -> bytes:
+    """Return the excerpt of a log that several processes share. If the process that
+    failed first has printed no error in the last SHARED_READ_BYTES, its error is
+    searched before them."""
+    text = _end_of(file, size, before, min(SHARED_READ_BYTES, search_bytes))
+    root = root_rank(text)
+    if root is not None and not last_error_of(root, text):
+        end = size - SHARED_READ_BYTES
+        text = _worker_error_far(file, end, search_bytes, root) + text
+    return excerpt_of_workers(text, TAIL_BYTES)
+
+
+def _worker_error_far(file: Path, end: int, most: int, rank: int) -> bytes:
+    """Return the last error of a worker before the offset `end` of the file, searched
+    backwards over at most `most` bytes; b"" without an error."""
+    stop = max(0, end - most)
+    while end > stop:
+        size = min(CHUNK_BYTES, end - stop)
+        window = _read_before_offset(
+            file, end + ERROR_LOOKED_AT, size + ERROR_LOOKED_AT
+        )
+        if error := last_error_of(rank, window):
+            return error
+        end -= size
+    return b""
 
 
 def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
@@ -114,14 +136,6 @@ def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
             + log_end
         )
     return log_end
-
-
-def _after_error(text: bytes) -> bytes:
-    """Return the text that was printed after the last error in `text`."""
-    rows = text[max(text.rfind(error_marker) for error_marker in _ERRORS) + 1 :].split(
-        b"\n"
-    )
-    return b"\n".join(rows[_rows_of_error(rows) :])
 
 
 def _rotated_file(file: Path) -> Path:
@@ -149,66 +163,6 @@ def _substance(text: bytes) -> bytes:
     return b"\n".join(without_repeats(without_sources(rows)))
 
 
-def _begin_of_error(text: bytes) -> int | None:
-    """Return the offset in `text` at which the last error begins; None without an
-    error. If errors were raised from each other, return the offset of the first error
-    of that chain."""
-    error_offset = max(text.rfind(error_marker) for error_marker in _ERRORS)
-    if error_offset < 0:
-        return None
-    while (
-        link := _LINK.search(text, max(0, error_offset - _LINK_BYTES), error_offset)
-    ) is not None:
-        traceback_start = text.rfind(TRACEBACK, 0, link.start())
-        if traceback_start < 0:
-            break
-        error_offset = traceback_start
-    return error_offset
-
-
-def _error_in(text: bytes) -> bytes:
-    """Return the last error in `text`, shortened to its first lines and its end; b""
-    without an error. If errors were raised from each other, return the first and the
-    last error of that chain."""
-    error_offset = _begin_of_error(text)
-    if error_offset is None:
-        return b""
-    begin = text.rfind(b"\n", 0, error_offset + 1) + 1
-    full_error = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
-    links = _LINK.split(full_error[:_ERROR_LOOKED_AT])
-    if len(links) == 1:
-        return _shorten_error(links[0], ERROR_BYTES)
-    chain_phrase: bytes = _LINK.findall(full_error)[0]
-    first_error, last_error = (
-        _shorten_error(links[0], ERROR_BYTES // 2),
-        _shorten_error(links[-1].lstrip(), ERROR_BYTES // 2),
-    )
-    return first_error + b"\n" + chain_phrase + b":\n\n" + last_error
-
-
-def _shorten_error(error: bytes, most: int) -> bytes:
-    """Return the text of one error, shortened to its first lines and its end, in at
-    most `most` bytes."""
-    rows = error.lstrip(b"\n").split(b"\n")
-    rows = rows[: _rows_of_error(rows)]
-    head = b"\n".join(rows[:_HEAD_LINES])[: most // 3]
-    rest = b"\n".join(rows[_HEAD_LINES:])
-    return head + b"\n" + rest[-(most - len(head) - 2) :] + b"\n"
-
-
-def _rows_of_error(rows: list[bytes]) -> int:
-    """Return how many rows, from the first, belong to an error. It ends where its
-    message is followed by an empty line or by a few lines that are not indented."""
-    below = 0
-    for number, row in enumerate(rows[1:], start=1):
-        if not row.strip() and below:
-            return number
-        below += bool(row.strip()) and not row[:1].isspace()
-        if below > ALIKE_LINES:
-            return number
-    return len(rows)
-
-
 def _error_far(file: Path, end: int, most: int) -> bytes:
     """Return the last error before the offset `end` of the file, searched backwards
     over at most `most` bytes; b"" without an error."""
@@ -216,9 +170,9 @@ def _error_far(file: Path, end: int, most: int) -> bytes:
     while end > stop:
         size = min(CHUNK_BYTES, end - stop)
         # an error may go on in what was searched before
-        window_bytes = size + _ERROR_LOOKED_AT
-        if error := _error_in(
-            _read_before_offset(file, end + _ERROR_LOOKED_AT, window_bytes)
+        window_bytes = size + ERROR_LOOKED_AT
+        if error := error_in(
+            _read_before_offset(file, end + ERROR_LOOKED_AT, window_bytes)
         ):
             return error
         end -= size

@@ -170,7 +170,7 @@ class ReadinessProbes:
             return
         target = ProbeTarget(
             host=launch.master_address,
-            port=launch.master_port,
+            port=launch.listening_port,
             path=launch.replica.probe,
             key=launch.replica.key,
         )
@@ -190,7 +190,12 @@ class ReadinessProbes:
         if seen.phase in _ENDING:
             return replace(seen, is_ready=False, probe_text=_ENDING[seen.phase])
         readiness = replica.readiness
-        return replace(seen, is_ready=readiness.is_ready, probe_text=readiness.text)
+        return replace(
+            seen,
+            is_ready=readiness.is_ready,
+            probe_text=readiness.text,
+            address=replica.target.host if readiness.is_ready else "",
+        )
 
     async def _keep_probing(self, replica: _ProbedReplica) -> None:
         """Probe the replica for ever."""
@@ -295,7 +300,7 @@ def _result_of(target: ProbeTarget, answer: bytes) -> ProbeResult:
 
 
 def _body_of(answer: bytes) -> bytes:
-    """Return the beginning of the body of an answer; empty if there is none."""
+    """Return the beginning of the body of an answer; empty without a body."""
     head_end = _HEAD_END.search(answer)
     if head_end is None:
         return b""

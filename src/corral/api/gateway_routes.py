@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from corral.api.auth import Caller
 from corral.api.errors import RequestInvalid
 from corral.api.jobs import Asker, Within
 from corral.wire.gateway_counters import decode_counters
@@ -16,15 +17,23 @@ router = APIRouter()
 
 @router.get(ROUTES_PATH)
 async def routes(
-    house: Within, known: Annotated[int, Query(ge=0, le=2**62)] = 0
+    house: Within,
+    caller: Asker,
+    known: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    gateway: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Return the routes of the services for a gateway, with the hashes of the tokens
-    that may call them. If `known` is their version, the answer is empty (204)."""
-    published = house.control.routes
+    that may call them. If `known` is their version, the answer is empty (204). Limits of
+    users are the parts that this gateway grants. `gateway`: its name, as for its
+    counters."""
+    control = house.control
+    name = _gateway_name(caller, gateway)
+    control.traffic.deals.meet(name, control.serving_seconds())
+    published = control.routes
     if published.current is not None and published.current.version == known:
         return Response(status_code=204)
     return Response(
-        published.text_for(house.control.world),
+        published.text_for(control.world, name),
         media_type="application/json",
         headers={"Cache-Control": "no-store"},
     )
@@ -36,16 +45,26 @@ async def counters(
     house: Within,
     caller: Asker,
     gateway: Annotated[str, Query(min_length=1, max_length=200)],
+    kept: bool = False,
 ) -> dict[str, int]:
     """Add the counters of a gateway, as its /internal/counters returns them. They may be
     sent as often as needed: each request is added once. `gateway`: a name of the gateway
-    that stays the same while it runs."""
+    that stays the same while it runs. `kept`: these are the last counters of a process
+    that has ended."""
     try:
         report = decode_counters(await request.body())
     except ValueError as error:
         raise RequestInvalid(
             f"these are not the counters of a gateway: {error}"
         ) from None
-    control = house.control
-    control.traffic.take(f"{caller.name}/{gateway}", report, control.serving_seconds())
+    control, now = house.control, house.control.serving_seconds()
+    if kept:
+        control.traffic.take_kept(report, now)
+    else:
+        control.traffic.take(_gateway_name(caller, gateway), report, now)
     return {"processes": len(report.processes)}
+
+
+def _gateway_name(caller: Caller, gateway: str) -> str:
+    """Return the name of a gateway: another user's gateway has another one."""
+    return f"{caller.name}/{gateway}"

@@ -24,6 +24,7 @@ from corral.domain.users import Role, Token
 from corral.domain.world import World
 from corral.ports.store import Store
 from corral.ports.user_store import Identity
+from corral.wire.head_proof import digest_of
 
 NAME: Final = "CORRAL_TOKEN"
 _FORM: Final = re.compile(r"cj\.(j[0-9_]{1,40})\.(\d{1,9})\.([0-9a-f]{64})", re.ASCII)
@@ -80,11 +81,33 @@ def job_token(seals: Seals, key: AttemptKey) -> str:
 def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
     """Return the attempt's token under each key of the cluster, the newest key
     first."""
-    job, attempt = key
     return [
-        f"cj.{job}.{attempt}.{signature}"
+        _secret_of(key, signature)
         for signature in seals.signatures(_signature_text(key))
     ]
+
+
+def tokens_of_running_jobs(seals: Seals, world: World) -> list[Token]:
+    """Return the tokens of all attempts that have one and are not over. An attempt has
+    a token under each key of the cluster that may have signed it."""
+    tokens = []
+    for id, attempt in world.attempts.items():
+        job = world.jobs.get(id)
+        if job is None or NAME not in job.spec.secrets or not job.state.is_on_nodes:
+            continue
+        key = (id, attempt.number)
+        signatures = seals.signatures(_signature_text(key), attempt.placed_at)
+        for number, signature in enumerate(signatures):
+            suffix = f".{number}" if number else ""  # each name is there once
+            token = Token(
+                id=TokenId(f"{id}.{attempt.number}{suffix}"),
+                sha256=digest_of(_secret_of(key, signature)),
+                user=job.owner,
+                role=Role.USER,
+                created_at=attempt.placed_at,
+            )
+            tokens.append(token)
+    return tokens
 
 
 def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
@@ -130,3 +153,7 @@ async def identity_of(
 
 def _signature_text(key: AttemptKey) -> str:
     return f"job token {key[0]}.{key[1]}"
+
+
+def _secret_of(key: AttemptKey, signature: str) -> str:
+    return f"cj.{key[0]}.{key[1]}.{signature}"

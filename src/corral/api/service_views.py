@@ -8,6 +8,7 @@ from corral.api.auth import Caller
 from corral.api.job_visibility import CallerView, as_job
 from corral.api.route_rights import LOGS
 from corral.control import Control
+from corral.control.services.token_cost import million_token_cost
 from corral.domain.ids import JobId
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Seen
@@ -55,6 +56,8 @@ async def service_view(
         canary_passed=service.passed,
         turned_back=service.turned_back,
         turned_back_reason=sight.text(service.turned_back_reason),
+        million_token_cost=await million_token_cost(house.control, service),
+        currency=house.control.world.queues.currency,
     )
 
 

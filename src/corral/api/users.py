@@ -11,7 +11,7 @@ from corral.api.jobs import Asker, Within
 from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
 from corral.domain.ids import NAME_RULE, TokenId, UserName, is_name
-from corral.domain.quota import RULES, Quota, limit_in
+from corral.domain.quota import RULES, Quota, limit_in, quota_named
 from corral.domain.time_point import moment_text
 from corral.domain.users import (
     LADDER,
@@ -199,8 +199,9 @@ def _parse_user_limit(name: str, most: int | str | None) -> tuple[str, int | Non
 
     Raises: SpecInvalid.
     """
-    quota, number = limit_in(name, 0 if most is None else most, of_user=True)
-    return quota, None if most is None else number
+    if most is None:
+        return quota_named(name), None
+    return limit_in(name, most, of_user=True)
 
 
 def _check_other(user: str, caller: Caller, what: str) -> None:

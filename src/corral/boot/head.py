@@ -313,6 +313,18 @@ def control_of(
     )
 
 
+def service_gateway_of(
+    control: Control, about: ApiSettings, beside: Beside
+) -> ServiceGateway:
+    """Return the work of a leading head for its gateway."""
+    return ServiceGateway(
+        control=control,
+        process=beside.gateway,
+        seals=about.seals,
+        quotas=about.limits.quotas,
+    )
+
+
 def turns_of(
     place: ClusterDir,
     settings: ClusterSettings,
@@ -353,7 +365,7 @@ def turns_of(
             control=control,
             forecasts=forecasts,
             recorder=Recorder(control, series),
-            gateway=ServiceGateway(control=control, process=beside.gateway),
+            gateway=service_gateway_of(control, about, beside),
             alerting=alerting,
             app=app,
             log_quota=app.state.house.log_quota,

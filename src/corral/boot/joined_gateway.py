@@ -15,15 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from corral.boot.clock import SystemClock
 from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import is_any, once, write_atomically
 from corral.domain.errors import Conflict, CorralError, Trouble
+from corral.gateway.kept_counters import kept_folder, read_kept
 from corral.gateway.listening_socket import WORKER_VARIABLE
 from corral.gateway.process_record import read_record
 from corral.wire.gateway_routes import COUNTERS_PATH, ROUTES_PATH
 
 EACH_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0
+# of sending, in which a head commits counters: it does so each 10 s
+RECORDED_SECONDS: Final = 60.0
 INTERNAL_COUNTERS: Final = "/internal/counters"
 log = logging.getLogger(__name__)
 
@@ -58,6 +62,8 @@ class JoinedGateway:
         self._folder = folder
         self._version = 0
         self._failed = ""
+        self._name = quote(f"{socket.gethostname()}:{folder.name}", safe="")
+        self._kept_since: dict[Path, float] = {}
 
     @property
     def routes_file(self) -> Path:
@@ -120,7 +126,8 @@ class JoinedGateway:
     def _fetch(self) -> None:
         """Write the routes into their file if they have changed. Raises: OSError, and as
         `join_client.ask`."""
-        routes = self._head.ask("GET", f"{ROUTES_PATH}?known={self._version}")
+        query = f"known={self._version}&gateway={self._name}"
+        routes = self._head.ask("GET", f"{ROUTES_PATH}?{query}")
         if routes is not None:
             write_atomically(self.routes_file, json.dumps(routes))
             self._version = int(routes["version"])
@@ -141,10 +148,25 @@ class JoinedGateway:
             text = answer.read()
         finally:
             connection.close()
-        if answer.status == 200:
-            name = quote(f"{socket.gethostname()}:{record.port}", safe="")
-            path = f"{COUNTERS_PATH}?gateway={name}"
-            self._head.ask("POST", path, json.loads(text))
+        if answer.status != 200:
+            return
+        report = json.loads(text)
+        path = f"{COUNTERS_PATH}?gateway={self._name}"
+        self._head.ask("POST", path, report)
+        self._send_kept({process["process"] for process in report["processes"]})
+
+    def _send_kept(self, reported: set[str]) -> None:
+        """Send the last counters of processes that have ended, again and again until
+        the head has had the time to record them. Raises: as `join_client.ask`."""
+        for path, text, has_ended in read_kept(
+            kept_folder(self.record_file), reported, SystemClock().wall()
+        ):
+            query = f"{COUNTERS_PATH}?gateway={self._name}&kept=true"
+            self._head.ask("POST", query, json.loads(text))
+            first = self._kept_since.setdefault(path, time.monotonic())
+            if has_ended and time.monotonic() - first > RECORDED_SECONDS:
+                path.unlink(missing_ok=True)
+                del self._kept_since[path]
 
 
 def joined_folder(root: Path, port: int) -> Path:

@@ -3,20 +3,25 @@ running, and reads its counters. Without a service it does nothing."""
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import httpx2
+import msgspec
 
 from corral.agent.connection import first_of
+from corral.api.job_tokens import tokens_of_running_jobs
+from corral.api.settings import Seals
 from corral.boot.gateway_process import GatewayProcess
 from corral.boot.settings import write_atomically
 from corral.control import Control
+from corral.control.services.published_routes import OWN_GATEWAY
 from corral.control.services.routes import callers_of
-from corral.control.services.service_traffic import OWN_GATEWAY
 from corral.domain.errors import Trouble
-from corral.domain.users import Token
+from corral.domain.users import Token, User
+from corral.gateway.kept_counters import kept_folder, read_kept
 from corral.ports.log import HeadLogger
 from corral.wire.gateway_counters import decode_counters
 from corral.wire.gateway_routes import CallerEntry
@@ -38,8 +43,11 @@ class ServiceGateway:
 
     control: Control
     process: GatewayProcess
+    seals: Seals
+    quotas: Mapping[str, int] = field(default_factory=dict)  # of all users
     _has_routes: bool = field(default=False)
     _callers: tuple[CallerEntry, ...] = field(default=())
+    _users: Sequence[User] = field(default=())
     _audited: int = field(default=-1)  # newest entry when the tokens were read
     _read_again_at: float = field(default=float("-inf"))
 
@@ -73,12 +81,24 @@ class ServiceGateway:
         if is_unused and self.process.record is None:
             return
         await self._read_callers()
-        if published.update(self.control.world, self._callers):
+        callers = (*self._callers, *self._job_callers())
+        dealt = self.control.traffic.deals.deal(callers, self.control.serving_seconds())
+        if published.update(self.control.world, callers, dealt):
             self._has_routes = False
         if not self._has_routes:
             text = published.text.decode()
             await asyncio.to_thread(write_atomically, self.process.routes_file, text)
             self._has_routes = True
+
+    def _job_callers(self) -> tuple[CallerEntry, ...]:
+        """Return the callers that are running jobs, by the tokens that they were given.
+        Their requests go after those of people."""
+        tokens = tokens_of_running_jobs(self.seals, self.control.world)
+        now = self.control.clock.wall()
+        return tuple(
+            msgspec.structs.replace(caller, priority="batch")
+            for caller in callers_of(tokens, self._users, now, self.quotas)
+        )
 
     async def _read_callers(self) -> None:
         """Read users and tokens again if any has changed, or one has expired. Each change
@@ -89,7 +109,8 @@ class ServiceGateway:
         if number == self._audited and now < self._read_again_at:
             return
         tokens, users = await store.tokens(), await store.users()
-        self._callers = callers_of(tokens, users, now)
+        self._callers = callers_of(tokens, users, now, self.quotas)
+        self._users = users
         self._audited = number
         self._read_again_at = min(now + RELOAD_SECONDS, _next_expiry(tokens, now))
 
@@ -129,10 +150,29 @@ class ServiceGateway:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
                 url = self.process.own_url if self.control.world.services else ""
-                if url:
-                    await self._read_counters(http, url)
+                reported = await self._read_counters(http, url) if url else frozenset()
+                await self._read_kept(reported)
 
-    async def _read_counters(self, http: httpx2.AsyncClient, url: str) -> None:
+    async def _read_kept(self, reported: frozenset[str]) -> None:
+        """Take the counters of processes that do not report any more, and remove the
+        files of those that have ended, once the ledger has their counters."""
+        folder = kept_folder(self.process.record_file)
+        read_files = partial(read_kept, folder, reported, self.control.clock.wall())
+        traffic, now = self.control.traffic, self.control.serving_seconds()
+        for path, text, has_ended in await asyncio.to_thread(lambda: [*read_files()]):
+            try:
+                report = decode_counters(text)
+            except ValueError as error:
+                log.warning("counters_not_read", file=str(path), error=str(error))
+                continue
+            traffic.take_kept(report, now)
+            if has_ended and traffic.tokens.is_recorded(self.control.world, report):
+                path.unlink(missing_ok=True)
+
+    async def _read_counters(
+        self, http: httpx2.AsyncClient, url: str
+    ) -> frozenset[str]:
+        """Take the counters of the gateway that listens, and return its processes."""
         try:
             key = self.process.key_file.read_text().strip()
             headers = {"Authorization": f"Bearer {key}"}
@@ -141,8 +181,9 @@ class ServiceGateway:
             report = decode_counters(answer.content)
         except (httpx2.HTTPError, OSError, ValueError) as error:
             log.warning("counters_not_read", error=repr(error))
-            return
+            return frozenset()
         self.control.traffic.take(OWN_GATEWAY, report, self.control.serving_seconds())
+        return frozenset(process.process for process in report.processes)
 
 
 def _next_expiry(tokens: Iterable[Token], now: float) -> float:

@@ -76,6 +76,17 @@ To start one, run corral serve, or apply a file. For example:
     scale: {ttft_p90: 500ms}
 """
 
+BATCHES: Final = """Send many requests of a file to a service, and collect the answers.
+
+Each line of the file is a request in the form of OpenAI's Batch API. For example:
+
+    {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "1 + 1 ="}}
+
+The answers are in output.jsonl of the batch's job, and lines that failed in errors.jsonl:
+
+    corral cp JOB:output.jsonl .
+"""
+
 SERVE: Final = (
     "Serve a model, and follow the service until a replica is ready.\n\n"
     "The options are those of a document of kind: service; --dry-run prints it. If the "

@@ -4,7 +4,15 @@ heading under which help shows it."""
 from dataclasses import dataclass
 from typing import Final
 
-from corral.cli.command_help import ALERTS, APPLY, GATEWAY, RUN, SERVE, SERVICES
+from corral.cli.command_help import (
+    ALERTS,
+    APPLY,
+    BATCHES,
+    GATEWAY,
+    RUN,
+    SERVE,
+    SERVICES,
+)
 from corral.cli.planner.help_texts import CAPACITY, PREDICT, PRICES, VALIDATE
 
 CLUSTER: Final = "Cluster"
@@ -31,6 +39,7 @@ and prints what to do about each problem.
     "token": "Create, list and revoke tokens, with which people and programs log in.",
     "key": "Rotate the cluster's key, and create keys for backups.",
     "service": SERVICES,
+    "batch": BATCHES,
     "unit": "Run the head, or a node's agent, as a unit of systemd.",
     "completion": "Install or print shell completion.",
 }
@@ -190,6 +199,22 @@ COMMANDS: Final = (
         "chat:chat",
         "Chat with a service through the gateway.\n\n"
         "Ctrl-C ends an answer, and Ctrl-D the chat.",
+    ),
+    Command(
+        "batch submit",
+        "batch:submit",
+        "Send the requests of a file to a service, and keep the answers.\n\n"
+        "A job of low priority does it, which may be preempted. Each line has one answer, "
+        "whatever fails meanwhile.",
+    ),
+    Command("batch ls", "batch:ls", "List batches with their progress.", alias="list"),
+    Command(
+        "batch show",
+        "batch:show",
+        "Show one batch: lines done, failed and left, rate, tokens and expected end.",
+    ),
+    Command(
+        "batch cancel", "batch:cancel", "Cancel batches. The answers so far are kept."
     ),
     Command(
         "simulate",

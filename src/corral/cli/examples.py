@@ -82,6 +82,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral service chat chat",
         "corral service chat chat --prompt Hello",
     ),
+    "batch submit": (
+        "corral batch submit questions.jsonl --service chat",
+        "corral batch submit questions.jsonl --service chat --within 6h --queue nights",
+    ),
+    "batch ls": ("corral batch ls", "corral batch ls --all"),
+    "batch show": ("corral batch show j17", "corral batch show j17 --json"),
+    "batch cancel": ("corral batch cancel j17",),
     "simulate": (
         "corral simulate jobs.csv --cluster 64x8 --policy fifo-skip las default",
         "corral simulate --own --queues queues.yaml",

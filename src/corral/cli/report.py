@@ -37,6 +37,7 @@ _HTML = Parameter(
     help="Also write the report, with plots, to this file as an HTML page.",
 )
 MOST_BARS = 20
+TOKEN_COLUMNS = frozenset({"requests", "tokens in", "cached", "tokens out"})
 PLACES = 3  # of what people read; --json and --csv have all of them
 PRETEND = (
     "This cluster has pretend GPUs: their use, energy and list price are not counted."
@@ -85,7 +86,8 @@ USUAL = ReportQuery()
 def usage(*, wanted: ReportQuery = USUAL) -> None:
     """Report which users held GPUs, and how busy the GPUs were.
 
-    Utilisation is the share of the measured time in which a kernel ran.
+    Utilisation is the share of the measured time in which a kernel ran. With --by user
+    and --by queue, it has the tokens that users have sent to services and got from them.
     """
     _print_report("usage", wanted)
 
@@ -263,18 +265,19 @@ def _format_value(value: float | None, unit: str) -> str:
 
 
 def _without_unused(found: "ReportView") -> "ReportView":
-    """Return the report without the columns of price kinds that no row uses."""
-    if found.kind != "cost":
+    """Return the report without the columns of tokens and of price kinds that no row
+    uses."""
+    if found.kind not in ("usage", "cost"):
         return found
     total = {
         report_column.name: value
         for report_column, value in zip(found.columns, found.total, strict=True)
     }
-    unused = set()
-    if not total["list price"]:
-        unused = {"list price", "wasted of it", "not used of it"}
-    elif not total["money"]:
-        unused = {"money", "wasted", "not used"}
+    unused = set() if total["requests"] else TOKEN_COLUMNS
+    if found.kind == "cost" and not total["list price"]:
+        unused = unused | {"list price", "wasted of it", "not used of it"}
+    elif found.kind == "cost" and not total["money"]:
+        unused = unused | {"money", "wasted", "not used"}
     kept_columns = [
         column_index
         for column_index, report_column in enumerate(found.columns)

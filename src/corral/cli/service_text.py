@@ -112,6 +112,7 @@ def _detail_rows(
         ("TTFT", _quantiles_text(service.rates, "ttft")),
         ("ITL", _quantiles_text(service.rates, "itl")),
         ("tokens", _tokens_text(service.rates)),
+        ("cost", _cost_text(service)),
         ("URL", base_url(service)),
         ("created", clock_text(service.created_at)),
         ("stopped", clock_text(service.stopped_at) if service.stopped_at else ""),
@@ -160,6 +161,13 @@ def _tokens_text(rates: "shapes.ServiceRatesView") -> str:
         else ""
     )
     return f"{rates.tokens_per_second:.3g} a second{cached}"
+
+
+def _cost_text(service: "shapes.ServiceView") -> str:
+    if service.million_token_cost is None:
+        return ""
+    cost = f"{service.million_token_cost:.3g} {service.currency}"
+    return f"{cost} for a million tokens, since yesterday (UTC)"
 
 
 def _show_replicas(replicas: "Sequence[shapes.ReplicaView]") -> None:
@@ -220,8 +228,8 @@ def why_lines(service: "shapes.ServiceView", now: float) -> Iterator[str]:
         if service.retry_at is not None and service.retry_at > now:
             when = f"; the next one starts in {duration_text(service.retry_at - now)}"
         yield (
-            f"  {counted(service.failed_starts, 'replica')} in a row ended without "
-            f"having become ready{when}"
+            f"  {counted(service.failed_starts, 'replica')} in a row ended before being "
+            f"ready for 60 s{when}"
         )
     if service.last_end:
         yield f"  {clean(service.last_end)}"

@@ -91,7 +91,7 @@ def scale(
     if common.json:
         print_json(scaled)
     else:
-        say(f"{scaled.name} may have {scaled.replicas} replicas; {_ready_now(scaled)}")
+        say(f"{scaled.name}: replicas {scaled.replicas}; {_ready_now(scaled)}")
 
 
 def roll_back(

@@ -71,6 +71,27 @@ class UserQuotaOptions:
     tokens: Annotated[
         str | None, _limit_option("tokens", "Limit on valid tokens, for example 200")
     ] = None
+    requests_per_minute: Annotated[
+        str | None,
+        _limit_option(
+            "requests-per-minute",
+            "Limit on requests a minute to services, for example 600",
+        ),
+    ] = None
+    tokens_per_minute: Annotated[
+        str | None,
+        _limit_option(
+            "tokens-per-minute",
+            "Limit on tokens a minute of services, in and out, for example 200000",
+        ),
+    ] = None
+    concurrent_requests: Annotated[
+        str | None,
+        _limit_option(
+            "concurrent-requests",
+            "Limit on concurrent requests to services, for example 32",
+        ),
+    ] = None
 
     @property
     def given(self) -> dict[str, str | int | None]:
@@ -88,9 +109,8 @@ def show_quotas(rows: "list[QuotaRow]") -> None:
     quota_table = table("QUOTA", "USED", "LIMIT", "SET BY", right=("USED", "LIMIT"))
     for row in rows:
         used_text = "" if row.used is None else _format_amount(row, row.used)
-        quota_table.add_row(
-            clean(row.name), used_text, _format_amount(row, row.limit), row.set_by
-        )
+        limit_text = NONE if row.limit is None else _format_amount(row, row.limit)
+        quota_table.add_row(clean(row.name), used_text, limit_text, row.set_by)
     show_table(quota_table)
 
 

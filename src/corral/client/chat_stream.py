@@ -61,10 +61,11 @@ def stream_chat(
         ):
             if answer.status_code >= 400:
                 raise _refusal(answer.status_code, answer.read())
-            if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
-                yield from _pieces_of(answer)
-            else:  # a server that does not stream
+            kind = answer.headers.get("Content-Type", "")
+            if kind.startswith("application/json"):  # of a server that does not stream
                 yield _read_piece(answer.read().decode(errors="replace"))
+            else:
+                yield from _pieces_of(answer)
     except httpx2.TransportError as error:
         raise ChatFailed(
             f"the gateway at {url} does not answer: {error}",

@@ -330,6 +330,7 @@ class Control:
         touched = self._take_touched(now.serving)
         self.traffic.observe(self.world, self.facts.services, now)
         news = self.ledger.news(self.world, self.facts, now)
+        news = self.traffic.with_tokens(news, self.world, now)
         news = replace(news, events=(*news.events, *self.dropped.take_events()))
         outcome, changes, events = await self._decide_and_commit(
             requests, now, touched, news

@@ -61,6 +61,12 @@ class Book:
         of these jobs. Call it after every commit, because it also drops ended jobs from
         its index."""
         jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
+        jobs |= {
+            row.job
+            for service in changes.services
+            for row in service.replicas
+            if row.finished_attempt
+        }
         nodes = {
             node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())
         }

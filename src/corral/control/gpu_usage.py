@@ -193,7 +193,7 @@ class GpuUsage:
 
 
 def with_news(changes: Changes, news: Changes) -> Changes:
-    """Return the changes with the events and accounts of `news` added."""
+    """Return the changes with the events, accounts and counts of `news` added."""
     if not news:
         return changes
     accounts = (*changes.accounts, *news.accounts)
@@ -201,6 +201,8 @@ def with_news(changes: Changes, news: Changes) -> Changes:
         changes,
         events=(*changes.events, *news.events),
         accounts=_merge_records(accounts) if news.accounts else accounts,
+        gateway_counts=(*changes.gateway_counts, *news.gateway_counts),
+        forgotten_processes=(*changes.forgotten_processes, *news.forgotten_processes),
     )
 
 

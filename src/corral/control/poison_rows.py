@@ -109,6 +109,7 @@ class LeftOut:
             uses=self._kept(changes.uses),
             spent=self._kept(changes.spent),
             debts=self._kept(changes.debts),
+            gateway_counts=self._kept(changes.gateway_counts),
         )
 
     def _kept(self, rows: Iterable[Any]) -> tuple[Any, ...]:

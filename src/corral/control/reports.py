@@ -39,7 +39,8 @@ async def report_of(
     else:
         recorded = await store.days(first=first, last=last)
     open_allocations = OpenAllocations.of(control.world, control.now().wall)
-    pending_records = control.ledger.waiting()
+    waiting_tokens = control.traffic.tokens.waiting(control.world, control.now().wall)
+    pending_records = chain(control.ledger.waiting(), () if of_jobs else waiting_tokens)
 
     def summed() -> UsageReport:
         now = chain(open_accounts(open_allocations), pending_records)

@@ -92,10 +92,17 @@ class Allocation:
     port: int | None = None  # MASTER_PORT, on the gang's first node
     placed_at: float = 0.0
     charged: bool = False
+    replica_port: int | None = None  # of a replica on several nodes, on the first one
 
     @property
     def key(self) -> tuple[JobId, AttemptNumber, NodeId]:
         return (self.job, self.attempt, self.seat.node)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports of the node that belong to it."""
+        ports = (self.port, self.replica_port)
+        return tuple(port for port in ports if port is not None)
 
     @property
     def began(self) -> float:
@@ -165,10 +172,17 @@ class Attempt:
     nan_at: float | None = None  # when that was seen first (wall clock)
     # of what it took, while a victim is not seen gone yet
     open_receipt: Receipt | None = None
+    # on which a replica on several nodes listens; None: the port where its ranks meet
+    replica_port: int | None = None
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
         return tuple(seat.node for seat in self.seats)
+
+    @property
+    def listening_port(self) -> int:
+        """Return the port of the first node on which a replica listens."""
+        return self.master_port if self.replica_port is None else self.replica_port
 
     @property
     def is_claim(self) -> bool:

@@ -19,6 +19,7 @@ MOST_MOMENT: Final = 1e11
 NAME_LETTERS: Final = 256  # an id, a device, a type of GPU, a digest
 SENTENCE_LETTERS: Final = 1_000  # a reason, an event
 PROBE_LETTERS: Final = 200  # result of a probe of a replica
+HOST_LETTERS: Final = 253  # address of a replica: an IP address or a host name
 PATH_LETTERS: Final = 4_096
 TAIL_LETTERS: Final = 4_096
 MOST_ITEMS: Final = 1_024  # of a list, by default
@@ -34,6 +35,7 @@ HEARTBEAT_BYTES: Final = 3 * 1024 * 1024
 
 NO_NUL: Final = r"\A[^\0]*\Z"
 PLAIN: Final = r"\A[^\0-\x1f\x7f]*\Z"  # of a name, a path: no control characters
+HOST: Final = r"\A[0-9A-Za-z.:_-]*\Z"
 # of a text for people: lines, tabs
 SENTENCE: Final = r"\A[^\0-\x08\x0b\x0c\x0e-\x1f\x7f]*\Z"
 _CONTROL: Final = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")

@@ -27,6 +27,7 @@ class ReplicaLaunch:
         number: Number of the replica within its service.
         probe: Path that answers 200 once the replica is ready.
         key: Key that the replica's engine requires of the gateway.
+        port: Port on which it listens, if its ranks meet at another one.
     """
 
     service: ServiceName
@@ -34,6 +35,7 @@ class ReplicaLaunch:
     number: int
     probe: str
     key: str = field(repr=False)
+    port: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,12 @@ class Launch:
     image: str | None = None
     ray: bool = False
     replica: ReplicaLaunch | None = None  # None: a job that ends by itself
+
+    @property
+    def listening_port(self) -> int:
+        """Return the port of the first node on which a replica listens."""
+        port = self.replica.port if self.replica is not None else None
+        return self.master_port if port is None else port
 
     @property
     def without_key(self) -> "Launch":

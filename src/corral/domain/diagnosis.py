@@ -10,6 +10,8 @@ from corral.domain.ids import NodeId
 
 # between the last error and the end of a log
 GAP: Final = "[corral] lines are left out here\n"
+# between the errors of processes that share a log and the end of the log
+LEFT_OUT: Final = "[corral] lines of other processes are left out here\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

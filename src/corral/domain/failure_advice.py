@@ -62,6 +62,8 @@ class NextStep(StrEnum):
     CHECKSUM = "checksum"
     WATCHDOG = "watchdog"
     CUT_TRACEBACK = "cut-traceback"
+    WORKER_LOG = "worker-log"
+    WORKER_KILLED = "worker-killed"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -165,4 +167,10 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.CUT_TRACEBACK: "Python ended while it printed an error; a lost connection here is "
     "mostly a helper process on the same node that ended (a DataLoader worker, a pool): use fewer "
     "workers or more memory, or set num_workers=0 to see the error",
+    NextStep.WORKER_LOG: "the part of the log that was read has no error of this process: look "
+    "for its rows in the whole log (corral logs {job}); sys.exit or os._exit may have ended it "
+    "without a message",
+    NextStep.WORKER_KILLED: "a data worker was killed with SIGKILL, mostly because the memory was "
+    "full: request more with resources: {memory: ...}, or use fewer workers (num_workers) and a "
+    "smaller prefetch_factor; if memory was left, look for kill in the job's scripts",
 }

@@ -60,6 +60,10 @@ class FailureKind(StrEnum):
     HELPER = "helper-lost"
     QUOTA = "quota-exceeded"
     LAYOUT = "layout-mismatch"
+    PROXY = "proxy-failed"
+    DNS = "dns-failed"
+    GPU_COUNT = "too-few-gpus"
+    INTERFACE = "no-such-interface"
     UNKNOWN = "unknown"
 
 
@@ -297,6 +301,29 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "the number of ranks does not fit the parallel layout",
         "make nodes: times the GPUs of a node a multiple of tensor x pipeline x context "
         "parallel size, or lower these sizes in the program's configuration",
+    ),
+    FailureKind.PROXY: Meaning(
+        "the proxy could not be used",
+        "the job starts again while it has retries; on the node run: curl -v -x $https_proxy "
+        "URL; if the job sets http_proxy or https_proxy under env:, check them, and name "
+        "hosts that need no proxy in no_proxy",
+        is_infra=True,
+    ),
+    FailureKind.DNS: Meaning(
+        "the DNS of the node did not resolve a host name",
+        "the job starts again while it has retries; check the DNS of the node (getent hosts "
+        "NAME, /etc/resolv.conf): its server did not answer, or the network is down",
+        is_infra=True,
+    ),
+    FailureKind.GPU_COUNT: Meaning(
+        "the program asks for more GPUs than the job has",
+        "set the number of GPUs in the program's arguments to that of resources: {gpu: ...}, "
+        "or request more; a device index starts at 0 on each node",
+    ),
+    FailureKind.INTERFACE: Meaning(
+        "the network interface that the program was told to use does not exist",
+        "set NCCL_SOCKET_IFNAME (Gloo: GLOO_SOCKET_IFNAME; UCX: UCX_NET_DEVICES) to an "
+        "interface that every node has (ip -br address lists them), or leave it unset",
     ),
     FailureKind.UNKNOWN: Meaning(
         "the program ended without an error message",

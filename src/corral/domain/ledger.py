@@ -1,4 +1,5 @@
-"""Rows of the ledger: the use of GPUs and its results, by day and by job.
+"""Rows of the ledger: the use of GPUs and its results by day and by job, and the tokens
+of services by day.
 
 Rows are only added up: a commit adds its values to the recorded ones, so no caller
 reads them first.
@@ -14,8 +15,8 @@ from corral.domain.units import DAY_SECONDS
 
 
 class UsageAmounts(NamedTuple):
-    """GPU-seconds, joules and money. All of them only rise. The amounts are recorded as
-    a list, so new ones must be added at its end.
+    """GPU-seconds, joules, money and tokens. All of them only rise. The amounts are
+    recorded as a list, so new ones must be added at its end.
 
     `allocated` is the time for which GPUs were held. Of it, `measured` was observed by
     the sensors of the node; of that, `used` is the integral of utilisation, and `idle`
@@ -25,6 +26,9 @@ class UsageAmounts(NamedTuple):
     requests and limits (`stopped`). `unpriced` was allocated without a known price.
     `money` is by the cluster's own prices in its currency, and `list_money` by the
     prices of clouds, in USD. The two are never added together.
+
+    `requests` are those that replicas of services have answered; `cached_tokens` are
+    part of `prompt_tokens`.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -41,6 +45,10 @@ class UsageAmounts(NamedTuple):
     energy_joules: float = 0.0
     money: float = 0.0
     list_money: float = 0.0
+    requests: float = 0.0
+    prompt_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    output_tokens: float = 0.0
 
     def plus(self, other: "UsageAmounts") -> "UsageAmounts":
         return UsageAmounts._make(map(add, self, other))
@@ -53,13 +61,15 @@ class UsageAmounts(NamedTuple):
 
 
 AMOUNTS: Final = UsageAmounts._fields
+FIRST_OF_TOKENS: Final = AMOUNTS.index("requests")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
     """Usage of one attempt on one day (days since 1970, UTC) with GPUs of one type. A
     record without a job is the sum over all attempts of a queue and user; it is kept
-    after the records of the attempts."""
+    after the records of the attempts. Tokens are in records without a job and without a
+    type of GPU: their user is the caller, and their queue that of the service."""
 
     day: int
     queue: QueueName
@@ -75,6 +85,12 @@ class UsageRecord:
         if self.job is None:
             return (self.day, self.queue, self.user, self.gpu_type)
         return (self.job, self.attempt, self.day, self.gpu_type)
+
+    @property
+    def has_only_tokens(self) -> bool:
+        """Whether it is a record of a service's tokens, without any use of GPUs."""
+        tokens, others = self.amounts[FIRST_OF_TOKENS:], self.amounts[:FIRST_OF_TOKENS]
+        return any(tokens) and not any(others)
 
     @property
     def of_day(self) -> "UsageRecord":

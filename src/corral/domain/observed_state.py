@@ -107,6 +107,7 @@ class Seen:
     the first rank on the node that waits for standard input. `is_ready` is whether a
     replica answers its probe; None: it is no replica, its port is on another node, or
     it is not known yet. `probe_text` is what the newest probe has shown, if it failed.
+    `address` is where it was probed; "" if it is not ready.
     """
 
     key: AttemptKey
@@ -126,6 +127,7 @@ class Seen:
     waits_for_input: int | None = None
     is_ready: bool | None = None
     probe_text: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

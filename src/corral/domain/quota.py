@@ -17,6 +17,8 @@ from corral.domain.users import Role
 
 MEGABYTE: Final = 1000**2
 GIGABYTE: Final = 1000**3
+EXAMPLE_LIMIT: Final = 600  # of a quota that has no usual one
+SLOWER: Final = "send fewer requests; an answer with 429 says when to send the next one"
 Limits = tuple[tuple[str, int], ...]  # name of a quota, and its limit; sorted by name
 
 
@@ -32,19 +34,24 @@ class Quota(StrEnum):
     SECRETS = "secrets"
     SECRET_BYTES = "secret_bytes"
     TOKENS = "tokens"
+    REQUESTS_PER_MINUTE = "requests_per_minute"
+    TOKENS_PER_MINUTE = "tokens_per_minute"
+    CONCURRENT_REQUESTS = "concurrent_requests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
     """Rule of one quota. `usual` and `of_admins` are the default limits of users and
-    admins. `most` is the highest limit that can be set. `room` explains how a user can
-    get below the limit again. `text` is what is counted."""
+    admins; None: no limit. `least` and `most` are the lowest and the highest limit that
+    can be set. `room` explains how a user can get below the limit again. `text` is what
+    is counted."""
 
     text: str
-    usual: int
-    of_admins: int
+    usual: int | None
+    of_admins: int | None
     most: int
     room: str
+    least: int = 0
     in_bytes: bool = False
 
     def amount(self, number: int) -> str:
@@ -121,6 +128,30 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         most=100_000,
         room="revoke a token: corral token ls; corral token revoke ID",
     ),
+    Quota.REQUESTS_PER_MINUTE: QuotaRule(
+        text="requests a minute to services",
+        usual=None,
+        of_admins=None,
+        least=1,
+        most=10_000_000,
+        room=SLOWER,
+    ),
+    Quota.TOKENS_PER_MINUTE: QuotaRule(
+        text="tokens a minute of services, in and out",
+        usual=None,
+        of_admins=None,
+        least=1,
+        most=1_000_000_000_000,
+        room=SLOWER,
+    ),
+    Quota.CONCURRENT_REQUESTS: QuotaRule(
+        text="concurrent requests to services",
+        usual=None,
+        of_admins=None,
+        least=1,
+        most=1_000_000,
+        room=SLOWER,
+    ),
 }
 
 
@@ -170,7 +201,13 @@ class Quotas:
         return cls(user=user, role=Role.USER, cluster=cluster)
 
     def limit(self, quota: Quota) -> int:
-        """Return the limit that holds for this user."""
+        """Return the limit that holds for this user, of a quota that has a usual one."""
+        limit = self.find_limit(quota)
+        assert limit is not None
+        return limit
+
+    def find_limit(self, quota: Quota) -> int | None:
+        """Return the limit that holds for this user; None: no limit."""
         rule = RULES[quota]
         usual = rule.of_admins if self.role == Role.ADMIN else rule.usual
         return self.own.get(quota, self.cluster.get(quota, usual))
@@ -242,6 +279,16 @@ def option_of(quota: Quota) -> str:
     return f"--max-{quota.replace('_', '-')}"
 
 
+def quota_named(name: str) -> Quota:
+    """Return the quota of this name. Raises: SpecInvalid."""
+    if name not in set(Quota):
+        raise SpecInvalid(
+            f"there is no quota {name[:60]!r}",
+            hint=f"use one of: {', '.join(sorted(Quota))}",
+        )
+    return Quota(name)
+
+
 def limit_in(
     name: str, value: str | int, *, of_user: bool = False
 ) -> tuple[Quota, int]:
@@ -254,14 +301,9 @@ def limit_in(
 
     Raises: SpecInvalid.
     """
-    if name not in set(Quota):
-        raise SpecInvalid(
-            f"there is no quota {name[:60]!r}",
-            hint=f"use one of: {', '.join(sorted(Quota))}",
-        )
-    quota = Quota(name)
+    quota = quota_named(name)
     rule = RULES[quota]
-    usual = _sufficient_limit(rule, rule.usual)
+    usual = _sufficient_limit(rule, rule.usual or EXAMPLE_LIMIT)
     option_text = (
         f"{option_of(quota)} {usual}" if of_user else f"--quota {quota}={usual}"
     )
@@ -273,9 +315,10 @@ def limit_in(
         raise SpecInvalid(
             f"{quota}: {value!r:.60} is not a {kind}", hint=example
         ) from None
-    if not 0 <= number <= rule.most:
+    if not rule.least <= number <= rule.most:
         raise SpecInvalid(
-            f"{quota}: {number:,} is out of range: it must be from 0 to {rule.most:,}",
+            f"{quota}: {number:,} is out of range: it must be from {rule.least} to "
+            f"{rule.most:,}",
             hint=example,
         )
     return quota, number

@@ -10,12 +10,16 @@ from typing import Final
 
 from corral.domain.coded import Coded
 from corral.domain.ids import AttemptNumber, JobId, ServiceName, UserName
-from corral.domain.job import Disconnect, JobSpec, ReplicaRole
+from corral.domain.job import Disconnect, Job, JobSpec, ReplicaRole
+from corral.domain.job_states import JobState, StopWhy
 from corral.domain.units import counted
 
 MOST_REPLICAS: Final = 1_000
 KEPT_REVISIONS: Final = 10
 KEY_CHARACTERS: Final = 40
+STEADY_SECONDS: Final = 60.0  # for which a replica is ready before its start counts
+# A replica that stops for these reasons has finished its requests, or is not to.
+_STOPS_AT_ONCE: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
 
 
 class ServiceState(StrEnum):
@@ -74,7 +78,7 @@ class ServiceSpec:
         replica: What each replica runs. The name and the role are set for each replica.
         models: Names under which requests reach the service.
         probe: Path that answers 200 once a replica is ready.
-        engine: Name of the preset that filled in the command; "" if there is none.
+        engine: Name of the preset that filled in the command; "" without one.
         body_bytes: Most bytes of a request's body.
         deadline_seconds: Most seconds to the first byte of an answer.
         drain_seconds: Most seconds that a replica gets to finish its requests.
@@ -154,6 +158,13 @@ class ReplicaRow:
             it does not.
         draining_at: Since when it gets no new requests, because it is to end.
         attempt: Newest attempt that was ready; 0: none was.
+        address: Address at which that attempt listens; "": the one of its first node.
+        ready_seconds: Seconds for which it was ready before `ready_at`. Once it has been
+            ready for STEADY_SECONDS in all, that number.
+        failing_since: Since when the probe of its present attempt has failed without a
+            break, after it was ready; None: it has not.
+        finished_attempt: Newest attempt that has finished its requests after its job
+            was preempted.
         leaving_since: Since when one of its nodes is being drained, so that another
             replica is to replace it.
         reason: Why it is to end.
@@ -165,6 +176,10 @@ class ReplicaRow:
     ready_at: float | None = None
     draining_at: float | None = None
     attempt: AttemptNumber = AttemptNumber(0)
+    address: str = ""
+    ready_seconds: float = 0.0
+    failing_since: float | None = None
+    finished_attempt: AttemptNumber = AttemptNumber(0)
     leaving_since: float | None = None
     reason: str = ""
 
@@ -172,6 +187,27 @@ class ReplicaRow:
     def is_ready(self) -> bool:
         """Whether the replica takes requests."""
         return self.ready_at is not None and self.draining_at is None
+
+    def ready_seconds_by(self, now: float) -> float:
+        """Return for how many seconds it has been ready in all, up to this time."""
+        if self.ready_at is None:
+            return self.ready_seconds
+        return self.ready_seconds + max(0.0, now - self.ready_at)
+
+    def not_ready(self, now: float) -> "ReplicaRow":
+        """Return the row of the replica that is not ready from this time on."""
+        ready_seconds = min(self.ready_seconds_by(now), STEADY_SECONDS)
+        return replace(self, ready_at=None, ready_seconds=ready_seconds)
+
+    def is_finishing(self, job: Job) -> bool:
+        """Return whether the ranks of the replica may go on for now, although its job
+        is being stopped, so that the requests that have begun there finish."""
+        return (
+            job.state is JobState.STOPPING
+            and job.why not in _STOPS_AT_ONCE
+            and self.attempt == job.attempt
+            and self.finished_attempt != job.attempt
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +219,7 @@ class Service:
         revisions: Newest revisions, the oldest first; the last one is the newest.
         current: Number of the revision that serves.
         trial: Number of the revision that is being tried, or is replacing the current
-            one; None if there is none.
+            one; None without one.
         trial_since: When the trial's first replica became ready.
         passed: The trial has passed, and replaces the current revision.
         turned_back: The newest revision that did not pass its trial.
@@ -191,8 +227,8 @@ class Service:
         wanted: Replicas that the present demand needs.
         next_number: Number of the next replica; numbers are never used twice.
         replicas: Unfinished replicas, by number.
-        fruitless: Replicas of the current revision in a row that have ended without
-            having become ready.
+        fruitless: Replicas of the current revision in a row that have ended before they
+            had been ready for STEADY_SECONDS.
         retry_at: When the next one may be made after such an end.
         trial_fruitless: The same of the trial's revision.
         trial_retry_at: The same of the trial's revision.
@@ -313,6 +349,10 @@ class Service:
         rows = sorted([*others, row], key=lambda one: one.number)
         return replace(self, replicas=tuple(rows))
 
+    def row_of(self, job: JobId) -> ReplicaRow | None:
+        """Return the row of the replica with this job; None if there is none."""
+        return next((row for row in self.replicas if row.job == job), None)
+
     def without_row(self, number: int) -> "Service":
         rows = tuple(one for one in self.replicas if one.number != number)
         return replace(self, replicas=rows)
@@ -336,6 +376,15 @@ class ServiceFacts:
     verdict: bool | None = None
     verdict_reason: str = ""
     under_way: Mapping[JobId, int] = field(default_factory=dict)
+
+
+def finish_seconds(service: Service | None, job: Job) -> float:
+    """Return for how many seconds at most a replica that is being preempted finishes
+    its requests, before its ranks are stopped; 0 for any other job."""
+    row = service.row_of(job.id) if service is not None else None
+    if service is None or row is None or not row.is_finishing(job):
+        return 0.0
+    return service.spec.drain_seconds
 
 
 def replica_id(service: JobId, number: int) -> JobId:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
 from corral.domain.event_kind import EventKind
+from corral.domain.gateway_counts import CountKey, GatewayCount, ProcessId
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -78,6 +79,8 @@ class Changes:
     services: tuple[Service, ...] = ()
     # added to those recorded, and to the sums of their days
     accounts: tuple[UsageRecord, ...] = ()
+    gateway_counts: tuple[GatewayCount, ...] = ()  # whose tokens are in `accounts`
+    forgotten_processes: tuple[ProcessId, ...] = ()  # with their counts
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
     removed: tuple[NodeId, ...] = ()  # nodes that hold nothing
@@ -92,8 +95,9 @@ class Changes:
             self.forgotten,
         )
         shares = (self.uses, self.spent, self.debts, self.reservations, self.services)
+        counts = (self.accounts, self.gateway_counts, self.forgotten_processes)
         return any(
-            (*rows, *shares, self.accounts, self.receipts, self.events, self.removed)
+            (*rows, *shares, *counts, self.receipts, self.events, self.removed)
         ) or not (self.queues is None and self.granted is None)
 
 
@@ -137,7 +141,8 @@ class World:
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable
     checkpoints, oldest first; `allocations` all that are not released; `reservations`
     those that are open; `relocations` the receipts of the relocations of the last day;
-    `services` those that are not stopped.
+    `services` those that are not stopped; `gateway_counts` what the ledger has of the
+    processes of gateways that may still report.
     """
 
     cluster: ClusterId
@@ -157,6 +162,7 @@ class World:
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     relocations: dict[tuple[JobId, int], Receipt] = field(default_factory=dict)
     services: dict[ServiceName, Service] = field(default_factory=dict)
+    gateway_counts: dict[CountKey, GatewayCount] = field(default_factory=dict)
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
@@ -274,6 +280,15 @@ class World:
             self.services[service.name] = service
             if service.state == ServiceState.STOPPED:
                 del self.services[service.name]
+        self._apply_gateway_counts(changes)
+
+    def _apply_gateway_counts(self, changes: Changes) -> None:
+        counts = self.gateway_counts
+        counts.update((count.key, count) for count in changes.gateway_counts)
+        gone = set(changes.forgotten_processes)
+        if gone:
+            for key in [key for key in counts if key[0] in gone]:
+                del counts[key]
 
     def state_of(self, job: JobId) -> JobState | None:
         """Return the state of the job, even if the job is over. None if the job is not

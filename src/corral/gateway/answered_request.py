@@ -5,6 +5,7 @@ from abc import abstractmethod
 from typing import Final
 
 from corral.gateway.answer_framing import AnswerHead
+from corral.gateway.answer_text import chunk, open_answer, whole_answer
 from corral.gateway.attempt import (
     ReplicaAttempt,
     RetriedAnswer,
@@ -12,7 +13,6 @@ from corral.gateway.attempt import (
     unfit_answer,
 )
 from corral.gateway.callers import GatewayCaller
-from corral.gateway.client_answer import ClientAnswer
 from corral.gateway.client_connection import ClientConnection
 from corral.gateway.event_stream import EventStream
 from corral.gateway.replica_connection import LossKind
@@ -33,9 +33,9 @@ class AnsweredRequest(RoutedRequest):
 
     __slots__ = (
         "_admitted_tokens",
-        "_answer",
         "_answered_by",
         "_attempts",
+        "_client",
         "_events",
         "_first_answer",
         "_has_engine_error",
@@ -58,7 +58,7 @@ class AnsweredRequest(RoutedRequest):
         revision: int | None = None,
     ) -> None:
         super().__init__(gateway, service, caller, head, body, request_id, revision)
-        self._answer = ClientAnswer(gateway, client, head, request_id)
+        self._client = client
         self._admitted_tokens = admitted_tokens
         self._answered_by: ReplicaPool | None = None
         self._attempts = 0
@@ -204,19 +204,32 @@ class AnsweredRequest(RoutedRequest):
         self._held_bytes += len(payload)
         if self._held_bytes <= HELD_ANSWER_BYTES:
             return
-        held = b"".join(self._held)
+        payload = b"".join(self._held)
         self._held = []
         self._begin_passing(head)
-        self._pass(held, is_done=False)
+        self._pass(payload, is_done=False)
+
+    @property
+    def _keeps_alive(self) -> bool:
+        """Whether the client's connection takes another request after this one."""
+        head = self._head
+        return head.keeps_alive and not head.is_http10 and not self._gateway.is_draining
 
     def _begin_passing(self, head: AnswerHead) -> None:
         self._phase = RequestPhase.PASSING
         self._body = None
         if not self._is_moved:
-            self._answer.begin(head)
+            text = open_answer(
+                head,
+                self._request_id,
+                is_chunked=not self._head.is_http10,
+                closes=not self._keeps_alive,
+            )
+            self._client.write(text)
 
     def _answer_whole(self, head: AnswerHead, body: bytes) -> None:
-        self._answer.write_whole(head, body)
+        closes = not self._keeps_alive
+        self._client.write(whole_answer(head, self._request_id, body, closes=closes))
         self._end(head.status)
 
     def _pass_events(
@@ -266,7 +279,8 @@ class AnsweredRequest(RoutedRequest):
             self._lose(LossKind.UNAVAILABLE, "the replica ended the stream too early")
 
     def _pass(self, payload: bytes, *, is_done: bool) -> None:
-        self._answer.add(payload, is_last=is_done)
+        is_chunked = not self._head.is_http10
+        self._client.write(chunk(payload, is_last=is_done) if is_chunked else payload)
         if is_done:
             assert self._first_answer is not None
             self._end(self._first_answer.status)

@@ -49,7 +49,7 @@ def usage_event(path: bytes, identity: Identity, counts: TokenCounts) -> bytes:
 
 
 def count_of(counts: Mapping[str, Any], name: str) -> int:
-    """Return a count that an engine reports; 0 if there is none."""
+    """Return a count that an engine reports; 0 without one."""
     count = counts.get(name)
     return count if isinstance(count, int) and count >= 0 else 0
 

@@ -2,7 +2,7 @@
 
 By text, the other replica gets the text so far as a part of the prompt. By token ids it
 gets the tokens that were generated, which are exact for every tokenizer: vLLM returns
-them beside the text, and llama.cpp returns them from its own endpoint /completion.
+them together with the text, and llama.cpp returns them from its own endpoint /completion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -140,6 +140,11 @@ def _is_text(message: object) -> bool:
     return all(
         isinstance(part, dict) and part.get("type") == "text" for part in content
     )
+
+
+def is_deterministic(fields: Fields) -> bool:
+    """Return whether the same prompt has the same answer each time."""
+    return bool(value_of(fields, "temperature") == 0 or value_of(fields, "top_k") == 1)
 
 
 def output_limit(kind: ContinuationKind, path: bytes, fields: Fields) -> int | None:

@@ -40,7 +40,7 @@ class CounterFile:
         os.pwrite(self.descriptor, header + state, place)
 
     def read(self) -> bytes:
-        """Return the newest whole state; empty if there is none yet."""
+        """Return the newest whole state; empty if none has been written yet."""
         return self._newest()[1]
 
     def _newest(self) -> tuple[int, bytes]:
@@ -78,5 +78,5 @@ def encode_files(own: CounterFile | None, others: Sequence[CounterFile]) -> str:
 def decode_files(text: str) -> tuple[CounterFile | None, list[CounterFile]]:
     """Return the files that `encode_files` has passed: the own one, and the others."""
     first, *rest = text.split(",") if text else ["-"]
-    own = CounterFile(int(first)) if first.isdigit() else None
-    return own, [CounterFile(int(part)) for part in rest if part.isdigit()]
+    written = CounterFile(int(first)) if first.isdigit() else None
+    return written, [CounterFile(int(part)) for part in rest if part.isdigit()]

@@ -73,6 +73,7 @@ def render_counters(processes: Iterable[ProcessCounters]) -> bytes:
                         name: _service(metrics)
                         for name, metrics in state.services.items()
                     },
+                    "callers": state.callers,
                 }
                 for state in processes
             ],

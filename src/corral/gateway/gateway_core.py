@@ -108,7 +108,7 @@ class GatewayCore:
 
     def update_routes(self, routes: RoutesFile) -> None:
         """Take a new state of the routes. Requests under way keep theirs."""
-        self.callers.update(routes.callers, is_open=routes.open)
+        self.callers.update(routes.callers, self.now(), is_open=routes.open)
         previous = self.services
         self.services = {}
         self._by_model = {}
@@ -328,7 +328,7 @@ class GatewayCore:
         late = [request for request in self.active if request.deadline < now]
         for request in late:
             request.expire(now)
-        for client in [one for one in self.reading if one.deadline < now]:
+        for client in [client for client in self.reading if client.deadline < now]:
             client.expire()
         for service in (*self.services.values(), *self._withdrawn):
             service.sweep(now)
@@ -340,7 +340,9 @@ class GatewayCore:
     def publish_metrics(self) -> None:
         """Bring the gauges up to date, and publish the counters to other processes."""
         now = self.now()
-        self._withdrawn = [one for one in self._withdrawn if not one.is_over]
+        self._withdrawn = [
+            service for service in self._withdrawn if not service.is_over
+        ]
         in_use: dict[str, set[str]] = {}
         for service in (*self._withdrawn, *self.services.values()):
             service.measure(now)
@@ -349,6 +351,7 @@ class GatewayCore:
             for replica in [*metrics.by_replica]:
                 if replica != NO_REPLICA and replica not in in_use.get(name, ()):
                     metrics.close_replica(replica)
+        self.metrics.note_callers(self.callers.limits)
         self.metrics.write(now)
 
     def _sweep_idle(self, now: float) -> None:

@@ -3,7 +3,7 @@ processes of one gateway."""
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from corral.gateway.latency_histogram import (
     LatencyHistogram,
     empty_histogram,
 )
+from corral.route.rate_limits import CallerLimits
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +34,19 @@ SERVICE_COUNTERS: Final = (
 
 
 class TokenSums(msgspec.Struct):
-    """Tokens of the requests of one caller; `cached` are part of `prompt`."""
+    """Tokens of the requests of one caller; `cached` are part of `prompt`. `requests`:
+    those that a replica has answered."""
 
     prompt: int = 0
     cached: int = 0
     output: int = 0
+    requests: int = 0
 
-    def add(self, prompt: int, cached: int, output: int) -> None:
+    def add(self, prompt: int, cached: int, output: int, requests: int = 0) -> None:
         self.prompt += prompt
         self.cached += cached
         self.output += output
+        self.requests += requests
 
 
 class ReplicaCounters(msgspec.Struct):
@@ -70,11 +74,12 @@ class ReplicaCounters(msgspec.Struct):
         default_factory=lambda: empty_histogram(REQUEST_BOUNDS)
     )
 
-    def add_tokens(self, caller: str, prompt: int, cached: int, output: int) -> None:
+    def of_caller(self, caller: str) -> TokenSums:
+        """Return the sums of a caller."""
         sums = self.tokens.get(caller)
         if sums is None:
             sums = self.tokens[caller] = TokenSums()
-        sums.add(prompt, cached, output)
+        return sums
 
     def add(self, other: "ReplicaCounters") -> None:
         """Add the counters of another replica, or of another process."""
@@ -84,7 +89,9 @@ class ReplicaCounters(msgspec.Struct):
         for kind, count in other.losses.items():
             self.losses[kind] = self.losses.get(kind, 0) + count
         for caller, sums in other.tokens.items():
-            self.add_tokens(caller, sums.prompt, sums.cached, sums.output)
+            self.of_caller(caller).add(
+                sums.prompt, sums.cached, sums.output, sums.requests
+            )
         self.ttft.add(other.ttft)
         self.itl.add(other.itl)
         self.request_seconds.add(other.request_seconds)
@@ -179,6 +186,30 @@ class ServiceMetrics(msgspec.Struct):
             counters.in_flight = 0
 
 
+class CallerUse(msgspec.Struct):
+    """Use of a group of callers that has limits.
+
+    Attributes:
+        requests: requests that its limits have admitted.
+        tokens: tokens that these have taken.
+        refused: requests that were refused, by the limit.
+    """
+
+    in_flight: int = 0
+    requests: int = 0
+    tokens: int = 0
+    refused: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, limits: CallerLimits) -> "CallerUse":
+        return cls(
+            limits.in_flight,
+            limits.admitted,
+            max(0, round(limits.tokens)),
+            {limit.value: count for limit, count in limits.refused.items()},
+        )
+
+
 class ProcessCounters(msgspec.Struct):
     """Counters of one process since its start.
 
@@ -186,11 +217,20 @@ class ProcessCounters(msgspec.Struct):
         process: Random id. A process that continues the counters of a dead one has the
             same id, so counters of an id only grow.
         at: Time of the state, on the machine's monotonic clock.
+        callers: Use of the groups of callers that have limits.
     """
 
     process: str
     at: float = 0.0
     services: dict[str, ServiceMetrics] = {}
+    callers: dict[str, CallerUse] = {}
+
+    def clear_gauges(self) -> None:
+        """Forget the present state of a process that has ended."""
+        for metrics in self.services.values():
+            metrics.clear_gauges()
+        for use in self.callers.values():
+            use.in_flight = 0
 
 
 class GatewayMetrics:
@@ -212,8 +252,18 @@ class GatewayMetrics:
         state = None if own is None else _decode(own)  # a predecessor may have died
         self._state = state or ProcessCounters(secrets.token_hex(16))
         self.services = self._state.services
-        for metrics in self.services.values():
-            metrics.clear_gauges()
+        self._state.clear_gauges()
+
+    @property
+    def own(self) -> ProcessCounters:
+        """Return the counters of this process."""
+        return self._state
+
+    def note_callers(self, limits: Mapping[str, CallerLimits]) -> None:
+        """Take what the limits of groups of callers have counted."""
+        self._state.callers = {
+            group: CallerUse.of(counted) for group, counted in limits.items()
+        }
 
     def of(self, service: str) -> ServiceMetrics:
         """Return the counters of a service, NO_SERVICE for requests without one."""
@@ -252,8 +302,7 @@ class GatewayMetrics:
             if state is None:
                 continue
             if now - state.at > STALE_SECONDS:
-                for metrics in state.services.values():
-                    metrics.clear_gauges()
+                state.clear_gauges()
             states.append(state)
         return states
 

@@ -5,7 +5,7 @@ from typing import Final
 from corral.gateway.answered_request import MOST_ATTEMPTS, AnsweredRequest
 from corral.gateway.attempt import ReplicaAttempt, refusal_of_loss
 from corral.gateway.event_stream import end_event
-from corral.gateway.openai_errors import GatewayCode, GatewayRefusal
+from corral.gateway.openai_errors import GatewayCode, GatewayRefusal, render_refusal
 from corral.gateway.replica_connection import LossKind
 from corral.gateway.replica_pool import ReplicaPool
 from corral.gateway.routed_request import RequestPhase
@@ -220,14 +220,17 @@ class RelayedRequest(AnsweredRequest):
         if self._is_moved:
             self._end_cut_answer(refusal.message)
             return
-        self._answer.refuse(refusal)
+        closes = not self._keeps_alive
+        self._client.write(
+            render_refusal(refusal, closes=closes, request_id=self._request_id)
+        )
         self._end(refusal.status)
 
     def _end(self, status: int, *, keeps_alive: bool = True) -> None:
-        answer = self._answer
-        keeps_alive = keeps_alive and answer.keeps_alive
+        client = self._client
+        keeps_alive = keeps_alive and self._keeps_alive
         self._finish(status)
-        answer.end(keeps_alive=keeps_alive)
+        client.request_done(keeps_alive=keeps_alive)
 
     def _finish(self, status: int) -> None:
         """Release what the request holds, and count it."""
@@ -250,22 +253,24 @@ class RelayedRequest(AnsweredRequest):
         counters.request_seconds.observe(now - self._started)
         if self.caller.limits is not None:
             self.caller.limits.finish(tokens, self._admitted_tokens)
-        service.send_waiting(now)
+        if len(service.queue) or service.pinned:
+            service.send_waiting(now)
 
     def _count_tokens(
         self, pool: ReplicaPool, attempt: ReplicaAttempt | None, now: float
     ) -> int:
         """Count tokens as the engine reports them; return those of the request."""
-        usage = self._usage()
-        caller = self.caller.name
-        if attempt is not None and not self._is_moved:
+        usage = read_usage(self._tail) if self._events is None else self._usage()
+        sums = pool.counters.of_caller(self.caller.name)
+        sums.requests += 1
+        if attempt is not None and self._events is not None and not self._is_moved:
             attempt.learn_prefill(usage)
         if usage is None:
             output = self._passed_tokens
             if output:
-                pool.counters.add_tokens(caller, self._prompt_tokens, 0, output)
+                sums.add(self._prompt_tokens, 0, output)
             return self._prompt_tokens + output
-        pool.counters.add_tokens(caller, usage.prompt, usage.cached, usage.output)
+        sums.add(usage.prompt, usage.cached, usage.output)
         self.service.expected_output.observe(self._output_limit, usage.output)
         if attempt is not None and not self._is_moved:
             if self._events is None:

@@ -57,7 +57,7 @@ class ReplicaPool:
         self._prefixes: dict[tuple[bytes, bytes, bytes, bytes], bytes] = {}
 
     def take_idle(self) -> ReplicaConnection | None:
-        """Return an open connection without a request; None if there is none."""
+        """Return an open connection without a request; None if all are used."""
         return self._idle.pop() if self._idle else None
 
     def release(self, connection: ReplicaConnection) -> None:

@@ -24,7 +24,7 @@ from corral.gateway.service_route import (
     WaitingRequest,
 )
 from corral.gateway.stream_continuation import StreamContinuation
-from corral.route.choice import ReplicaChoice, pick
+from corral.route.choice import pick
 from corral.route.fair_queue import QueuedItem
 from corral.route.prompt_index import BLOCK_BYTES, block_hashes
 
@@ -129,7 +129,9 @@ class RoutedRequest(ABC):
         self._output_limit = fields.output_limit
         self._output_tokens = service.expected_output.tokens(self._output_limit)
         self._is_stream = bool(fields.stream)
-        self._is_canary = self.revision is None and service.is_canary_turn()
+        self._is_canary = (
+            service.has_canary and self.revision is None and service.is_canary_turn()
+        )
         self._deadline_seconds = service.answer_seconds(
             self._output_limit, is_stream=self._is_stream
         )
@@ -139,7 +141,10 @@ class RoutedRequest(ABC):
         service.metrics.arrivals += 1
         service.note_request(now)
         self._gateway.active.add(self)
-        if len(service.queue_of(self.revision)):
+        queue = service.queue
+        if self.revision is not None:
+            queue = service.queue_of(self.revision)
+        if len(queue):
             self._wait(now)
         else:
             self.send_or_wait(now)
@@ -188,7 +193,10 @@ class RoutedRequest(ABC):
     def _try_send(self, now: float) -> bool:
         """Send the request to the best replica; False if none can take it now."""
         service = self.service
-        for states in service.candidates(self.revision, is_canary=self._is_canary):
+        choices = service.usual_choices
+        if self._is_canary or self.revision is not None:
+            choices = service.candidates(self.revision, is_canary=self._is_canary)
+        for states in choices:
             choice = pick(
                 states,
                 self._prompt_tokens,
@@ -200,23 +208,26 @@ class RoutedRequest(ABC):
                 now=now,
             )
             if choice is not None:
-                self._send(choice, now)
-                return True
-        return False
-
-    def _send(self, choice: ReplicaChoice, now: float) -> None:
-        pool = self.service.pools[choice.replica.name]
+                break
+        else:
+            return False
+        pool = service.pools[choice.replica.name]
         self._attempt = ReplicaAttempt(pool, choice.new_tokens, now)
         if self._hashes:
             pool.state.index.add(self._hashes)
         self._phase = RequestPhase.SENT
         seconds = self._deadline_seconds
         if self._is_stream and not self._has_left_early:
-            late = self.service.late_seconds(pool)
+            late = service.late_seconds(pool)
             if late is not None and late < seconds:
                 seconds = late
         self.deadline = now + seconds
-        self._connect(pool.take_idle())
+        connection = pool.take_idle()
+        if connection is None:
+            pool.connect(self)
+        else:
+            self.connection_ready(connection)
+        return True
 
     def _connect(self, connection: ReplicaConnection | None) -> None:
         assert self._attempt is not None

@@ -64,7 +64,13 @@ class WaitingRequest(Protocol):
 
 
 class ServiceRoute:
-    """One service: what the routes file says, and what was learned of its replicas."""
+    """One service: what the routes file says, and what was learned of its replicas.
+
+    Attributes:
+        queue: Requests that wait for any replica.
+        pinned: Requests that wait for a replica of one revision, by its number.
+        has_canary: Whether a part of the requests goes to a canary.
+    """
 
     __slots__ = (
         "_by_revision",
@@ -75,22 +81,23 @@ class ServiceRoute:
         "_leaving",
         "_limits",
         "_mean_seconds",
-        "_pinned",
         "_probes",
         "_quarantine",
         "_retries",
         "_tie",
-        "_usual_choices",
         "allow",
         "ejection",
         "entry",
         "expected_output",
         "first_tokens",
+        "has_canary",
         "metrics",
         "name",
+        "pinned",
         "pools",
         "queue",
         "states",
+        "usual_choices",
     )
 
     def __init__(
@@ -111,7 +118,7 @@ class ServiceRoute:
         self._quarantine = Quarantine()
         self._has_suspects = False
         self._tie = 0
-        self._pinned: dict[int, FairQueue[WaitingRequest]] = {}
+        self.pinned: dict[int, FairQueue[WaitingRequest]] = {}
         self._leaving: list[ReplicaPool] = []
         self._canary_credit = 0.0
         self._mean_seconds = LEAST_RETRY_SECONDS
@@ -121,7 +128,7 @@ class ServiceRoute:
         """Take the replicas of a new state; unchanged ones keep what was learned."""
         self.entry = entry
         self.allow = None if entry.allow is None else frozenset(entry.allow)
-        for queue in (self.queue, *self._pinned.values()):
+        for queue in (self.queue, *self.pinned.values()):
             queue.most_items = entry.queue_requests
             queue.most_bytes = QUEUE_BYTES
         previous = self.pools
@@ -163,8 +170,9 @@ class ServiceRoute:
         canary = self.entry.canary
         trial = [] if canary is None else self._by_revision.get(canary.revision, [])
         usual = [state for state in self.states if state not in trial]
-        self._usual_choices = (usual or self.states,)
+        self.usual_choices: Sequence[list[ReplicaState]] = (usual or self.states,)
         self._canary_choices = (trial, usual) if trial and usual else ()
+        self.has_canary = bool(self._canary_choices)
 
     def withdraw(self) -> None:
         """Take no more requests: the service is no longer in the routes."""
@@ -183,7 +191,7 @@ class ServiceRoute:
     def is_canary_turn(self) -> bool:
         """Return whether the next request is one of the canary's share."""
         canary = self.entry.canary
-        if canary is None or not self._canary_choices:
+        if canary is None:
             return False
         self._canary_credit += canary.share
         if self._canary_credit < 1.0 - ROUNDING:
@@ -203,7 +211,9 @@ class ServiceRoute:
         """
         if revision is not None:
             return (self._by_revision.get(revision, []),)
-        return (is_canary and self._canary_choices) or self._usual_choices
+        if is_canary and self._canary_choices:
+            return self._canary_choices
+        return self.usual_choices
 
     def has_other(
         self, revision: int | None, excluded: Collection[str], now: float
@@ -260,23 +270,26 @@ class ServiceRoute:
         so that requests for a busy revision do not stop the others."""
         if revision is None:
             return self.queue
-        queue = self._pinned.get(revision)
+        queue = self.pinned.get(revision)
         if queue is None:
             queue = FairQueue(self.entry.queue_requests, QUEUE_BYTES)
-            self._pinned[revision] = queue
+            self.pinned[revision] = queue
         return queue
 
     @property
     def waiting(self) -> int:
         """Number of requests that wait."""
-        return len(self.queue) + sum(len(queue) for queue in self._pinned.values())
+        waiting = len(self.queue)
+        if self.pinned:
+            waiting += sum(len(queue) for queue in self.pinned.values())
+        return waiting
 
     def send_waiting(self, now: float) -> None:
         """Send waiting requests as far as replicas are free."""
         if len(self.queue):
             self._send_from(self.queue, None, now)
-        for revision, queue in self._pinned.items():
-            if len(queue):
+        if self.pinned:
+            for revision, queue in self.pinned.items():
                 self._send_from(queue, revision, now)
 
     def _send_from(
@@ -415,7 +428,7 @@ class ServiceRoute:
     def sweep(self, now: float) -> None:
         """Refuse requests that waited too long, probe ejected replicas, and send what
         waits."""
-        for queue in (self.queue, *self._pinned.values()):
+        for queue in (self.queue, *self.pinned.values()):
             for request in queue.expire(now):
                 request.refuse_late()
         for name in self.ejection.due_probes(now):

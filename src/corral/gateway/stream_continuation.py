@@ -28,6 +28,7 @@ from corral.gateway.continuation_requests import (
     ContinuationKind,
     Fields,
     can_be_continued,
+    is_deterministic,
     llama_request,
     output_limit,
     read_fields,
@@ -35,6 +36,7 @@ from corral.gateway.continuation_requests import (
     value_of,
     vllm_request,
 )
+from corral.gateway.generated_pieces import GeneratedPieces
 from corral.gateway.token_counts import TokenCounts
 
 _EVENT: Final = re.compile(rb".*?\r?\n\r?\n", re.DOTALL)
@@ -78,7 +80,6 @@ class StreamContinuation:
         "_path",
         "_pending_ids",
         "_pieces",
-        "_predicted",
         "_prompt",
         "_prompt_ids",
         "_prompt_tokens",
@@ -114,12 +115,11 @@ class StreamContinuation:
         self._texts: list[str] = []
         self._ids: list[int] = []
         self._pending_ids: list[int] = []
-        self._pieces: list[int | str] = []
+        self._pieces = GeneratedPieces()
         self._prompt = ""
         self._prompt_ids: list[int] = []
         self._prompt_tokens: int | None = None
         self._base_tokens = 0
-        self._predicted = 0
         self._can_continue = True
         self._is_continued = False
         self._finish: str | None = None
@@ -196,22 +196,34 @@ class StreamContinuation:
         self._pending_ids.clear()
         if self.tokens == 0:  # nothing was passed on but the beginning of a message
             self._is_continued = bool(self._identity)
-            self._predicted = 0
+            self._pieces.begin_attempt()
             return True
-        left = None if self._limit is None else self._limit - self.tokens
-        if left is not None and left <= 0:
+        remaining = None if self._limit is None else self._limit - self.tokens
+        if remaining is not None and remaining <= 0:
             self._finish = "length"
             self.is_complete = True
             return False
         self._is_continued = True
-        self._base_tokens = self.tokens
-        self._predicted = 0
-        return self._write_request(left)
-
-    def _write_request(self, left: int | None) -> bool:
         if self._kind is ContinuationKind.LLAMA_CPP:
-            self.body = llama_request(self._fields, self._prompt, self._pieces, left)
-        elif self._kind is ContinuationKind.VLLM:
+            return self._move_llama()
+        self._base_tokens = self.tokens
+        return self._write_request(remaining)
+
+    def _move_llama(self) -> bool:
+        """Continue after the last token with a known id. Text after it is generated
+        again and does not pass, which needs an engine that repeats itself."""
+        pieces = self._pieces
+        if pieces.needs_repetition and not is_deterministic(self._fields):
+            return False
+        pieces.begin_attempt()
+        self._base_tokens = pieces.base_tokens
+        limit = self._limit
+        remaining = None if limit is None else limit - pieces.exact_tokens
+        self.body = llama_request(self._fields, self._prompt, pieces.pieces, remaining)
+        return True
+
+    def _write_request(self, remaining: int | None) -> bool:
+        if self._kind is ContinuationKind.VLLM:
             if not self._prompt_ids:
                 return False
             self.path = TEXT_PATH
@@ -221,7 +233,7 @@ class StreamContinuation:
         else:
             if (
                 self._path == TEXT_PATH
-                and left is None
+                and remaining is None
                 and self.tokens < USUAL_TEXT_LIMIT
             ):
                 return False  # engines disagree about the limit of such a request
@@ -418,20 +430,24 @@ class StreamContinuation:
         passed = self._begin_llama_answer()
         text = chunk.get("content") or ""
         ids = chunk.get("tokens") or []
-        self._pending_ids += ids
+        self._pieces.add_ids(ids)
         predicted = count_of(chunk, "tokens_predicted")
         if text:
-            self._add_llama_text(text, predicted - self._predicted)
-            self._predicted = predicted
-            self.tokens = self._base_tokens + predicted
-            passed += text_event(self._path, self._identity, text, None)
+            new_text = self._pieces.add_text(text, predicted)
+            if new_text is None:  # the engine does not repeat itself
+                self._can_continue = False
+                self.is_lost = True
+                return _DROPPED
+            self.tokens = max(self.tokens, self._base_tokens + predicted)
+            if new_text:
+                passed += text_event(self._path, self._identity, new_text, None)
         if not chunk.get("stop"):
             return passed
         self.is_complete = True
         finish = "length" if chunk.get("stop_type") == "limit" else "stop"
         timings = chunk.get("timings")
         cached = count_of(timings, "cache_n") if isinstance(timings, dict) else 0
-        self.tokens = self._base_tokens + predicted
+        self.tokens = max(self.tokens, self._base_tokens + predicted)
         prompt = self._prompt_tokens
         self.usage = TokenCounts(prompt, min(cached, prompt), self.tokens)
         passed += text_event(self._path, self._identity, "", finish)
@@ -445,12 +461,3 @@ class StreamContinuation:
             return b""
         self._has_role = True
         return role_event(self._identity)
-
-    def _add_llama_text(self, text: str, tokens: int) -> None:
-        """Keep the ids of a text; the text itself where the engine omits some of them,
-        as it does for a character of several tokens."""
-        if len(self._pending_ids) == tokens:
-            self._pieces += self._pending_ids
-        else:
-            self._pieces.append(text)
-        self._pending_ids.clear()

@@ -16,6 +16,7 @@ from corral.gateway.gateway_core import (
     GatewayCore,
 )
 from corral.gateway.gateway_metrics import GatewayMetrics
+from corral.gateway.kept_counters import KeptCounters, kept_folder
 from corral.gateway.listening_socket import (
     BACKLOG,
     METRICS_VARIABLE,
@@ -50,11 +51,11 @@ class GatewayWorker:
         """Serve until a signal ends it. Raises: RoutesInvalid."""
         loop = asyncio.get_running_loop()
         self._drain = loop.create_future()
-        own, others = decode_files(os.environ.get(METRICS_VARIABLE, ""))
+        file, others = decode_files(os.environ.get(METRICS_VARIABLE, ""))
         core = GatewayCore(
             loop,
             share=self._share,
-            metrics=GatewayMetrics(own, others),
+            metrics=GatewayMetrics(file, others),
             counters_key=self._settings.counters_key,
         )
         self._metrics = core.metrics
@@ -64,6 +65,7 @@ class GatewayWorker:
             lambda: ClientConnection(core), sock=self._listening, backlog=BACKLOG
         )
         core.start_sweep()
+        kept = self._keep_counters(core, loop)
         self._add_signals(loop)
         address = self._listening.getsockname()
         log.info("listening on %s, port %d", address[0], address[1])
@@ -75,7 +77,20 @@ class GatewayWorker:
         await self._wait_for_end(core, seconds)
         core.stop_sweep()
         core.publish_metrics()
+        if kept is not None:
+            kept.stop()
         watch.stop()
+
+    def _keep_counters(
+        self, core: GatewayCore, loop: asyncio.AbstractEventLoop
+    ) -> KeptCounters | None:
+        """Keep the counters beside the record, if the settings name one."""
+        if self._settings.record is None:
+            return None
+        folder = kept_folder(self._settings.record)
+        kept = KeptCounters(folder, core.metrics.own, core.publish_metrics)
+        kept.start(loop)
+        return kept
 
     async def _wait_for_end(self, core: GatewayCore, seconds: float) -> None:
         end = core.now() + seconds

@@ -41,8 +41,8 @@ class WorkerGroup:
         self._parent_pipe = os.pipe()
         _, inherited = decode_files(os.environ.get(METRICS_VARIABLE, ""))
         # files without names: none is left behind, however the gateway ends
-        own = [CounterFile.create() for _ in range(settings.workers)]
-        self._metrics = own + inherited[: MOST_COUNTER_FILES - len(own)]
+        files = [CounterFile.create() for _ in range(settings.workers)]
+        self._metrics = files + inherited[: MOST_COUNTER_FILES - len(files)]
         self._is_ending = False
         self._wants_successor = False
 
@@ -71,14 +71,14 @@ class WorkerGroup:
 
     async def _start(self, number: int) -> bool:
         """Start a worker and wait until it accepts requests; False if it has died."""
-        own = self._metrics[number]
-        others = [file for file in self._metrics if file is not own]
+        written = self._metrics[number]
+        others = [file for file in self._metrics if file is not written]
         process, ready = start_process(
             self._listening,
             variables={
                 WORKER_VARIABLE: str(number),
                 PARENT_VARIABLE: str(self._parent_pipe[0]),
-                METRICS_VARIABLE: encode_files(own, others),
+                METRICS_VARIABLE: encode_files(written, others),
             },
             descriptors=[self._parent_pipe[0], *self._descriptors],
         )

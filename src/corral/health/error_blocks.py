@@ -124,6 +124,8 @@ _GOES_ON: Final = re.compile(
 )
 _VALIDATION: Final = re.compile(r"\b\d{1,9} validation errors? for ")  # of pydantic
 _REPORTS: Final = re.compile(r"^\S{1,200}: line \d{1,9}: +\d{1,9} [A-Z][a-z]")
+# the second half of a sentence that goes on in the next line
+_CONTRAST: Final = re.compile(r"^\s{0,9}(?:[Bb]ut|while|whereas|instead of) ")
 _WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
 
 
@@ -177,11 +179,13 @@ def message(lines: Sequence[str]) -> str:
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:
     """Return the line with index `first`, joined with the lines that continue it: the
-    next line after one that ends in a colon, and a `what():` line."""
+    next line after one that ends in a colon, a line that begins with "But", and a
+    `what():` line."""
     text, last_index = lines[first], first
     while last_index + 1 < len(lines) and last_index - first < JOINED_LINES:
         is_what = last_index == first and _WHAT.match(lines[last_index + 1]) is not None
-        if not (is_what or is_unfinished(lines[last_index])):
+        is_contrast = _CONTRAST.match(lines[last_index + 1]) is not None
+        if not (is_what or is_contrast or is_unfinished(lines[last_index])):
             break
         last_index += 1
         text = f"{text} {lines[last_index]}"

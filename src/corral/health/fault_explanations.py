@@ -16,7 +16,8 @@ from corral.domain.telemetry import PORTS, SENSORS
 
 CLOCKS_SECONDS: Final = 3.0  # a report this late may describe an event before the end
 _BETWEEN_RANKS: Final = frozenset(
-    {F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.SERVICE_TIMEOUT, F.FABRIC}
+    {F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.SERVICE_TIMEOUT, F.FABRIC, F.DNS}
+    | {F.PROXY}
 )
 _ON_A_GPU: Final = frozenset(
     {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}

@@ -16,11 +16,13 @@ from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import Failure, FailureKind
 from corral.health.patterns import CUT_OFF, READER_GONE
 from corral.health.peer_evidence import (
+    aborted_rank,
     awaited,
     behind,
     inner_end,
     stopped_by_launcher,
     streams,
+    without_streams,
 )
 from corral.health.rank_failure import KILL, RankReading, last_error, read, signal_of
 
@@ -42,6 +44,8 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     trimmed_ends = [
         replace(rank_end, tail=rank_end.tail[-TAIL_CHARACTERS:]) for rank_end in ends
     ]
+    if len(trimmed_ends) == 1:
+        trimmed_ends = [_named_by_mpi(trimmed_ends[0])]
     if any(rank_end.is_late for rank_end in trimmed_ends):
         return _left_behind(trimmed_ends)
     ends = [
@@ -80,6 +84,13 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     return _of_the_gang(ends, rank_readings, stopped)
 
 
+def _named_by_mpi(end: RankEnd) -> RankEnd:
+    """Return the end of a launcher of MPI with the rank that aborted the program, which
+    a gang of one rank does not have itself."""
+    rank = aborted_rank(end.tail)
+    return end if rank is None else replace(end, rank=rank)
+
+
 def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
     """Return the failure shown by a rank that was stopped at its time limit and whose
     last output is an error; None if there is no such rank. Errors that a stop itself
@@ -101,8 +112,9 @@ def _split_worker_ends(end: RankEnd) -> list[RankEnd]:
     if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
         return [end]
     root, how = inner_end(end.tail, end.exit)
-    if root is not None:
-        apart.setdefault(root, "")
+    if root is not None and root not in apart:
+        # it printed before it had a rank, or a library without its prefix
+        apart[root] = without_streams(end.tail) if how.signal is None else ""
     return [
         replace(
             end, rank=rank, tail=tail, exit=replace(how, at=how.at - EARLIER_SECONDS)
@@ -219,6 +231,9 @@ def _find_missing_rank(
     for rank in awaited_ranks:
         if rank in of and rank not in {rank_reading.end.rank for rank_reading in told}:
             return of[rank]
+        # a worker of a launcher that printed nothing
+        if rank not in of and len({rank_end.node for rank_end in ends}) == 1:
+            return replace(ends[0], rank=rank, tail="")
     if quiet:
         return min(quiet, key=lambda end: end.rank)
     if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:

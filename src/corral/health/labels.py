@@ -11,6 +11,7 @@ from typing import Final
 MOST_LABELS: Final = 64  # of a log; each row is compared with each
 
 _HEAD: Final = re.compile(r"^([^\n]{1,60}?)Traceback \(most recent call last\)")
+_CLOCK: Final = re.compile(r"\d\d:\d\d")
 _FRAME: Final = re.compile(r'^([^\n]{1,60}?)  File "[^"\n]{1,500}", line \d')
 
 
@@ -18,7 +19,7 @@ def without_labels(rows: Sequence[str]) -> list[str]:
     """Return the rows with their labels removed. Where the rows of several processes
     are mixed, each process's rows are put together, and the process that printed last
     comes last."""
-    labels = _labels_of(rows)
+    labels = labels_of(rows)
     if not labels:
         return list(rows)
     bare: list[str] = []
@@ -38,7 +39,7 @@ def without_labels(rows: Sequence[str]) -> list[str]:
     return [*bare, *_rows_by_process(run)]
 
 
-def _labels_of(rows: Sequence[str]) -> list[str]:
+def labels_of(rows: Sequence[str]) -> list[str]:
     """Return the labels in the rows, the longest first, since one label may begin with
     another."""
     heads = {
@@ -55,6 +56,12 @@ def _labels_of(rows: Sequence[str]) -> list[str]:
         (label for label in heads & frames if label.strip()), key=len, reverse=True
     )
     return labels[:MOST_LABELS]
+
+
+def is_shared(rows: Sequence[str]) -> bool:
+    """Return whether the labels in the rows name several processes, and not the times
+    of the rows."""
+    return sum(_CLOCK.search(label) is None for label in labels_of(rows)) > 1
 
 
 def _has_label(row: str, label: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from corral.domain.diagnosis import GAP
 from corral.domain.failure_advice import NextStep
 from corral.health.error_blocks import is_chatter, sentence
-from corral.health.labels import without_labels
+from corral.health.labels import is_shared, without_labels
 from corral.health.launcher_words import is_around, is_report
 from corral.health.pattern_form import LINE_CHARACTERS, shortened
 from corral.health.raised_errors import (
@@ -140,6 +140,7 @@ class Printed:
         chatter: those of the last lines that programs print while they continue.
         levelled: lines that a logger had prefixed with the level of an error.
         critical: those of them with the level CRITICAL or FATAL.
+        is_shared: several processes have printed the errors.
     """
 
     text: str
@@ -149,6 +150,7 @@ class Printed:
     chatter: tuple[str, ...] = ()
     levelled: frozenset[str] = frozenset()
     critical: frozenset[str] = frozenset()
+    is_shared: bool = False
 
     @property
     def ends_raising(self) -> bool:
@@ -328,7 +330,8 @@ def _is_wrapper(line: str) -> bool:
 # a failed attempt is looked at again and again until it is over
 @lru_cache(maxsize=256)
 def printed(tail: str) -> Printed:
-    rows = without_labels(_rows_of(tail))
+    labelled_rows = _rows_of(tail)
+    rows = without_labels(labelled_rows)
     bare = [_undressed(row) for row in rows]
     levels = {
         _strip_and_shorten(inner): level[1]
@@ -342,7 +345,14 @@ def printed(tail: str) -> Printed:
     raised = without_late_threads(tuple(raised_in(told))[-MOST_RAISED:])
     last_lines, warnings, chatter = _last_lines(told)
     return Printed(
-        text, raised, last_lines, warnings, chatter, frozenset(levels), critical
+        text,
+        raised,
+        last_lines,
+        warnings,
+        chatter,
+        frozenset(levels),
+        critical,
+        is_shared(labelled_rows),
     )
 
 

@@ -80,13 +80,41 @@ _SERVICES: Final = (
         hints=("500", "502", "503", "unavailable", "bad gateway", "internal"),
     ),
 )
+# What the proxy answered about itself; that it asks for a password is in ACCESS.
+_PROXY: Final = of(
+    F.PROXY,
+    r"(?:Cannot|Unable to|Could not|failed to) connect to (?:the )?proxy\b(?!.{0,200}\b407\b)",
+    r"\bTunnel connection failed: (?!407)|CONNECT tunnel failed, response (?!407)",
+    r"Received HTTP code (?!407)\d{3} from proxy|Could not resolve proxy|curl: \((?:5|97)\)",
+    r"Proxy tunneling failed: (?!.{0,40}Authentication)|Invalid response from proxy",
+    r"Unable to tunnel through proxy(?!.{0,60}\b407\b)|\bproxyconnect tcp:|Bad proxy url",
+    r"tunneling socket could not be established(?!.{0,60}\b407\b)|ERR_PROXY_CONNECTION",
+    r"\b(?:ClientHttp|ClientProxyConnection|Proxy|ProxyConnection)Error\b(?!.{0,200}\b407\b)",
+    hints=("proxy", "tunnel"),
+)
+_DNS: Final = of(
+    F.DNS,
+    r"Temporary failure (?:in name resolution|resolving)|\bEAI_AGAIN\b",
+    r"Resolving timed out|Name lookup timed out|could not contact DNS|\bSERVFAIL\b",
+    r"\blookup \S{1,120}(?: on \S{1,60}:53)?: (?:server misbehaving|(?:read|dial) udp )",
+    r"\b(?:dial|read) udp .{1,60}:53: |DNS(?: query| lookup)? (?:timed out|timeout)",
+    hints=("resol", "eai_again", "lookup", "dns", "servfail", ":53"),
+)
+_INTERFACE: Final = of(
+    F.INTERFACE,
+    r"no socket interface found|Unable to find (?:address|interface) for: ",
+    r"network device '[^']{1,60}' is not available|No such (?:network )?interface\b",
+    r"\binterface \S{1,60} (?:was |is )?(?:not found|does not exist)",
+    r"\b\w{1,20}_IFNAME\b.{0,80}\b(?:not (?:found|exist|valid)|invalid|does not)",
+    hints=("interface", "network device", "unable to find", "_ifname"),
+)
 _NO_NAME: Final = of(
     F.NETWORK,
-    r"Temporary failure in name resolution|NameResolutionError|no such host|gaierror",
+    r"NameResolutionError|no such host|gaierror",
     r"Name or service not known|No address associated with hostname|nodename nor servname",
-    r"Could not resolve host|unable to resolve host|Temporary failure resolving",
-    r"\b(ENOTFOUND|EAI_AGAIN|UnknownHostException)\b|dns error: |Resolving timed out",
-    r"curl: \([56]\)|failed to lookup address|unable to resolve hostname|Name lookup timed out",
+    r"Could not resolve host|unable to resolve host",
+    r"\b(ENOTFOUND|UnknownHostException)\b|dns error: ",
+    r"curl: \(6\)|failed to lookup address|unable to resolve hostname",
     step=S.NAME,
 )
 _REFUSED: Final = of(
@@ -104,6 +132,9 @@ HELPER_LOST: Final = of(
 )
 NETWORK_WORDS: Final = (
     *_CERTIFICATES,
+    _PROXY,
+    _DNS,
+    _INTERFACE,
     of(
         F.PORT,
         errno(98),
@@ -137,7 +168,6 @@ NETWORK_WORDS: Final = (
     of(
         F.NETWORK,
         r"name or service is not known|cannot be retrieved \(gai error",
-        r"no socket interface found",
     ),
     *_SERVICES,
     of(
@@ -156,6 +186,7 @@ NETWORK_WORDS: Final = (
         r"(timeout|timed out).{0,80}rendezvous",
         r"\d{1,9}/\d{1,9} clients joined|waiting for clients|Timed out initializing process group",
         r"connectFullMesh failed|gloo.{0,120}(connect timeout|timed out connecting)",
+        r"Barrier timed out.{0,60}(PjRT_Client_Connect|Wait_for_all_tasks_to_register|\[Init\])",
         r"wait_for_workers|(waiting|timed out) .{0,60}\b(nodes?|workers|peers) to (join|connect)",
         of_peers=True,
     ),

@@ -34,6 +34,8 @@ _DOWNLOADS: Final = frozenset(  # why an installer does not reach its index
         FailureKind.CERTIFICATE,
         FailureKind.SERVICE_TIMEOUT,
         FailureKind.SERVICE,
+        FailureKind.PROXY,
+        FailureKind.DNS,
     }
 )
 
@@ -106,7 +108,8 @@ def without_losses(log: Printed) -> Printed:
             raised for raised in log.raised if BROKEN_POOL not in raised.lines[0]
         ]
         return replace(log, raised=tuple(raiseds)) if raiseds else log
-    if not any(LAUNCHER in raised.lines[0] for raised in log.raised):
+    is_launched = any(LAUNCHER in raised.lines[0] for raised in log.raised)
+    if not is_launched and not log.is_shared:
         return log
     hits = [(raised, hit_of(raised)) for raised in log.raised]
     return _with_errors(

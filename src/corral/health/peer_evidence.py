@@ -50,6 +50,12 @@ _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends oth
     # joblib
     re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w{0,9}\((-\d{1,9})\)"),
 )
+_ABORTED: Final = re.compile(  # Open MPI, Intel MPI, MPICH
+    r"^MPI_ABORT was invoked on rank (\d{1,9})\b"
+    r"|^Abort\(-?\d{1,9}\)(?: \(rank \d{1,9} in comm \d{1,9}\))? on node (\d{1,9})\b"
+    r"|^application called MPI_Abort\([^)\n]{1,80}\) - process (\d{1,9})\b",
+    re.MULTILINE,
+)
 _BY_NUMBER: Final = re.compile(
     r"\b(?:exit|return)\w{0,9} ?(?:code|status)?\W{1,3}-(\d{1,2})\b"
 )
@@ -109,6 +115,13 @@ def behind(tails: Mapping[int, str]) -> int | None:
     return None
 
 
+def aborted_rank(text: str) -> int | None:
+    """Return the rank that called MPI_Abort, as the launcher in this log reports it;
+    None without a report."""
+    match = _ABORTED.search(text) if "bort" in text else None
+    return None if match is None else next(int(one) for one in match.groups() if one)
+
+
 def streams(text: str) -> dict[int, str]:
     """Split a log that several ranks share by the rank prefix of its lines, and return
     the output of each rank."""
@@ -117,6 +130,12 @@ def streams(text: str) -> dict[int, str]:
         if (rank_match := _NAMED.match(row)) is not None:
             stream_lines.setdefault(int(rank_match[1]), []).append(row)
     return {rank: "\n".join(rows) for rank, rows in stream_lines.items()}
+
+
+def without_streams(text: str) -> str:
+    """Return the rows of a log that have no rank prefix."""
+    rows = text.replace("\r", "\n").split("\n")
+    return "\n".join(row for row in rows if _NAMED.match(row) is None)
 
 
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:

@@ -255,6 +255,11 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.KILLED,
+        r"DataLoader worker .{0,80}killed by signal: Killed",
+        step=S.WORKER_KILLED,
+    ),
+    of(
+        F.KILLED,
         r"^Killed$|: +\d{1,9} (Killed|Terminated)\b|killed by signal|terminated abruptly",
         r"unexpectedly terminated",
         r"received signal (SIGKILL|SIGTERM|9|15)\b",

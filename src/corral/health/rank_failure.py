@@ -30,6 +30,7 @@ from corral.health.log_parser import Printed, parted, printed
 from corral.health.pattern_form import Pattern
 from corral.health.pattern_hits import (
     ENDS_BY_SIGNAL,
+    LAUNCHER,
     Hit,
     by_retries,
     by_words,
@@ -74,6 +75,7 @@ _NEWER_SYNTAX: Final = re.compile(  # of Python 3.8 to 3.14
     r"|(?:async )?def \w{1,80}\[|class \w{1,80}\[|(?:async )?with \($|.{0,200}[({\[ ]\w{1,80} ?:= )"
     r"|\bf['\"]"
 )
+_INTERFACE: Final = re.compile(r"\b(\w{1,20}_IFNAME) set by environment to (\S{1,60})")
 _ASSERTS: Final = "device-side assert"
 _STEPS: Final = {  # advice by the signal, where the log has no error
     4: NextStep.ILLEGAL_INSTRUCTION,
@@ -151,6 +153,11 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> RankRea
         kind = pattern.kind if pattern is not None else FailureKind.KILLED
         quote = f"{line}; before it: {reading.quote}"
         reading = replace(reading, kind=kind, quote=quote)
+    if reading.kind == FailureKind.INTERFACE and (
+        setting := _INTERFACE.search(log.text)
+    ):
+        quote = f"{reading.quote}; {setting[1]} is set to {setting[2]}"
+        reading = replace(reading, quote=quote)
     if reading.place or not reading.quote:
         return reading
     place = place_in_stacks(log.text, reading.quote)
@@ -202,6 +209,8 @@ def _read_log(
     if newest_error is not None and is_helper_lost(newest_error, log.text):
         quote = quoted(message(newest_error.lines))
         return replace(reading, kind=FailureKind.HELPER, quote=quote, place=place)
+    if LAUNCHER in log.complaint:  # and nothing else
+        return replace(reading, step=NextStep.WORKER_LOG)
     if log.complaint:
         quote = quoted(log.complaint)
         reading = replace(reading, kind=FailureKind.PROGRAM, quote=quote, place=place)
@@ -243,7 +252,8 @@ def _read_exit_code(reading: RankReading, exit: Exit, log: Printed) -> RankReadi
 
 def _of_last_lines(read: RankReading, log: Printed) -> RankReading:
     if not log.ending:
-        return replace(read, step=NextStep.SILENT)
+        step = NextStep.WORKER_LOG if log.text.strip() else NextStep.SILENT
+        return replace(read, step=step)
     quote = f"last output: {quoted(log.ending)}"
     return replace(read, quote=quote, step=NextStep.LAST_LINES)
 

@@ -128,6 +128,12 @@ def _not_used_money(one: UsageAmounts, money: float) -> Value:
 
 
 _ALLOCATED: Final = _hours_column("allocated")
+TOKENS: Final = (
+    UsageColumn("requests", "", lambda one: one.requests),
+    UsageColumn("tokens in", "", lambda one: one.prompt_tokens),
+    UsageColumn("cached", "", lambda one: one.cached_tokens),
+    UsageColumn("tokens out", "", lambda one: one.output_tokens),
+)
 _LOST: Final = (
     _hours_column("start-up", "starting"),
     _hours_column("saves", "saving"),
@@ -147,6 +153,7 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
         _hours_column("idle"),
         _share_column("measured", "measured", "allocated"),
         UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+        *TOKENS,
     ),
     "waste": (_ALLOCATED, _hours_column("idle"), *_LOST),
     "cost": (
@@ -167,6 +174,7 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
         ),
         UsageColumn("without a price", "GPU-hours", _gpu_hours_getter("unpriced")),
         UsageColumn("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+        *TOKENS,
     ),
     "goodput": (
         _ALLOCATED,
@@ -175,6 +183,7 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
         *_LOST,
     ),
 }
+WITH_TOKENS: Final = frozenset({"usage", "cost"})
 BY: Final[Mapping[str, Callable[[UsageRecord], str]]] = {
     "queue": lambda one: one.queue,
     "user": lambda one: one.user,
@@ -186,7 +195,8 @@ BY: Final[Mapping[str, Callable[[UsageRecord], str]]] = {
 def report(
     kind: str, by: str, accounts: Iterable[UsageRecord], limit: int = sys.maxsize
 ) -> UsageReport:
-    """Sum the ledger's rows into a report.
+    """Sum the ledger's rows into a report. Users and queues without any use of GPUs are
+    in it if it shows their tokens.
 
     Args:
         kind: one of KINDS.
@@ -196,10 +206,13 @@ def report(
     Raises: KeyError for another `kind` or `by`.
     """
     name_of = BY[by]
+    shows_tokens = kind in WITH_TOKENS and by != "gpu-type"
     sums: dict[str, UsageAmounts] = {}
     days: dict[int, UsageAmounts] = {}
     names: dict[str, str] = {}
     for account in accounts:
+        if not shows_tokens and account.has_only_tokens:
+            continue
         key, day, own_amounts = name_of(account), account.day, account.amounts
         sums[key] = sums[key].plus(own_amounts) if key in sums else own_amounts
         days[day] = days[day].plus(own_amounts) if day in days else own_amounts

@@ -18,7 +18,7 @@ from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
-from corral.domain.service import replica_key
+from corral.domain.service import finish_seconds, replica_key
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
@@ -47,7 +47,7 @@ def wanted_of(
         if (
             job is not None
             and attempt is not None
-            and _should_run(job, attempt, allocation)
+            and _should_run(world, job, attempt, allocation)
         ):
             if attempt.gated:
                 continue  # its nodes are checked first
@@ -84,6 +84,16 @@ def wanted_of(
         notices=tuple(notices),
         checkup=_current_checkup(world, node, attempt_keys),
     )
+
+
+def _finishes_requests(world: World, job: Job, allocation: Allocation) -> bool:
+    """Return whether the ranks of a replica that is being preempted run on for now,
+    because requests are under way there."""
+    role = job.spec.replica
+    is_present = allocation.state in (SeatState.HELD, SeatState.STOPPING)
+    if role is None or job.attempt != allocation.attempt or not is_present:
+        return False
+    return finish_seconds(world.services.get(role.service), job) > 0.0
 
 
 def _is_unknown(world: World, seen: Seen, *, over: bool) -> bool:
@@ -127,6 +137,9 @@ def grounds_of(
             world.attempts.get(id),
             world.saves.get(id),
         )
+        job = world.jobs.get(id)
+        if job is not None and job.state == JobState.STOPPING:
+            grounds.append(_finishes_requests(world, job, allocation))
     for attempt_report in heard.seen if heard is not None else ():
         id = attempt_report.key[0]
         grounds += (
@@ -152,12 +165,15 @@ def _current_checkup(
     return None
 
 
-def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
-    return (
+def _should_run(
+    world: World, job: Job, attempt: Attempt, allocation: Allocation
+) -> bool:
+    is_placed = (
         job.state.is_live
         and attempt.number == allocation.attempt
         and allocation.state == SeatState.HELD
     )
+    return is_placed or _finishes_requests(world, job, allocation)
 
 
 def _stop_order(job: Job | None, key: AttemptKey) -> Stop:
@@ -245,6 +261,7 @@ def _replica_launch(job: Job, attempt: Attempt) -> ReplicaLaunch | None:
         number=job.spec.array_index or 0,
         probe=role.probe,
         key=replica_key(role, job.id, attempt.number),
+        port=attempt.replica_port,
     )
 
 

@@ -17,7 +17,7 @@ from corral.domain.rank_layout import ranks_on
 from corral.health.gang_failure import failure_of
 from corral.reconcile.changeset import Draft
 
-PLAIN: Final = frozenset(  # the end of the rank says it already
+PLAIN: Final = frozenset(  # a signal says it already, an exit code does not
     {
         FailureKind.CRASH,
         FailureKind.KILLED,
@@ -166,7 +166,7 @@ def _evidence_text(failure: Failure, exit: Exit | None) -> str:
         return failure.meaning.text
     if exit.disk_full and failure.kind == FailureKind.DISK_FULL:
         return f"{exit_text(exit)}: the disk of node {failure.node} was full"
-    if failure.kind in PLAIN:
+    if failure.kind in PLAIN and (exit.signal is not None or exit.out_of_memory):
         return exit_text(exit)
     return f"{exit_text(exit)}: {failure.meaning.text}"
 

@@ -33,6 +33,7 @@ from corral.reconcile.preemption.reservations import (
     take_in,
 )
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
+from corral.reconcile.replica_ports import reserve_replica_ports
 from corral.reconcile.usage import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
 from corral.schedule.capacity.node_room import covering, mark_of
@@ -89,6 +90,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     )
     for placed in decision.placed:
         _start_job(draft, placed, is_late=placed.job in decision.late_jobs)
+    reserve_replica_ports(draft, decision.placed)
     count_debts(draft, claims, decision.placed)
     take_promises(draft, decision)
     take_in(draft, decision)
@@ -115,6 +117,7 @@ def _take_chosen(draft: Draft, memo: Memo, placing: ExternalPlacing) -> Reasons:
     placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
     for placed_gang in placed:
         _start_job(draft, placed_gang, is_late=False)
+    reserve_replica_ports(draft, placed)
     return Reasons().instead(reasons)
 
 

@@ -20,6 +20,7 @@ from corral.domain.run_history import (
     TimeSpan,
     stem_of,
 )
+from corral.domain.service import finish_seconds
 from corral.reconcile.attained_service import ended_before, live_of, restart_seconds
 from corral.reconcile.cache.capacity import suspicion_of
 from corral.reconcile.cache.waiting_jobs import OfNodes
@@ -482,8 +483,11 @@ def _frees_at(draft: Draft, job: Job) -> float:
     """Return when the seats of a stopping job become free. This is the time of the stop
     request, plus the duration of its newest save, plus a small margin. If that moment
     has passed or exceeds the grace period, or there is no save, return the end of the
-    grace period."""
+    grace period. A replica of a service finishes its requests before that period."""
     now, saves = draft.now.wall, draft.saves_of(job.id)
-    grace_ends_at = max(now, job.since + job.spec.grace_seconds)
+    role = job.spec.replica
+    service = draft.service(role.service) if role is not None else None
+    grace_seconds = job.spec.grace_seconds + finish_seconds(service, job)
+    grace_ends_at = max(now, job.since + grace_seconds)
     saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else grace_ends_at
     return saved if now < saved < grace_ends_at else grace_ends_at

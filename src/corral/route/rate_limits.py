@@ -41,16 +41,26 @@ class TokenBucket:
         self._level = burst
         self._at: float | None = None
 
+    def change(self, per_second: float, burst: float, now: float) -> None:
+        """Go on with another rate and burst. The level stays as it is, at most full."""
+        self._refill(now)
+        self.per_second = per_second
+        self.burst = burst
+        self._level = min(burst, self._level)
+
     def wait_seconds(self, amount: float, now: float) -> float:
         """Return the seconds until this amount can be taken; 0: now."""
+        self._refill(now)
+        missing = min(amount, self.burst) - self._level
+        return missing / self.per_second if missing > 1e-9 * self.burst else 0.0
+
+    def _refill(self, now: float) -> None:
         if self._at is None:
             self._at = now
         elif now > self._at:
             refilled = self._level + (now - self._at) * self.per_second
             self._level = min(self.burst, refilled)
             self._at = now
-        missing = min(amount, self.burst) - self._level
-        return missing / self.per_second if missing > 1e-9 * self.burst else 0.0
 
     def take(self, amount: float) -> None:
         """Take the amount in any case; a negative one is given back."""
@@ -58,9 +68,23 @@ class TokenBucket:
 
 
 class CallerLimits:
-    """Limits of one caller; None: no limit."""
+    """Limits of one caller; None: no limit.
 
-    __slots__ = ("_concurrency", "_in_flight", "_requests", "_tokens")
+    Attributes:
+        admitted: Requests that were admitted.
+        tokens: Tokens that admitted requests have taken.
+        refused: Requests that were refused, by the limit.
+    """
+
+    __slots__ = (
+        "_concurrency",
+        "_in_flight",
+        "_requests",
+        "_tokens",
+        "admitted",
+        "refused",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -72,6 +96,22 @@ class CallerLimits:
         self._tokens = _bucket(tokens_per_minute)
         self._concurrency = concurrency
         self._in_flight = 0
+        self.admitted = 0
+        self.tokens = 0.0
+        self.refused: dict[LimitName, int] = {}
+
+    def change(
+        self,
+        now: float,
+        requests_per_minute: float | None,
+        tokens_per_minute: float | None,
+        concurrency: int | None,
+    ) -> None:
+        """Go on with other limits. What was counted under the earlier ones still
+        counts."""
+        self._requests = _changed(self._requests, requests_per_minute, now)
+        self._tokens = _changed(self._tokens, tokens_per_minute, now)
+        self._concurrency = concurrency
 
     @property
     def in_flight(self) -> int:
@@ -84,6 +124,20 @@ class CallerLimits:
         Args:
             tokens: tokens that the request is expected to take.
         """
+        refusal = self._refusal(now, tokens)
+        if refusal is not None:
+            self.refused[refusal.limit] = self.refused.get(refusal.limit, 0) + 1
+            return refusal
+        if self._tokens is not None:
+            self._tokens.take(tokens)
+        if self._requests is not None:
+            self._requests.take(1.0)
+        self._in_flight += 1
+        self.admitted += 1
+        self.tokens += tokens
+        return None
+
+    def _refusal(self, now: float, tokens: float) -> CallerLimitRefusal | None:
         if self._concurrency is not None and self._in_flight >= self._concurrency:
             return CallerLimitRefusal(LimitName.CONCURRENCY, CONCURRENCY_RETRY_SECONDS)
         if self._requests is not None:
@@ -94,10 +148,6 @@ class CallerLimits:
             seconds = self._tokens.wait_seconds(tokens, now)
             if seconds:
                 return CallerLimitRefusal(LimitName.TOKENS_PER_MINUTE, seconds)
-            self._tokens.take(tokens)
-        if self._requests is not None:
-            self._requests.take(1.0)
-        self._in_flight += 1
         return None
 
     def finish(self, used_tokens: float, admitted_tokens: float) -> None:
@@ -108,9 +158,19 @@ class CallerLimits:
             admitted_tokens: tokens with which it was admitted.
         """
         self._in_flight = max(0, self._in_flight - 1)
+        self.tokens += used_tokens - admitted_tokens
         if self._tokens is not None:
             self._tokens.take(used_tokens - admitted_tokens)
 
 
 def _bucket(per_minute: float | None) -> TokenBucket | None:
     return None if per_minute is None else TokenBucket(per_minute / MINUTE, per_minute)
+
+
+def _changed(
+    bucket: TokenBucket | None, per_minute: float | None, now: float
+) -> TokenBucket | None:
+    if bucket is None or per_minute is None:
+        return _bucket(per_minute)
+    bucket.change(per_minute / MINUTE, per_minute, now)
+    return bucket

@@ -3,10 +3,11 @@ desired state and reports all it observes."""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 from corral.domain.desired_state import DesiredState, Launch, Stop, Version
 from corral.domain.observed_state import AttemptKey, Phase, Seen
-from corral.simulate.disk import SELF_STOP
+from corral.simulate.disk import SELF_STOP, SimulatedJournal
 from corral.simulate.head import AgentSession
 from corral.simulate.heads import SimulatedHeads
 from corral.simulate.machine import SimulatedMachine
@@ -19,6 +20,7 @@ GATHER_SECONDS = 0.005
 UNHEARD_SECONDS = 5.0
 LEASE_SECONDS = 1.0
 LEASE_MARGIN_SECONDS = 1.5
+FIRST_PROBE_SECONDS = 1.0
 
 
 class SimulatedAgent:
@@ -47,6 +49,7 @@ class SimulatedAgent:
         self._unheard_since = 0.0
         self._sent_at: dict[int, float] = {}
         self._told = False
+        self._began_at = stage.now()
 
     def begin(self) -> None:
         for key, journal in self._machine.disk.journals.items():
@@ -115,12 +118,31 @@ class SimulatedAgent:
 
     def seen(self) -> tuple[Seen, ...]:
         journals = self._machine.disk.journals
-        seens = [
-            journal.seen(self.boot, self._machine.wall())
-            for journal in journals.values()
-        ]
+        seens = [self._seen_of(journal) for journal in journals.values()]
         early = [Seen(key=key, phase=Phase.STARTING) for key in self.preparing]
         return (*seens, *early)
+
+    def _seen_of(self, journal: SimulatedJournal) -> Seen:
+        """Return the report of one attempt, with the result of the probe if it is a
+        replica's first node. A new agent has no result at once."""
+        wall = self._machine.wall()
+        seen = journal.seen(self.boot, wall)
+        launch = journal.launch
+        if launch is None or launch.replica is None or launch.node_rank != 0:
+            return seen
+        if self._stage.now() - self._began_at < FIRST_PROBE_SECONDS:
+            return seen
+        if journal.started_at is None:
+            return replace(seen, is_ready=False)
+        ends = [rank_exit.at for _, rank_exit in seen.exits]
+        died_at = max(ends) if len(ends) == launch.ranks else None
+        probe = self._stage.probes[launch.job_name]
+        is_ready = journal.boot == self.boot and probe.answers(
+            (wall if died_at is None else died_at) - journal.started_at,
+            None if died_at is None else wall - died_at,
+        )
+        probe_text = "" if is_ready else "connection refused"
+        return replace(seen, is_ready=is_ready, probe_text=probe_text)
 
     # -- obedience -------------------------------------------------------------------------------
 

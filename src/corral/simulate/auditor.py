@@ -24,20 +24,26 @@ from corral.simulate.oracles.placement import PlacementOracle
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.oracles.promises import Promised
 from corral.simulate.oracles.retention import Forgetting
+from corral.simulate.oracles.services import ServicesOracle
 from corral.simulate.recorded_state import Books
 
 
 class Auditor:
     """All checks of a simulated world, over one record of its events (the books). It
     includes the checks of answers to users and of how jobs end. `durable_jobs` reads
-    the jobs on the disk, whatever any head believes."""
+    the jobs on the disk, whatever any head believes. `serves`: whether requests are
+    under way at a replica."""
 
     def __init__(
-        self, books: Books, durable_jobs: Callable[[], Mapping[JobId, Job]]
+        self,
+        books: Books,
+        durable_jobs: Callable[[], Mapping[JobId, Job]],
+        serves: Callable[[JobId], bool],
     ) -> None:
         self.books = books
         self._durable_jobs = durable_jobs
         self._asked_to_cancel: set[JobId] = set()  # perhaps granted
+        self._asked_to_suspend: set[JobId] = set()
         self._cancelled: set[JobId] = set()
         self._keys: dict[str, tuple[JobId, ...]] = {}
         self._blame = FailureBlameOracle(books)
@@ -50,6 +56,7 @@ class Auditor:
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
         self.ledger = LedgerCheck(books)
+        self.services = ServicesOracle(books, serves, self._is_asked_to_end)
 
     # -- answers to users ----------------------------------------------------------------------
 
@@ -89,6 +96,12 @@ class Auditor:
     def cancel_asked(self, job: JobId) -> None:
         self._asked_to_cancel.add(job)
 
+    def suspend_asked(self, job: JobId) -> None:
+        self._asked_to_suspend.add(job)
+
+    def _is_asked_to_end(self, job: JobId) -> bool:
+        return job in self._asked_to_cancel or job in self._asked_to_suspend
+
     def cancel_acknowledged(self, job: JobId) -> None:
         self._cancelled.add(job)
         self._cancel_wins(self.books.jobs[job])
@@ -102,6 +115,7 @@ class Auditor:
                 "term", f"a head of term {term} wrote after one of term {books.term}"
             )
         self._restrictions.before(changes)
+        self.services.before(changes)
         books.open_commit(term, changes.nodes, decided_at)
         self._placing.check(changes)
         wall = books.decided_wall()
@@ -110,6 +124,7 @@ class Auditor:
         self.promised.check(changes, decided_at, wall)
         self.giving.check(changes)
         self._take_in(changes)
+        self.services.check(changes, decided_at, wall)
         self._blame.check(changes)
         self._seating.check_capacity(changes)
         self.forgetting.check(changes)
@@ -162,6 +177,7 @@ class Auditor:
             is_cancelled = job.id in self._asked_to_cancel
             if (
                 not is_cancelled
+                and job.spec.replica is None  # its service may end it
                 and job.reason_code != ReasonCode.DEPENDENCY_NEVER_SATISFIED
             ):
                 self.books.breach(
@@ -205,7 +221,7 @@ class Auditor:
     def look(self, healed_at: float) -> None:
         """Check that no user waits for an overdue answer. `healed_at`: time since which
         the world has had no faults."""
-        self.giving.look(healed_at)
+        self.giving.look(healed_at, self.services.longest_drain_seconds())
         self.promised.look()
 
     def unfinished(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from corral.control import Control
+from corral.control.services import ServiceTraffic
 from corral.domain.desired_state import DesiredState, Version
 from corral.domain.engine_limit import EngineLimit
 from corral.domain.errors import TermLost, Trouble
@@ -136,7 +137,8 @@ class HeadEngine:
 
 class SimulatedHead:
     """One run of a head's process, from start to end. `heard` is called for each
-    heartbeat that the head records, `ended` when the process ends."""
+    heartbeat that the head records, `ended` when the process ends. `traffic`: its
+    connection to a simulated gateway, if there is one."""
 
     def __init__(
         self,
@@ -147,6 +149,7 @@ class SimulatedHead:
         machines: Mapping[NodeId, SimulatedMachine],
         heard: HeartbeatRecorded,
         ended: Callable[[], None],
+        traffic: ServiceTraffic | None = None,
     ) -> None:
         self._stage = stage
         self._machines = machines
@@ -166,6 +169,8 @@ class SimulatedHead:
             keep_replay=self._record_replay_error,
             retention=stage.retention,
         )
+        if traffic is not None:
+            self.control.traffic = traffic
 
     def begin(self) -> None:
         self.process.start(self._run_control())

@@ -1,8 +1,9 @@
 """The heads of one world: which head leads, which one answers a connection, and which
 one is started again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from corral.control.services import ServiceTraffic
 from corral.domain.ids import NodeId
 from corral.ports.store import Store
 from corral.simulate.head import HeartbeatRecorded, SimulatedHead
@@ -20,11 +21,13 @@ class SimulatedHeads:
         store: Store,
         machines: Mapping[NodeId, SimulatedMachine],
         heard: HeartbeatRecorded,
+        traffic: Callable[[], ServiceTraffic | None] = lambda: None,
     ) -> None:
         self._stage = stage
         self._store = store
         self._machines = machines
         self._heard = heard
+        self._traffic = traffic
         self._all: list[SimulatedHead] = []
 
     def __iter__(self) -> Iterator[SimulatedHead]:
@@ -38,6 +41,7 @@ class SimulatedHeads:
             machines=self._machines,
             heard=self._heard,
             ended=self._ended,
+            traffic=self._traffic(),
         )
         self._all.append(head)
         head.begin()

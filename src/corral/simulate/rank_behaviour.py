@@ -29,6 +29,7 @@ class RankBehaviour:
     refused_once: bool  # the node's disk is full at the first try
     # saves of these steps turn out broken when they are read
     corrupt_saves: frozenset[int]
+    reports_steps: bool = True
 
 
 def draw_life(chance: Random, *, saves: bool) -> RankBehaviour:

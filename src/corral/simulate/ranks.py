@@ -223,7 +223,7 @@ class SimulatedGang:
     def _step(self) -> None:
         life = self.life
         self.step += 1
-        for node_attempt in self.parts:
+        for node_attempt in self.parts if life.reports_steps else ():
             progress = Progress(
                 step=self.step,
                 first_step=self.first_step,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from corral.control.services import ServiceTraffic
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
@@ -24,6 +25,10 @@ from corral.simulate.node import SimulatedNode
 from corral.simulate.node_faults import Ills
 from corral.simulate.ranks import Gangs
 from corral.simulate.recorded_state import Books
+from corral.simulate.services.gateway import SimulatedGateway, SimulatedTraffic
+from corral.simulate.services.peace import ServicePeace
+from corral.simulate.services.replica_behaviour import draw_replica, kind_of
+from corral.simulate.services.users import ServiceUsers
 from corral.simulate.users import SimulatedUsers
 from corral.simulate.world import Stage
 
@@ -43,6 +48,7 @@ class WorldOutcome:
     digest: str
     virtual_seconds: float
     jobs: int
+    replicas: int
     attempts: int
     commits: int
     lines: tuple[str, ...]
@@ -68,11 +74,27 @@ class Scene:
         self.database = SimulatedStore(
             stage, committed=self._committed, crash=self._crash_head
         )
-        self.heads = SimulatedHeads(stage, self.database, self._machines, self._heard)
+        self.gateway = SimulatedGateway(stage)
+        self.heads = SimulatedHeads(
+            stage, self.database, self._machines, self._heard, self._traffic_of_head
+        )
         self.books = Books(stage, self._machines, self.heads)
-        self.auditor = Auditor(self.books, self.database.durable_jobs)
+        self.auditor = Auditor(
+            self.books, self.database.durable_jobs, self.gateway.serves
+        )
         self._gangs = Gangs(stage, self.auditor.ranks_start)
         self.people = SimulatedUsers(stage, self.nodes.keys(), self.heads, self.auditor)
+        unstopped = self.auditor.services.unstopped
+        self.service_users = ServiceUsers(stage, self.people, self.nodes, unstopped)
+        self.peace = ServicePeace(
+            stage,
+            self.books,
+            self.people,
+            self.service_users,
+            self.gateway,
+            unstopped,
+        )
+        self._replica_chance = stage.stream("replicas")
         self.ills = Ills(stage, self.nodes)
         self.faults = Faults(stage, self.nodes, self.heads, self.database)
         self._faulty_seconds = stage.chance.uniform(20.0, 45.0)
@@ -81,7 +103,23 @@ class Scene:
     # -- what the store and the heads tell, which were there before the auditor ------------------
 
     def _committed(self, term: int, changes: Changes, decided_at: float) -> None:
+        self._draw_replicas(changes)
         self.auditor.committed(term, changes, decided_at)
+
+    def _draw_replicas(self, changes: Changes) -> None:
+        """Draw the behaviour of each replica that this commit makes."""
+        for job in changes.jobs:
+            if job.spec.replica is not None and job.id not in self.books.jobs:
+                life, probe = draw_replica(
+                    self._replica_chance,
+                    kind_of(job.spec.run),
+                    is_calm=self.peace.is_calm,
+                )
+                self.stage.lives[job.spec.name] = life
+                self.stage.probes[job.spec.name] = probe
+
+    def _traffic_of_head(self) -> ServiceTraffic | None:
+        return SimulatedTraffic(self.gateway) if self.stage.has_services else None
 
     def _crash_head(self) -> None:
         self.heads.here().end()
@@ -90,6 +128,9 @@ class Scene:
         self, head: SimulatedHead, node: NodeId, boot: BootId, seen: tuple[Seen, ...]
     ) -> None:
         self.books.heard(head, node, boot, seen)
+        for attempt in seen:
+            if attempt.is_ready:
+                self.auditor.services.heard_ready(*attempt.key)
 
     # -- its course ------------------------------------------------------------------------------
 
@@ -102,6 +143,9 @@ class Scene:
         self.people.plan(stage.chance.randint(5, 14), self._faulty_seconds)
         self.faults.plan(stage.chance.choice([0, 2, 4, 8, 14]), self._faulty_seconds)
         self.ills.plan(self._faulty_seconds)
+        if stage.has_services:
+            self.service_users.plan(self._faulty_seconds)
+            self.gateway.plan(self._faulty_seconds)
         stage.loop.later(self._faulty_seconds, self._stop_all_faults)
         stage.loop.run_forever()
         return self._build_outcome()
@@ -123,6 +167,9 @@ class Scene:
             virtual_seconds=self.stage.now(),
             jobs=len(self.books.jobs),
             attempts=len(self.books.attempts),
+            replicas=sum(
+                job.spec.replica is not None for job in self.books.jobs.values()
+            ),
             commits=self.books.commits,
             lines=self.stage.last_lines(),
         )
@@ -138,10 +185,11 @@ class Scene:
         on any node."""
         self.auditor.look(self._healed_at)
         self._ask_for_ends()
+        is_in_peace = self.stage.has_services and self.peace.advance()
         unfinished_count = sum(
             not job.state.is_final for job in self.books.jobs.values()
         )
-        if unfinished_count < left:
+        if unfinished_count < left or is_in_peace:
             deadline = self.stage.now() + STUCK_SECONDS
         unfinished = self._unfinished()
         if not unfinished:
@@ -184,6 +232,9 @@ class Scene:
 
     def _unfinished(self) -> str:
         """Return a text about the first thing that has not ended; "" if all has."""
+        services_text = self.peace.unfinished() if self.stage.has_services else ""
+        if services_text:
+            return services_text
         unfinished_jobs = [
             job for job in self.books.jobs.values() if not job.state.is_final
         ]

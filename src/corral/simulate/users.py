@@ -100,6 +100,11 @@ class SimulatedUsers:
         for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
             self._stage.loop.later(self.chance.uniform(1.0, until), self._tend_a_node)
 
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """Return the queues that users have set; empty if they have set none."""
+        return self._queues
+
     # -- what they ask for -----------------------------------------------------------------------
 
     def _submit_some(self) -> None:
@@ -199,6 +204,8 @@ class SimulatedUsers:
         self.waiting += 1
         if isinstance(asked, Cancel):
             self._auditor.cancel_asked(asked.job)
+        elif isinstance(asked, Suspend):
+            self._auditor.suspend_asked(asked.job)
         self._call_head(lambda head, call: self._send_request(head, call, asked))
 
     def submit(self, specs: tuple[JobSpec, ...], key: str) -> None:

@@ -12,9 +12,12 @@ from corral.simulate.clock import SimulatedClock
 from corral.simulate.evidence import Evidence
 from corral.simulate.network import SimulatedNetwork
 from corral.simulate.rank_behaviour import RankBehaviour
+from corral.simulate.services.replica_behaviour import ProbeBehaviour
 from corral.simulate.virtual_loop import VirtualLoop
 
 KEPT_LINES = 60
+# Worlds from this seed on have services; below it, seeds mean what they always meant.
+FIRST_WITH_SERVICES = 1_000_000
 ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
@@ -34,6 +37,7 @@ class Stage:
         self.network = SimulatedNetwork(self.loop, self.stream("network"))
         self.evidence = Evidence()
         self.lives: dict[str, RankBehaviour] = {}  # by the job's name
+        self.probes: dict[str, ProbeBehaviour] = {}  # of replicas, by the job's name
         # how often each has, by itself
         self.failed: dict[JobId, int] = defaultdict(int)
         self.chance = self.stream("scene")
@@ -41,6 +45,7 @@ class Stage:
         self.shares = self.chance.random() < 0.4
         self.has_requests = self.stream("wishful").random() < 0.5
         self.retention = draw_retention(self.stream("retention"))
+        self.has_services = seed >= FIRST_WITH_SERVICES
 
     # -- time and chance -------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 
 from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.errors import InvariantBroken, TermLost, Unrecordable
+from corral.domain.gateway_counts import GatewayCount
 from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
@@ -31,6 +32,7 @@ from corral.store.schema import (
     attempts,
     debts,
     events,
+    gateway_counts,
     head,
     jobs,
     nodes,
@@ -72,6 +74,7 @@ _PUT_SPENT: Final = Put(spending, ("queue",))
 _PUT_DEBTS: Final = Put(debts, ("queue",))
 _PUT_RESERVATIONS: Final = Put(reservations, ("job",))
 _PUT_SERVICES: Final = Put(services, ("id",))
+_PUT_GATEWAY_COUNTS: Final = Put(gateway_counts, ("process", "service"))
 _PUT_TOLD: Final = Put(told, ("job",))
 _PUT_HEAD: Final = Put(head, ("id",))
 _ADD_REQUEST: Final = Put(requests)
@@ -97,6 +100,9 @@ _FORGET_JOBS: Final = (
     delete(jobs).where(jobs.c.id.in_(select(_ids.c.value))),
 )
 _REMOVE_NODES: Final = delete(nodes).where(nodes.c.id.in_(select(_ids.c.value)))
+_FORGET_PROCESSES: Final = delete(gateway_counts).where(
+    gateway_counts.c.process.in_(select(_ids.c.value))
+)
 _HOLDING: Final = select(allocations.c.job).where(allocations.c.state != "RELEASED")
 _FORGET: Final = delete(requests).where(
     requests.c.sequence > bindparam("from_granted"),
@@ -257,6 +263,7 @@ def _write_changes(
         (_PUT_DEBTS, rows.of(_row_of_debt, changes.debts)),
         (_PUT_RESERVATIONS, rows.of(_reservation, changes.reservations)),
         (_PUT_SERVICES, rows.of(_row_of_service, changes.services)),
+        (_PUT_GATEWAY_COUNTS, rows.of(_row_of_gateway_count, changes.gateway_counts)),
     )
     of_events = rows.of(_row_of_event, numbered)
     rows.wrong.extend(ledger.check(changes.accounts))
@@ -267,6 +274,9 @@ def _write_changes(
         batch.run(_REMOVE_NODES, {"ids": row_codec.text_of(changes.removed)})
     for put_statement, table_rows in dependent_rows:
         batch.put(put_statement, table_rows)
+    if changes.forgotten_processes:
+        gone = row_codec.text_of(changes.forgotten_processes)
+        batch.run(_FORGET_PROCESSES, {"ids": gone})
     if changes.forgotten:
         for statement in _FORGET_JOBS:
             batch.run(statement, {"ids": row_codec.text_of(changes.forgotten)})
@@ -377,6 +387,11 @@ def _row_of_service(row: Service) -> dict[str, Any]:
     record, crc = row_codec.SERVICE.write(row)
     is_open = int(row.state != ServiceState.STOPPED)
     return dict(id=row.id, name=row.name, open=is_open, record=record, crc=crc)
+
+
+def _row_of_gateway_count(row: GatewayCount) -> dict[str, Any]:
+    record, crc = row_codec.GATEWAY_COUNT.write(row)
+    return dict(process=row.process, service=row.service, record=record, crc=crc)
 
 
 def tell(

@@ -9,6 +9,7 @@ from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Save, SeatState
 from corral.domain.errors import TermLost
+from corral.domain.gateway_counts import CountKey, GatewayCount
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -96,6 +97,7 @@ class MemoryStore(MemoryUses):
         self._debts: dict[QueueName, Debt] = {}
         self._reservations: dict[JobId, Reservation] = {}
         self._services: dict[JobId, Service] = {}
+        self._gateway_counts: dict[CountKey, GatewayCount] = {}
         self._told: dict[JobId, StartForecastTold] = {}
         self._accounts: dict[JobId, dict[AccountKey, UsageRecord]] = {}
         self._days: dict[AccountKey, UsageRecord] = {}
@@ -130,6 +132,7 @@ class MemoryStore(MemoryUses):
             for service in self._services.values()
             if service.state != ServiceState.STOPPED
         }
+        world.gateway_counts = dict(self._gateway_counts)
         all_receipts = (
             receipt for of_job in self._receipts.values() for receipt in of_job.values()
         )
@@ -270,6 +273,10 @@ class MemoryStore(MemoryUses):
             (reservation.job, reservation) for reservation in changes.reservations
         )
         self._services.update((service.id, service) for service in changes.services)
+        self._gateway_counts.update((count.key, count) for count in changes.gateway_counts)
+        gone = changes.forgotten_processes
+        for key in [key for key in self._gateway_counts if key[0] in gone]:
+            del self._gateway_counts[key]
         for row in changes.accounts:
             _add_usage_record(self._days, row.of_day)
             if row.job in self._jobs:

@@ -40,6 +40,7 @@ from corral.store.schema import (
     attempts,
     debts,
     events,
+    gateway_counts,
     head,
     jobs,
     nodes,
@@ -172,7 +173,7 @@ def world(connection: Connection) -> World:
 
 def _read_shares(connection: Connection, found: World) -> None:
     """Read into `found` the queues, their usage, budgets, debts, the open reservations
-    and the open services."""
+    the open services, and what the ledger has of the processes of gateways."""
     for tree in _read_rows(
         connection, select(queues.c.record, queues.c.crc), row_codec.QUEUES
     ):
@@ -193,6 +194,9 @@ def _read_shares(connection: Connection, found: World) -> None:
     active = select(services.c.record, services.c.crc).where(services.c.open == 1)
     service_rows = _read_rows(connection, active, row_codec.SERVICE)
     found.services = {service.name: service for service in service_rows}
+    counted = select(gateway_counts.c.record, gateway_counts.c.crc)
+    count_rows = _read_rows(connection, counted, row_codec.GATEWAY_COUNT)
+    found.gateway_counts = {count.key: count for count in count_rows}
     moved = select(receipts.c.record, receipts.c.crc).where(
         receipts.c.kind == ReceiptKind.RELOCATION
     )

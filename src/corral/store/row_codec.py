@@ -10,6 +10,7 @@ import msgspec
 
 from corral.domain.attempt import Allocation, Attempt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
+from corral.domain.gateway_counts import GatewayCount
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob
@@ -120,6 +121,7 @@ ACCOUNT: Final = Codec("account", UsageRecord)
 DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
 SERVICE: Final = Codec("service", Service)
+GATEWAY_COUNT: Final = Codec("count of a gateway", GatewayCount)
 TOLD: Final = Codec("forecast", StartForecastTold)
 IMPORTED: Final = Codec("imported job", Imported)
 CONTENT: Final = Codec("spec", SpecContent)

@@ -287,6 +287,14 @@ services: Final = Table(
     Index("services_open", "name", unique=True, **only(text("open = 1"))),
 )
 
+gateway_counts: Final = Table(
+    "gateway_counts",
+    metadata,
+    Column("process", TEXT, primary_key=True),
+    Column("service", TEXT, primary_key=True),
+    *record_columns(),
+)
+
 told: Final = Table(
     "told",
     metadata,

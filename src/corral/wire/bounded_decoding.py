@@ -27,6 +27,8 @@ import msgspec
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import (
+    HOST,
+    HOST_LETTERS,
     MOST_GPUS,
     MOST_INTEGER,
     MOST_ITEMS,
@@ -68,6 +70,7 @@ LETTERS: Final = {
     "Seen.trouble": SENTENCE_LETTERS,
     "Seen.tails": TAIL_LETTERS,
     "Seen.probe_text": PROBE_LETTERS,
+    "Seen.address": HOST_LETTERS,
     "Exit.error": SENTENCE_LETTERS,
     "Scalar.name": SCALAR_LETTERS,
     "Signal.text": SENTENCE_LETTERS,
@@ -90,6 +93,7 @@ PATTERNS: Final = {
     "Seen.trouble": SENTENCE,
     "Seen.trouble_of": SENTENCE,
     "Seen.tails": NO_NUL,
+    "Seen.address": HOST,
     "Exit.error": SENTENCE,
     "Signal.text": SENTENCE,
     "Inventory.closed": SENTENCE,
@@ -334,7 +338,7 @@ def _part_of_seen(
         )
     if name == "progress":
         return _decode_progress(sieve, raw, key)
-    if hint is str and f"Seen.{name}" in PATTERNS:
+    if hint is str and PATTERNS.get(f"Seen.{name}") == SENTENCE:
         return _decode_shortened(
             sieve, raw, LETTERS.get(f"Seen.{name}", NAME_LETTERS), key
         )

@@ -7,15 +7,23 @@ import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-ReportName = Annotated[str, msgspec.Meta(max_length=200)]
+# without control characters, which no store could keep
+ReportName = Annotated[
+    str, msgspec.Meta(max_length=200, pattern=r"\A[^\x00-\x1f\x7f]*\Z")
+]
+ProcessName = Annotated[
+    str, msgspec.Meta(min_length=8, max_length=64, pattern=r"\A[0-9a-z-]+\Z")
+]
 
 
 class ReportedTokens(msgspec.Struct, frozen=True):
-    """Tokens of one caller; `cached` are part of `prompt`."""
+    """Tokens of one caller; `cached` are part of `prompt`. `requests`: those that a
+    replica has answered."""
 
     prompt: Count = 0
     cached: Count = 0
     output: Count = 0
+    requests: Count = 0
 
 
 class ReportedHistogram(msgspec.Struct, frozen=True):
@@ -60,11 +68,23 @@ class ReportedService(msgspec.Struct, frozen=True):
     replicas: tuple[ReportedReplica, ...] = ()
 
 
-class ReportedProcess(msgspec.Struct, frozen=True):
-    """Counters of one process, by service. `process` is its random id."""
+class ReportedCaller(msgspec.Struct, frozen=True):
+    """Use of a group of callers that has limits. `in_flight` is a gauge; `refused`:
+    requests that were refused, by the limit."""
 
-    process: Annotated[str, msgspec.Meta(min_length=8, max_length=200)]
+    in_flight: Count = 0
+    requests: Count = 0
+    tokens: Count = 0
+    refused: dict[ReportName, Count] = {}
+
+
+class ReportedProcess(msgspec.Struct, frozen=True):
+    """Counters of one process, by service, and the use of limited groups of callers.
+    `process` is its random id."""
+
+    process: ProcessName
     services: dict[ReportName, ReportedService] = {}
+    callers: dict[ReportName, ReportedCaller] = {}
 
 
 class CountersReport(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ COUNTERS_PATH: Final = "/v1/routes/counters"
 VERSIONS_OF_A_TERM: Final = 10**9
 
 EntryName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-CallerLimit = Annotated[int, msgspec.Meta(ge=1)]
+# part of a limit that one gateway grants: the others have the rest
+CallerLimit = Annotated[float, msgspec.Meta(gt=0)]
 RevisionNumber = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -62,13 +63,19 @@ class ServiceEntry(_Entry, frozen=True):
 
 
 class CallerEntry(_Entry, frozen=True):
-    """Caller: the hash of its key, and its limits."""
+    """Caller: the hash of its key, and its limits.
+
+    Args:
+        group: Callers of the same group share their limits, which are the same; None:
+            this one has its own.
+    """
 
     name: EntryName
     key_sha256: str
     requests_per_minute: CallerLimit | None = None
     tokens_per_minute: CallerLimit | None = None
-    concurrency: CallerLimit | None = None
+    concurrency: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    group: EntryName | None = None
     priority: Literal["high", "normal", "low", "batch"] = "normal"
 
 

@@ -32,14 +32,14 @@ class RateRow(ForecastView):
 
 
 class QuotaRow(ForecastView):
-    """One quota of a user. `used`: the used amount (null if the quota limits a single
-    request). `set_by`: where the limit was set."""
+    """One quota of a user. `used`: the used amount (null if it is not counted by the
+    head). `limit`: null if there is no limit. `set_by`: where the limit was set."""
 
     name: str
     text: str
     unit: Literal["count", "bytes"]
     used: int | None
-    limit: int
+    limit: int | None
     set_by: Literal["user", "cluster", "default"]
 
     @classmethod
@@ -50,6 +50,6 @@ class QuotaRow(ForecastView):
             text=rule.text,
             unit="bytes" if rule.in_bytes else "count",
             used=used,
-            limit=quotas.limit(quota),
+            limit=quotas.find_limit(quota),
             set_by=quotas.set_by(quota),
         )

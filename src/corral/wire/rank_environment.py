@@ -111,7 +111,7 @@ def _replica_variables(launch: Launch) -> dict[str, str]:
         "CORRAL_REVISION": str(replica.revision),
         "CORRAL_REPLICA": str(replica.number),
         "CORRAL_HOST": launch.master_address,
-        "CORRAL_PORT": str(launch.master_port),
+        "CORRAL_PORT": str(launch.listening_port),
         "CORRAL_REPLICA_KEY": replica.key,
     }
 

@@ -206,9 +206,12 @@ class ServiceView(ServiceRow):
 
     `spec`: the document of the revision that serves; null for callers who may not read
     the logs of its replicas. `failed_starts`: replicas in a row, of the revision that
-    serves and of the canary, that have ended without having become ready; `last_end`:
-    how the last one has ended; `retry_at`: when the next one is made. `turned_back`: the
-    newest revision that did not pass its canary, and why.
+    serves and of the canary, that have ended before they were ready for 60 s in all;
+    `last_end`: how the last one has ended; `retry_at`: when the next one is made.
+    `turned_back`: the newest revision that did not pass its canary, and why.
+    `million_token_cost`: what a million tokens, in and out, have cost since yesterday
+    (UTC) by the prices of the GPUs of its replicas, in `currency`; null without a price
+    or without tokens.
     """
 
     spec: dict[str, Any] | None
@@ -221,6 +224,8 @@ class ServiceView(ServiceRow):
     canary_passed: bool
     turned_back: int | None
     turned_back_reason: str
+    million_token_cost: float | None = None
+    currency: str = ""
 
 
 class ServicesView(ForecastView):

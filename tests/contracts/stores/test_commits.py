@@ -7,7 +7,7 @@ import pytest
 
 from corral.domain.attempt import SeatState
 from corral.domain.errors import InvariantBroken, TermLost
-from corral.domain.ids import AttemptNumber, NodeId, Sequence, job_id
+from corral.domain.ids import AttemptNumber, NodeId, Sequence, ServiceName, job_id
 from corral.domain.job_states import FINAL, JobState
 from corral.domain.receipt import ReceiptKind
 from corral.domain.service import ServiceState
@@ -20,6 +20,7 @@ from tests.store.rows import (
     attempt,
     debt,
     event,
+    gateway_count,
     job,
     node,
     receipt,
@@ -64,6 +65,7 @@ def everything() -> Changes:
         debts=(debt(), debt("below")),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
         services=(service(8), service(9, "old", state=ServiceState.STOPPED)),
+        gateway_counts=(gateway_count(), gateway_count("p2"), gateway_count("p2", "x")),
     )
 
 
@@ -96,6 +98,8 @@ def test_a_head_that_leads_finds_what_is_not_over(place: Place) -> None:
     assert found.debts == {one.queue: one for one in (debt(), debt("below"))}
     assert found.reservations == {J1: reservation(J1)}
     assert found.services == {"chat": service(8)}
+    assert set(found.gateway_counts) == {("p1", "chat"), ("p2", "chat"), ("p2", "x")}
+    assert found.gateway_counts["p1", ServiceName("chat")] == gateway_count()
 
 
 def test_a_fresh_store_has_one_queue(place: Place) -> None:
@@ -122,6 +126,8 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
             debts=(debt(rate=-1.5),),
             reservations=(reservation(J1, ended="spared"),),
             services=(service(8, state=ServiceState.STOPPED), service(10)),
+            gateway_counts=(gateway_count(output=9),),
+            forgotten_processes=("p2", "unknown"),
         )
         await store.commit(world.term, renewed)
         found = await store.lead()
@@ -145,6 +151,7 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
         assert found.debts[debt().queue] == debt(rate=-1.5)
         assert not found.reservations
         assert found.services == {"chat": service(10)}
+        assert [*found.gateway_counts.values()] == [gateway_count(output=9)]
         assert [one.id for one in await store.services(limit=9)] == ["j10", "j9", "j8"]
         assert await store.services(limit=1) == [service(10)]
         first, second = await store.receipts(J1)

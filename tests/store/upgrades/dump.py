@@ -26,6 +26,7 @@ from tests.store.rows import (
     attempt,
     debt,
     event,
+    gateway_count,
     imported,
     job,
     node,
@@ -69,6 +70,7 @@ async def fill(path: Path) -> None:
         accounts=(account(J1), account(J1, number=2), account(J2, day=4)),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
         services=(service(), service(9, "old", state=ServiceState.STOPPED)),
+        gateway_counts=(gateway_count(), gateway_count("p2")),
         granted=Sequence(2),
     )
     await store.commit(world.term, changes)

@@ -30,7 +30,7 @@ ADDED = {
     "0011": (),
     "0012": ("specs", "uploads"),
     "0013": (),
-    "0014": ("services",),
+    "0014": ("services", "gateway_counts"),
 }
 COLUMNS_ADDED = {
     "0010": (("audit", "link"), ("audit", "seal")),

@@ -2,7 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+import msgspec
+
+from corral.control.services.limit_deals import Dealt, with_parts
 from corral.control.services.routes import routes_of
 from corral.domain.errors import Trouble
 from corral.domain.world import World
@@ -13,39 +17,61 @@ from corral.wire.gateway_routes import (
     encode_routes,
 )
 
+OWN_GATEWAY: Final = "own"  # name of the gateway of the head itself
+
 
 @dataclass(slots=True)
 class PublishedRoutes:
     """Newest routes of one leader. The version rises whenever the content changes, and
-    is higher than every version of an earlier leader."""
+    is higher than every version of an earlier leader.
+
+    `current` has the whole limits of the callers; `text` is the JSON text for the
+    gateway of the head itself.
+    """
 
     current: RoutesFile | None = None
     text: bytes = b""
     _count: int = field(default=0)
+    _dealt: Dealt = field(default_factory=dict)
 
-    def update(self, world: World, callers: Sequence[CallerEntry]) -> bool:
-        """Take the present state of the services. Return whether the routes changed."""
+    def update(
+        self, world: World, callers: Sequence[CallerEntry], dealt: Dealt | None = None
+    ) -> bool:
+        """Take the present state of the services. Return whether the routes changed.
+
+        Args:
+            dealt: Parts of the callers' limits, as `LimitDeals.deal` returns them.
+        """
+        dealt = dealt or {}
         version = world.term * VERSIONS_OF_A_TERM + self._count + 1
         fresh = routes_of(world, callers, version)
         current = self.current
-        if current is not None and (fresh.services, fresh.callers) == (
+        if current is not None and (fresh.services, fresh.callers, dealt) == (
             current.services,
             current.callers,
+            self._dealt,
         ):
             return False
         self._count += 1
         self.current = fresh
-        self.text = encode_routes(fresh)
+        self._dealt = dealt
+        self.text = self._text_of(fresh, OWN_GATEWAY)
         return True
 
-    def text_for(self, world: World) -> bytes:
-        """Return the JSON text of the newest routes.
+    def _text_of(self, routes: RoutesFile, gateway: str) -> bytes:
+        """Return the text with the parts of the limits that the gateway grants."""
+        parts = self._dealt.get(gateway) if self._dealt else {}
+        callers = with_parts(routes.callers, parts)
+        return encode_routes(msgspec.structs.replace(routes, callers=callers))
+
+    def text_for(self, world: World, gateway: str = OWN_GATEWAY) -> bytes:
+        """Return the JSON text of the newest routes for a gateway.
 
         Raises: Trouble if this leader has not published those of its services yet. A
         state without them would take all services from the gateways.
         """
         if self.current is not None:
-            return self.text
+            return self._text_of(self.current, gateway)
         if world.services:
             raise Trouble(
                 "the head has just begun to lead and has not published its routes yet",

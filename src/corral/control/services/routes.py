@@ -1,12 +1,13 @@
 """Routes of the services: which replicas take requests, and who may send them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Unauthorised
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
+from corral.domain.quota import Quota, Quotas
 from corral.domain.service import ReplicaRow, Service, ServiceState, replica_key
 from corral.domain.users import Role, Token, TokenKind, User, role_of
 from corral.domain.world import World
@@ -40,15 +41,45 @@ def routes_of(world: World, callers: Sequence[CallerEntry], version: int) -> Rou
 
 
 def callers_of(
-    tokens: Iterable[Token], users: Iterable[User], now: float
+    tokens: Iterable[Token],
+    users: Iterable[User],
+    now: float,
+    quotas: Mapping[str, int] | None = None,
 ) -> tuple[CallerEntry, ...]:
     """Return a caller for each token with which services may be called now. Viewers may
-    not call them, because requests use the cluster."""
+    not call them, because requests use the cluster. The tokens of a user share the
+    user's limits.
+
+    Args:
+        quotas: Limits of all users in this cluster, by the name of the quota.
+    """
     users_by_name = {user.name: user for user in users}
     return tuple(
-        CallerEntry(name=f"{token.user}/{token.id}", key_sha256=token.sha256)
+        _caller_entry(token, users_by_name.get(token.user), quotas or {})
         for token in sorted(tokens, key=lambda one: (one.user, one.id))
         if _may_call(token, users_by_name.get(token.user), now)
+    )
+
+
+def _caller_entry(
+    token: Token, user: User | None, cluster: Mapping[str, int]
+) -> CallerEntry:
+    name = f"{token.user}/{token.id}"
+    if user is None:
+        return CallerEntry(name=name, key_sha256=token.sha256)
+    own = dict(user.limits)
+    limits = Quotas(user=user.name, role=user.role, own=own, cluster=cluster)
+    requests = limits.find_limit(Quota.REQUESTS_PER_MINUTE)
+    tokens = limits.find_limit(Quota.TOKENS_PER_MINUTE)
+    concurrency = limits.find_limit(Quota.CONCURRENT_REQUESTS)
+    has_limits = (requests, tokens, concurrency) != (None, None, None)
+    return CallerEntry(
+        name=name,
+        key_sha256=token.sha256,
+        requests_per_minute=requests,
+        tokens_per_minute=tokens,
+        concurrency=concurrency,
+        group=user.name if has_limits else None,
     )
 
 
@@ -121,13 +152,11 @@ def _replica_entries(
             continue
         yield ReplicaEntry(
             name=row.job,
-            host=node.address,
-            port=attempt.master_port,
+            host=row.address or node.address,
+            port=attempt.listening_port,
             key=replica_key(role, row.job, attempt.number),
             revision=row.revision,
-            draining=is_stopping
-            or not row.is_ready
-            or job.state is JobState.STOPPING,
+            draining=is_stopping or not row.is_ready or job.state is JobState.STOPPING,
         )
 
 

@@ -3,7 +3,7 @@ decides by."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.control.services.canary_trial import VERDICTS, CanaryTrial
@@ -14,16 +14,18 @@ from corral.control.services.counter_sums import (
     TokenSum,
     UnderWay,
 )
+from corral.control.services.limit_deals import LimitDeals
+from corral.control.services.published_routes import OWN_GATEWAY
 from corral.control.services.replica_demand import ReplicaDemand
 from corral.control.services.routes import user_of_caller
 from corral.control.services.service_rates import RateWindow, ServiceRates, rates_of
+from corral.control.services.token_ledger import TokenLedger
 from corral.domain.ids import JobId, ServiceName
 from corral.domain.service import Service, ServiceFacts
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
 from corral.wire.gateway_counters import CountersReport
 
-OWN_GATEWAY: Final = "own"  # name of the gateway of the head itself
 DECISION_SECONDS: Final = 1.0
 
 
@@ -45,6 +47,8 @@ class ServiceTraffic:
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
+        self.tokens = TokenLedger()
+        self.deals = LimitDeals()
         self._sums = CounterSums()
         self._watched: dict[ServiceName, _Watched] = {}
         self._decided_at = float("-inf")
@@ -57,11 +61,32 @@ class ServiceTraffic:
     def started_gateway(self, now: float) -> None:
         """Note that the head has started its own gateway: it counts from zero."""
         self._sums.expect(OWN_GATEWAY, now)
+        self.deals.meet(OWN_GATEWAY, now)
 
     def take(self, gateway: str, report: CountersReport, now: float) -> None:
         """Add the counters that a gateway has sent. `now`: seconds of
         the serving clock."""
         self._sums.take(gateway, report, now)
+        self.tokens.take(report, now)
+        self.deals.take(gateway, report, now)
+
+    def take_kept(self, report: CountersReport, now: float) -> None:
+        """Add the counters that a process of a gateway has kept in its file. They may be
+        older than those that it has sent."""
+        self.tokens.take(report, now)
+
+    def with_tokens(self, news: Changes, world: World, now: Now) -> Changes:
+        """Return the changes with the tokens that the ledger lacks, if a commit of them
+        is due."""
+        tokens = self.tokens.news(world, now)
+        if not tokens:
+            return news
+        return replace(
+            news,
+            accounts=(*news.accounts, *tokens.accounts),
+            gateway_counts=tokens.gateway_counts,
+            forgotten_processes=tokens.forgotten_processes,
+        )
 
     @property
     def gateways(self) -> list[str]:

@@ -119,5 +119,4 @@ def _occupy_seat(draft: Draft, room: NodeRoom, held: Allocation) -> None:
         (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
     )
     room.take(held.seat, kin=kin, apart_from=apart_from)
-    if held.port in room.free_ports:
-        room.free_ports.remove(held.port)
+    room.hold_ports(held)

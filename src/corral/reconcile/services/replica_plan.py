@@ -12,6 +12,12 @@ from corral.reconcile.services.replica_state import is_delayed
 ROOM_SECONDS: Final = 60.0  # within which a new replica must find room
 # within which a replica that starts is waited for, while a node is being drained
 SLOW_START_SECONDS: Final = 600.0
+# A replica that runs must be ready within this time: to load a large model takes minutes.
+LONGEST_START_SECONDS: Final = 1800.0
+# A replica that was ready is replaced after its probe has failed for this time.
+FAILED_PROBE_SECONDS: Final = 120.0
+# The same while most replicas fail: the fault is likely elsewhere, and may end by itself.
+COMMON_FAILURE_SECONDS: Final = 600.0
 
 
 class DrainCause(StrEnum):
@@ -21,6 +27,7 @@ class DrainCause(StrEnum):
     OLD_REVISION = "old_revision"
     NODE_DRAINS = "node_drains"
     NO_ROOM = "no_room"  # for a replica of the new revision beside it
+    PROBE_FAILS = "probe_fails"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +37,30 @@ class LiveReplica:
     Args:
         is_placed: It has nodes.
         waits_since: Since when it waits for nodes (wall clock); None: it does not.
+        failing_seconds: For how long its probe has failed since it was ready; None: it
+            does not, or it is not known.
+        starting_seconds: For how long it has run without having been ready, while its
+            probe fails; None: it was ready, or it is not known.
     """
 
     row: ReplicaRow
     is_placed: bool
     waits_since: float | None = None
+    failing_seconds: float | None = None
+    starting_seconds: float | None = None
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether its probe fails, and it does not only start."""
+        is_late = (self.starting_seconds or 0.0) >= LONGEST_START_SECONDS
+        return self.failing_seconds is not None or is_late
+
+    @property
+    def failed_seconds(self) -> float:
+        """Return for how long its probe has failed; 0 if it is not failing."""
+        if not self.is_failing:
+            return 0.0
+        return self.failing_seconds or self.starting_seconds or 0.0
 
     @property
     def end_order(self) -> tuple[bool, bool, int]:
@@ -74,6 +100,7 @@ def plan_replicas(
     planner.drain_unready()
     planner.drain_replaced()
     planner.leave_nodes()
+    planner.drain_failing()
     planner.make_room()
     planner.keep_limit()
     return ReplicaPlan(
@@ -159,6 +186,26 @@ class _Planner:
             for replica in (*self.serving, *self.tried)
         )
 
+    def drain_failing(self) -> None:
+        """Drain one replica whose probe has failed for long. The next one is drained
+        only after a replica in its place is ready: if that one fails too, to replace
+        more of them does not help."""
+        if self.is_draining or self.drains:
+            return
+        live = [*self.serving, *self.tried]
+        failing = [replica for replica in live if replica.is_failing]
+        placed = [replica for replica in live if replica.is_placed]
+        is_common = len(failing) > max(1, len(placed) / 2)
+        limit = COMMON_FAILURE_SECONDS if is_common else FAILED_PROBE_SECONDS
+        longest = max(failing, key=lambda one: one.failed_seconds, default=None)
+        if longest is None or longest.failed_seconds < limit:
+            return
+        if any(_is_awaited(replica) for replica in (live if is_common else placed)):
+            return
+        group = self.serving if longest in self.serving else self.tried
+        group.remove(longest)
+        self._drain(longest, DrainCause.PROBE_FAILS)
+
     def make_room(self) -> None:
         """Drain one old replica if a new one has found no room beside it. The next one
         makes room only after the new one is ready."""
@@ -215,3 +262,8 @@ class _Planner:
         if service.on_trial is not None and may_try:
             revisions.append(service.on_trial)
         return revisions
+
+
+def _is_awaited(replica: LiveReplica) -> bool:
+    """Return whether the replica may become ready without help."""
+    return not replica.row.is_ready and not replica.is_failing

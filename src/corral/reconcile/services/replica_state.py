@@ -7,9 +7,10 @@ from corral.domain.attempt import Attempt
 from corral.domain.event_kind import EventKind
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
-from corral.domain.service import ReplicaRow, Service
+from corral.domain.service import STEADY_SECONDS, ReplicaRow, Service
 from corral.reconcile.changeset import Draft
-from corral.reconcile.seat_reports import seen_at
+from corral.reconcile.services.probe_reports import is_probe_failing, probe_report
+from corral.reconcile.services.replica_address import accepted_address
 
 LONGEST_RESTART_DELAY_SECONDS: Final = 60.0
 # A replica that stops for these reasons does not come back.
@@ -26,7 +27,9 @@ def follow_replicas(draft: Draft, service: Service) -> Service:
             service = count_end(draft, service, row, job)
             continue
         followed = _followed(draft, service, row, job)
-        if followed.is_ready and not row.is_ready:
+        is_steady = followed.ready_seconds_by(draft.now.wall) >= STEADY_SECONDS
+        if is_steady and row.ready_seconds < STEADY_SECONDS:
+            followed = replace(followed, ready_seconds=STEADY_SECONDS)
             service = _count_success(service, row.revision)
         rows.append(followed)
     return replace(service, replicas=tuple(rows))
@@ -61,8 +64,9 @@ def draining_row(
 def count_end(
     draft: Draft, service: Service, row: ReplicaRow, job: Job | None
 ) -> Service:
-    """Record the end of a replica. If it ended by itself and was never ready, the next
-    one of its revision is delayed. Its row is left to the caller.
+    """Record the end of a replica. If it ended by itself before it had been ready for
+    STEADY_SECONDS, the next one of its revision is delayed. Its row is left to the
+    caller.
 
     Args:
         job: Its job; None if it ended in an earlier pass.
@@ -73,10 +77,23 @@ def count_end(
     end_text = f"{name} is {state or 'over'}{': ' if reason else ''}{reason}"
     draft.tell(EventKind.REPLICA_ENDED, end_text, job=service.id)
     ended_by_itself = state in (JobState.FAILED, JobState.DONE)
-    if not ended_by_itself or row.attempt:
+    if not ended_by_itself or row.draining_at is not None:
         return service
+    return count_fruitless(draft, service, row, end_text)
+
+
+def count_fruitless(
+    draft: Draft, service: Service, row: ReplicaRow, end_text: str
+) -> Service:
+    """Return the service after the end of a replica that was not wanted. The next one
+    of its revision is delayed, unless it had been ready for STEADY_SECONDS in all."""
     now = draft.now.wall
+    ready_seconds = row.ready_seconds_by(now)
+    if ready_seconds >= STEADY_SECONDS:
+        return service
     text = f"{end_text}; it was never ready"
+    if row.attempt:
+        text = f"{end_text}; it was ready for {max(1, round(ready_seconds))} s only"
     if row.revision == service.trial and not is_delayed(service.trial_retry_at, now):
         count = service.trial_fruitless + 1
         retry_at = now + _delay_seconds(count)
@@ -97,7 +114,8 @@ def _delay_seconds(fruitless: int) -> float:
 
 
 def _count_success(service: Service, revision: int) -> Service:
-    """Return the service after a replica of this revision has become ready."""
+    """Return the service after a replica of this revision has been ready for
+    STEADY_SECONDS in all."""
     if revision == service.trial:
         return replace(service, trial_fruitless=0, trial_retry_at=None)
     if revision == service.current:
@@ -109,9 +127,12 @@ def _followed(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> Repl
     """Return the row of an unfinished replica by the state of its job."""
     attempt = draft.attempt(job.id)
     if attempt is None or not job.state.is_live:
-        row = replace(row, ready_at=None, leaving_since=None)
+        row = replace(
+            row.not_ready(draft.now.wall), failing_since=None, leaving_since=None
+        )
     else:
         row = _with_readiness(draft, service, row, job, attempt)
+        row = _with_failure(draft, row, attempt)
         row = _with_leaving(draft, row, attempt)
     is_ending = job.state == JobState.SUSPENDED or (
         job.state == JobState.STOPPING and job.why in _ENDING
@@ -128,24 +149,48 @@ def _with_readiness(
     the last result holds."""
     name = replica_name(service, row)
     if row.attempt != attempt.number:
-        row = replace(row, ready_at=None)
-    seen = seen_at(draft, attempt.nodes[0], (job.id, attempt.number))
+        row = row.not_ready(draft.now.wall)
+    seen = probe_report(draft, attempt)
     is_ready = seen.is_ready if seen is not None else None
-    if is_ready and row.ready_at is None and job.state == JobState.RUNNING:
+    if (
+        seen is not None
+        and is_ready
+        and row.ready_at is None
+        and job.state == JobState.RUNNING
+    ):
         if row.attempt != attempt.number:
             text = f"{name} is ready, and takes requests"
             draft.tell(
                 EventKind.REPLICA_READY, text, job=service.id, attempt=attempt.number
             )
-        return replace(row, ready_at=draft.now.wall, attempt=attempt.number)
+        node = draft.node(attempt.nodes[0])
+        return replace(
+            row,
+            ready_at=draft.now.wall,
+            attempt=attempt.number,
+            address=accepted_address(seen.address, node.address) if node else "",
+        )
     if is_ready is False and row.ready_at is not None:
-        said = f": {seen.probe_text}" if seen is not None and seen.probe_text else ""
-        text = f"{name} does not answer its probe any more{said}"
+        output = seen.probe_text if seen is not None else ""
+        text = f"{name} does not answer its probe any more"
+        text += f": {output}" if output else ""
         draft.tell(
             EventKind.REPLICA_NOT_READY, text, job=service.id, attempt=attempt.number
         )
-        return replace(row, ready_at=None)
+        return row.not_ready(draft.now.wall)
     return row
+
+
+def _with_failure(draft: Draft, row: ReplicaRow, attempt: Attempt) -> ReplicaRow:
+    """Return the row with the time since which the probe fails, if it was ready."""
+    was_ready = row.attempt == attempt.number and row.ready_at is None
+    if not was_ready or not is_probe_failing(draft, attempt):
+        return replace(row, failing_since=None)
+    since, now = row.failing_since, draft.now.wall
+    # the clock may have been set back
+    return (
+        row if since is not None and since <= now else replace(row, failing_since=now)
+    )
 
 
 def _with_leaving(draft: Draft, row: ReplicaRow, attempt: Attempt) -> ReplicaRow:

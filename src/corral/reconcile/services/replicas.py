@@ -18,12 +18,23 @@ from corral.domain.service import (
 )
 from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
+from corral.reconcile.services.probe_reports import (
+    failing_seconds,
+    failure_text,
+    is_probe_failing,
+    starting_seconds,
+)
 from corral.reconcile.services.replica_plan import (
     DrainCause,
     LiveReplica,
     plan_replicas,
 )
-from corral.reconcile.services.replica_state import count_end, draining_row
+from corral.reconcile.services.replica_state import (
+    count_end,
+    count_fruitless,
+    draining_row,
+    replica_name,
+)
 from corral.reconcile.services.rollout import COUNTER_AGE_SECONDS, facts_of
 
 # Their ranks stop already, and the job does not come back.
@@ -40,19 +51,36 @@ def adjust_replicas(draft: Draft, service: Service) -> Service:
     plan = plan_replicas(service, live, draft.now.wall, is_draining=is_draining)
     if plan.gives_way:
         service = replace(service, gave_way_at=draft.now.wall)
-    service = _drain(draft, service, dict(plan.drains))
+    causes = dict(plan.drains)
+    for row in service.replicas:
+        if causes.get(row.number) is DrainCause.PROBE_FAILS:
+            service = _count_failing(draft, service, row)
+    service = _drain(draft, service, causes)
     return _make(draft, service, plan.makes)
 
 
 def _live_replica(draft: Draft, row: ReplicaRow) -> LiveReplica:
     job = draft.job(row.job)
+    if job is None:
+        return LiveReplica(row=row, is_placed=False)
+    attempt = draft.attempt(job.id)
+    is_failing = attempt is not None and is_probe_failing(draft, attempt)
     return LiveReplica(
         row=row,
-        is_placed=job is not None and job.state.is_on_nodes,
-        waits_since=job.since
-        if job is not None and job.state == JobState.QUEUED
-        else None,
+        is_placed=job.state.is_on_nodes,
+        waits_since=job.since if job.state == JobState.QUEUED else None,
+        failing_seconds=failing_seconds(draft, row),
+        starting_seconds=starting_seconds(draft, row) if is_failing else None,
     )
+
+
+def _count_failing(draft: Draft, service: Service, row: ReplicaRow) -> Service:
+    """Record that a replica is replaced because its probe fails."""
+    name = replica_name(service, row)
+    failure = f"{name} {failure_text(draft, row)}"
+    text = f"{name} is replaced, because it {failure_text(draft, row)}"
+    draft.tell(EventKind.REPLICA_DRAINING, text, job=service.id)
+    return count_fruitless(draft, service, row, failure)
 
 
 def _drain(draft: Draft, service: Service, causes: Mapping[int, DrainCause]) -> Service:
@@ -60,7 +88,9 @@ def _drain(draft: Draft, service: Service, causes: Mapping[int, DrainCause]) -> 
     if not causes:
         return service
     rows = tuple(
-        draining_row(draft, service, row, _drain_text(service, row, causes[row.number]))
+        draining_row(
+            draft, service, row, _drain_text(draft, service, row, causes[row.number])
+        )
         if row.number in causes
         else row
         for row in service.replicas
@@ -68,7 +98,9 @@ def _drain(draft: Draft, service: Service, causes: Mapping[int, DrainCause]) -> 
     return replace(service, replicas=rows)
 
 
-def _drain_text(service: Service, row: ReplicaRow, cause: DrainCause) -> str:
+def _drain_text(
+    draft: Draft, service: Service, row: ReplicaRow, cause: DrainCause
+) -> str:
     name = service.name
     match cause:
         case DrainCause.TOO_MANY:
@@ -84,6 +116,8 @@ def _drain_text(service: Service, row: ReplicaRow, cause: DrainCause) -> str:
             if cause == DrainCause.NO_ROOM:
                 text += ", and there is no room for both"
             return text
+        case DrainCause.PROBE_FAILS:
+            return f"it {failure_text(draft, row)}"
 
 
 def drain_all(draft: Draft, service: Service) -> Service:
@@ -149,12 +183,38 @@ def _is_drained(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> bo
     if row.draining_at is None:
         return False
     has_served = job.state.is_live and row.attempt == job.attempt
-    drained_seconds = draft.now.wall - row.draining_at
-    if not has_served or drained_seconds >= service.spec.drain_seconds:
+    if not has_served and not row.is_finishing(job):
         return True
+    return _has_finished(draft, service, row, row.draining_at)
+
+
+def _has_finished(
+    draft: Draft, service: Service, row: ReplicaRow, since: float
+) -> bool:
+    """Return whether a replica that gets no new requests since this time has finished
+    those that had begun, or was given enough time for it."""
+    seconds = draft.now.wall - since
+    if not 0.0 <= seconds < service.spec.drain_seconds:
+        return True  # or the clock was set back
     facts = facts_of(draft, service)
     under_way = facts.under_way.get(row.job) if facts is not None else None
-    return under_way == 0 and drained_seconds >= COUNTER_AGE_SECONDS
+    return under_way == 0 and seconds >= COUNTER_AGE_SECONDS
+
+
+def note_finished(draft: Draft, service: Service) -> Service:
+    """Return the service after noting which of its replicas that are being preempted
+    have finished their requests: their ranks may be stopped."""
+    rows: list[ReplicaRow] = []
+    for row in service.replicas:
+        job = draft.job(row.job)
+        if (
+            job is not None
+            and row.is_finishing(job)
+            and _has_finished(draft, service, row, job.since)
+        ):
+            row = replace(row, finished_attempt=job.attempt)
+        rows.append(row)
+    return replace(service, replicas=tuple(rows))
 
 
 def _cancel(draft: Draft, job: Job, reason: str) -> Job:

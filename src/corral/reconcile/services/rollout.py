@@ -5,18 +5,21 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.event_kind import EventKind
-from corral.domain.ids import AttemptNumber
-from corral.domain.job_states import JobState
-from corral.domain.service import ReplicaRow, Service, ServiceFacts
+from corral.domain.service import (
+    STEADY_SECONDS,
+    ReplicaRow,
+    Service,
+    ServiceFacts,
+)
 from corral.domain.units import duration_text
 from corral.reconcile.changeset import Draft
-from corral.reconcile.seat_reports import seen_at
+from corral.reconcile.services.probe_reports import failure_text, starting_seconds
+from corral.reconcile.services.replica_plan import LONGEST_START_SECONDS
 from corral.reconcile.services.replica_state import draining_row, replica_name
 
-CRASH_LOOP: Final = 3  # replicas of a trial in a row that were never ready
-# A replica of a trial that runs must be ready within this time: to load a large model
-# takes minutes.
-LONGEST_START_SECONDS: Final = 1800.0
+CRASH_LOOP: Final = (
+    3  # replicas of a trial in a row that were not ready for long enough
+)
 # Counters of the gateways, and what follows from them, may be this old.
 COUNTER_AGE_SECONDS: Final = 2.0
 
@@ -111,39 +114,13 @@ def _failed_start(draft: Draft, service: Service, trial: int) -> str:
     yet."""
     if service.trial_fruitless >= CRASH_LOOP:
         return (
-            f"{service.trial_fruitless} replicas in a row ended before they were "
-            f"ready; the last one: {service.last_end}"
+            f"{service.trial_fruitless} replicas in a row ended before they had been "
+            f"ready for {STEADY_SECONDS:.0f} s; the last one: {service.last_end}"
         )
     for row in _rows_of_trial(service):
-        attempt = draft.attempt(row.job)
-        job = draft.job(row.job)
-        if (
-            job is None
-            or job.state != JobState.RUNNING
-            or attempt is None
-            or attempt.running_at is None
-            or row.attempt == attempt.number
-        ):
-            continue
-        ran_seconds = draft.now.wall - attempt.running_at
-        if ran_seconds >= LONGEST_START_SECONDS:
-            probe_text = _probe_text(draft, row, attempt.number)
-            ran_text = duration_text(ran_seconds)
-            return (
-                f"{replica_name(service, row)} has run for {ran_text} without being "
-                f"ready{probe_text}"
-            )
+        if (starting_seconds(draft, row) or 0.0) >= LONGEST_START_SECONDS:
+            return f"{replica_name(service, row)} {failure_text(draft, row)}"
     return ""
-
-
-def _probe_text(draft: Draft, row: ReplicaRow, number: AttemptNumber) -> str:
-    attempt = draft.attempt(row.job)
-    seen = (
-        seen_at(draft, attempt.nodes[0], (row.job, number))
-        if attempt is not None
-        else None
-    )
-    return f"; its probe: {seen.probe_text}" if seen and seen.probe_text else ""
 
 
 def _judge_trial(draft: Draft, service: Service) -> Service:

@@ -10,6 +10,7 @@ from corral.reconcile.services.replicas import (
     drain_all,
     end_drained,
     end_service,
+    note_finished,
 )
 from corral.reconcile.services.rollout import advance_rollout, note_served
 
@@ -44,7 +45,7 @@ def _see_guarded(draft: Draft, service: Service) -> None:
 
 
 def _next_state(draft: Draft, service: Service) -> Service:
-    service = follow_replicas(draft, service)
+    service = note_finished(draft, follow_replicas(draft, service))
     if service.state == ServiceState.STOPPING:
         return end_service(draft, end_drained(draft, drain_all(draft, service)))
     service = set_wanted(draft, service)

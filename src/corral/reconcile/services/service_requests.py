@@ -176,8 +176,8 @@ def _roll_back(
         )
         draft.tell(EventKind.ROLLED_BACK, text, job=service.id)
         return end_trial(draft, service, text)
-    kept = {revision.number: revision for revision in service.revisions}
-    earlier = service.previous if number is None else kept.get(number)
+    by_number = {revision.number: revision for revision in service.revisions}
+    earlier = service.previous if number is None else by_number.get(number)
     if earlier is None or earlier.number == trial:
         return service
     if trial is None and not earlier.spec.needs_revision(service.spec):

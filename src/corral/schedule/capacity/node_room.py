@@ -95,8 +95,7 @@ class NodeRoom:
         self._count()
         for allocation in taken:
             self.take(allocation.seat)
-            if allocation.port in self.free_ports:
-                self.free_ports.remove(allocation.port)
+            self.hold_ports(allocation)
 
     def seat(
         self, asked: Resources, *, exclusive: bool = False, waste: Waste | None = None
@@ -329,6 +328,12 @@ class NodeRoom:
 
     def take_port(self) -> int | None:
         return self.free_ports.pop(0) if self.free_ports else None
+
+    def hold_ports(self, allocation: Allocation) -> None:
+        """Mark the ports of the allocation as taken."""
+        for port in allocation.ports:
+            if port in self.free_ports:
+                self.free_ports.remove(port)
 
     def give_port(self, port: int) -> None:
         """Mark the port as free again. The free ports keep the order of the inventory."""

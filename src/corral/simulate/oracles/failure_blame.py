@@ -1,13 +1,18 @@
 """Checks of the recorded causes of failures, compared with what really happened to the
 attempt."""
 
+from corral.domain.attempt import Seat
 from corral.domain.cause import Cause
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
+from corral.domain.node_signal import SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
 from corral.domain.world import Changes
+from corral.simulate.node_faults import ENDING
 from corral.simulate.recorded_state import Books
+
+CLOCKS_SECONDS = 5.0  # so far apart may the clocks of nodes be
 
 
 class FailureBlameOracle:
@@ -149,4 +154,18 @@ class FailureBlameOracle:
                 return f"{seat.node} had lost its power, which no head knew yet"
             if (key, seat.node) in books.cut_off:
                 return f"{seat.node} was silent"
+            if self._has_broken_gpu(key, seat):
+                return f"{seat.node} reported a fault of its GPU soon after its end"
         return ""
+
+    def _has_broken_gpu(self, key: AttemptKey, seat: Seat) -> bool:
+        """Return whether one of the attempt's GPUs on this node broke within a short
+        time after its first exit: by clocks that differ, that may have been before."""
+        ends = [one.at for one in self._books.evidence.exits[key].values()]
+        return any(
+            signal.kind == SignalKind.XID
+            and signal.code in ENDING
+            and signal.gpu in seat.gpus
+            and 0.0 <= signal.at - min(ends, default=0.0) <= CLOCKS_SECONDS
+            for signal in self._books.machines[seat.node].disk.signals
+        )

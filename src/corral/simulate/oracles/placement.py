@@ -55,20 +55,18 @@ class PlacementOracle:
                 self._check_queue_order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
-        """Check I3: two attempts never have the same rendezvous port of a node, until
-        the first of them releases the port."""
+        """Check I3: two attempts never have the same port of a node, until the first of
+        them releases the port."""
         taken_ports = self._ports.setdefault(allocation.seat.node, {})
-        if allocation.port is None:
-            return
-        if allocation.state == SeatState.RELEASED:
-            if taken_ports.get(allocation.port) == allocation.key:
-                del taken_ports[allocation.port]
-        elif taken_ports.setdefault(allocation.port, allocation.key) != allocation.key:
-            port_owner = taken_ports[allocation.port]
-            self._books.breach(
-                "I3",
-                f"{allocation.key} has port {allocation.port}, which {port_owner} uses",
-            )
+        for port in allocation.ports:
+            if allocation.state == SeatState.RELEASED:
+                if taken_ports.get(port) == allocation.key:
+                    del taken_ports[port]
+            elif taken_ports.setdefault(port, allocation.key) != allocation.key:
+                self._books.breach(
+                    "I3",
+                    f"{allocation.key} has port {port}, which {taken_ports[port]} uses",
+                )
 
     def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
         for dependency in job.spec.after:

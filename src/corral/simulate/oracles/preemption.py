@@ -423,13 +423,15 @@ class Giving:
 
     # -- in time ---------------------------------------------------------------------------------
 
-    def look(self, healed_at: float) -> None:
+    def look(self, healed_at: float, drain_seconds: float) -> None:
         """Check, in a world without faults, that reserved seats are soon taken, and
-        that a gang with a right soon starts."""
+        that a gang with a right soon starts. `drain_seconds`: for how long replicas may
+        finish their requests before they give way."""
         now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
-        bound = self._tree.min_runtime_seconds + grace + STOP_SECONDS
+        stop_seconds = grace + drain_seconds + STOP_SECONDS
+        bound = self._tree.min_runtime_seconds + stop_seconds
         entitled = {job.id for job in self._entitled_now(jobs)}
         for job in entitled | self._kept.keys():
             entitled_since = self._entitled.setdefault(job, max(now, healed_at))

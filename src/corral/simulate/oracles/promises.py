@@ -213,9 +213,11 @@ class Promised:
                 sooner_job.state == JobState.QUEUED
                 and sooner.row.since < begun.row.since
             )
-            is_first = is_alike(sooner_job, job) and place_in_line(
-                sooner_job
-            ) < place_in_line(job)
+            is_first = (
+                is_alike(sooner_job, job)
+                and sooner_job.spec.priority == job.spec.priority
+                and place_in_line(sooner_job) < place_in_line(job)
+            )
             gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
             if waits and is_first and gains and late.is_same_world(sooner):
                 text = (

@@ -1,4 +1,4 @@
-"""Services, whose replicas are jobs."""
+"""Services, whose replicas are jobs, and the counters of gateways that are in the ledger."""
 
 from corral.store.migrations.operations import op
 
@@ -14,5 +14,10 @@ def upgrade() -> None:
         f"CREATE TABLE services (id {words} NOT NULL, name {words} NOT NULL, "
         f"open {whole} NOT NULL, record {words} NOT NULL, crc {whole} NOT NULL, "
         "PRIMARY KEY (id))"
+    )
+    op.execute(
+        f"CREATE TABLE gateway_counts (process {words} NOT NULL, "
+        f"service {words} NOT NULL, record {words} NOT NULL, crc {whole} NOT NULL, "
+        "PRIMARY KEY (process, service))"
     )
     op.execute("CREATE UNIQUE INDEX services_open ON services (name) WHERE open = 1")

@@ -1,0 +1,78 @@
+"""Counters of gateways that are in the ledger. They are stored in the commit that adds
+their tokens to the ledger, so that nothing is added twice or lost."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from corral.domain.ids import QueueName, ServiceName, UserName
+from corral.domain.ledger import UsageAmounts
+
+KEPT_TOKEN_DAYS: Final = 2
+ProcessId = str  # random; each process of a gateway has its own
+CountKey = tuple[ProcessId, ServiceName]
+
+
+class CallerCounts(NamedTuple):
+    """Requests and tokens of one user; `cached` are part of `prompt`."""
+
+    requests: int = 0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+
+    def plus(self, other: "CallerCounts") -> "CallerCounts":
+        return CallerCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def since(self, earlier: "CallerCounts") -> "CallerCounts":
+        """Return what is new since an earlier state. Counters only grow: a state that
+        is older than the earlier one has nothing new."""
+        return CallerCounts(
+            *(max(0, a - b) for a, b in zip(self, earlier, strict=True))
+        )
+
+    def newest(self, other: "CallerCounts") -> "CallerCounts":
+        """Return the newer one of two states of the same counters."""
+        return CallerCounts(*map(max, self, other))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.prompt + self.output
+
+    @property
+    def amounts(self) -> UsageAmounts:
+        """The same as amounts of the ledger."""
+        return UsageAmounts(
+            requests=float(self.requests),
+            prompt_tokens=float(self.prompt),
+            cached_tokens=float(self.cached),
+            output_tokens=float(self.output),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayCount:
+    """Counters of one process of a gateway for one service, as far as they are in the
+    ledger.
+
+    Args:
+        queue: Queue of the service when they were added last.
+        at: When they were added last (wall clock).
+        users: Sums since the start of the process, by user.
+        days: Tokens in and out by day (since 1970, UTC), of the newest days.
+    """
+
+    process: ProcessId
+    service: ServiceName
+    queue: QueueName
+    at: float
+    users: dict[UserName, CallerCounts]
+    days: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def key(self) -> CountKey:
+        return (self.process, self.service)
+
+    def tokens_since(self, day: int) -> int:
+        """Return the tokens from this day on."""
+        return sum(tokens for counted_day, tokens in self.days if counted_day >= day)

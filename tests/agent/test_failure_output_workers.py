@@ -89,7 +89,7 @@ def report_of_torchrun(root: int) -> str:
 def lost(rank: int) -> str:
     return traceback_of(
         f"[rank{rank}]: ",
-        f"RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:{rank}",
+        f"RuntimeError: [gloo/transport/tcp/pair.cc] Connection closed by peer [10.1.1.1]:{rank}",
     )
 
 
@@ -127,6 +127,16 @@ def test_the_error_of_the_first_to_fail_is_found_before_megabytes_of_other_rows(
     assert failure.quote == "ValueError: no batch"
 
 
+def test_the_report_of_the_first_failure_is_kept_if_a_script_goes_on_after_it(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "rank-0.log"
+    script = "".join(f"{chr(97 + at % 26) * 40} {at:x} copied\n" for at in range(400))
+    log.write_text(lost(0) + lost(1) + report_of_torchrun(3) + script)
+    assert failure_in(log).rank == 3
+    assert tail_of(log).endswith(script[-500:])
+
+
 def test_a_worker_whose_rows_are_gone_has_not_printed_nothing(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_text(lost(0) + lost(1) + report_of_torchrun(3))
@@ -160,10 +170,35 @@ def test_a_time_before_each_row_does_not_name_a_process(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_text(
         traceback_of("10:00:01 ", "OSError: retried")
-        + traceback_of("10:00:02 ", "KeyError: 'x'") * 3
-        + "saved\n"
+        + traceback_of("10:00:02 ", "KeyError: 'x'")
+        + "".join(f"{chr(97 + at % 26) * 40} {at:x} ended\n" for at in range(400))
     )
     assert LEFT_OUT not in tail_of(log)
+
+
+def test_of_workers_that_fail_in_different_ways_the_first_to_fail_has_precedence(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "rank-0.log"
+    others = "".join(
+        traceback_of(f"[rank{at}]: ", f"ValueError: sample {chr(97 + at) * 9} is empty")
+        for at in range(25)
+        if at != 24
+    )
+    log.write_text(
+        others
+        + traceback_of("[rank24]: ", "KeyError: 'the first'")
+        + report_of_torchrun(24)
+    )
+    failure = failure_in(log)
+    assert (failure.rank, failure.quote) == (24, "KeyError: 'the first'")
+    assert failure.place.startswith("/w/t.py:7")
+
+
+def test_an_error_without_a_label_is_sent_once(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    log.write_text((LOGS / "before_rank_prefix.txt").read_text())
+    assert tail_of(log).count("JSONDecodeError") == 1
 
 
 def test_one_process_with_several_errors_keeps_its_last(tmp_path: Path) -> None:

@@ -8,9 +8,17 @@ from typing import cast
 import pytest
 
 from corral.control import Control
-from corral.control.services.token_cost import million_token_cost
+from corral.control.token_cost import million_token_cost
+from corral.domain.attempt import Allocation, Seat, SeatState
 from corral.domain.gateway_counts import CallerCounts, GatewayCount
-from corral.domain.ids import JobId, QueueName, ServiceName, UserName
+from corral.domain.ids import (
+    AttemptNumber,
+    JobId,
+    NodeId,
+    QueueName,
+    ServiceName,
+    UserName,
+)
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.service import Service
 from corral.domain.units import DAY_SECONDS
@@ -44,8 +52,14 @@ def money(job: str, day: int, money: float) -> UsageRecord:
 
 
 def cost(
-    own: Service, counted: list[GatewayCount], records: list[UsageRecord]
+    own: Service,
+    counted: list[GatewayCount],
+    records: list[UsageRecord],
+    *,
+    hours: float = 0.0,
 ) -> float | None:
+    """`hours`: for which replica 3 holds a GPU of 8 EUR an hour now."""
+
     async def scenario() -> float | None:
         store = MemoryStore()
         world = await store.lead()
@@ -58,6 +72,21 @@ def cost(
             world.term, Changes(jobs=tuple(jobs), accounts=tuple(records))
         )
         known.gateway_counts = {count.key: count for count in counted}
+        seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
+        node = known.nodes[seat.node]
+        known.nodes[node.id] = replace(node, set_labels=(("price", "8"),))
+        for id in ("j1_3", "j2_1") if hours else ():
+            allocation = Allocation(
+                job=JobId(id),
+                attempt=AttemptNumber(1),
+                seat=seat,
+                state=SeatState.HELD,
+                placed_at=(TODAY + 0.5) * DAY_SECONDS - hours * 3600.0,
+            )
+            known.jobs[allocation.job] = replace(
+                known.jobs[JobId("j1_3")], id=allocation.job
+            )
+            known.allocations[allocation.key] = allocation
         now = SimpleNamespace(wall=(TODAY + 0.5) * DAY_SECONDS)
         control = SimpleNamespace(store=store, world=known, now=lambda: now)
         return await million_token_cost(cast(Control, control), own)
@@ -80,6 +109,10 @@ RECORDS = [
 
 def test_the_money_of_the_replicas_is_divided_by_the_tokens_of_the_same_days() -> None:
     assert cost(OWN, COUNTED, RECORDS) == pytest.approx(4.0 / 0.4)
+
+
+def test_what_replicas_hold_now_costs_too() -> None:
+    assert cost(OWN, COUNTED, [], hours=0.5) == pytest.approx(4.0 / 0.4)
 
 
 @pytest.mark.parametrize(("counted", "records"), [([], RECORDS), (COUNTED, [])])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.control.services import ServiceTraffic
-from corral.control.services.token_cost import tokens_since
 from corral.control.services.token_ledger import COMMIT_SECONDS, KEEP_SECONDS
+from corral.control.token_cost import tokens_since
 from corral.domain.gateway_counts import CallerCounts
 from corral.domain.ids import QueueName, ServiceName, UserName
 from corral.domain.job import JobSpec

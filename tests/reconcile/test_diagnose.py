@@ -88,6 +88,25 @@ def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
     assert any(full in text for text in texts) == (cause == Cause.INFRA)
 
 
+@pytest.mark.parametrize(
+    ("exit", "tail", "words"),
+    [
+        (Exit(code=1), RAISED + "MemoryError", "exit code 1: the job's memory is full"),
+        (Exit(code=139), "", "exit code 139: the program crashed"),
+        (Exit(signal=11), "", "killed by signal 11"),
+        (Exit(code=3), "", "exit code 3"),
+    ],
+)
+def test_a_reason_has_the_text_of_its_class_if_the_exit_does_not_say_it(
+    exit: Exit, tail: str, words: str
+) -> None:
+    cluster, job = job_that_ended(exit, tail)
+    texts = []
+    for seconds in (0.5, SETTLES_SECONDS):
+        texts += [event.text for event in cluster.tick(seconds=seconds).changes.events]
+    assert any(text.endswith(f"rank 0 on n1: {words}") for text in texts), texts
+
+
 def test_a_job_that_is_done_with_an_error_as_its_last_output_says_so() -> None:
     for marked in (True, False):
         error = "ValueError: 7" if marked else ""

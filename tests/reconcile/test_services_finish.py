@@ -12,7 +12,9 @@ from corral.domain.ids import JobId
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.requests import Cancel, Requeue, Suspend
 from corral.domain.world import Changes
-from corral.reconcile import wanted_of
+from corral.reconcile import Now, wanted_of
+from corral.reconcile.changeset import Draft
+from corral.reconcile.start_forecast import present_of
 from tests.reconcile.serving import Serving, several
 
 JOB = JobId("j1_1")
@@ -132,6 +134,17 @@ def test_a_replica_whose_ranks_end_meanwhile_gives_its_seats_back() -> None:
     preempt(serving)
     serving.leave()
     assert serving.job(1).attempt == 2
+
+
+def test_forecasts_count_the_time_in_which_requests_finish() -> None:
+    serving = several(1, 1, drain_seconds=60.0)
+    serving.measure(under_way={JOB: 3})
+    preempt(serving)
+    cluster, stopping_since = serving.cluster, serving.job(1).since
+    now = Now(wall=cluster.wall, serving=cluster.serving)
+    present, _ = present_of(Draft(cluster.world, cluster.facts, now))
+    (holder,) = present.holders
+    assert holder.frees_at == stopping_since + 60.0 + 30.0
 
 
 def test_a_node_that_was_silent_stops_the_ranks_at_once() -> None:

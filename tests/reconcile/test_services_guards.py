@@ -58,6 +58,22 @@ def test_a_bug_undoes_what_was_decided_before_it(
     assert serving.job(2).state == JobState.CANCELLED
 
 
+def test_rows_that_break_an_invariant_leave_the_service_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serving = several(2, 2)
+    before = serving.service
+
+    def twice(draft: Draft, service: Service) -> Service:
+        return replace(service, replicas=service.replicas[:1] * 2)
+
+    monkeypatch.setattr(service_pass, "end_drained", twice)
+    serving.measure(wanted=1)
+    outcome = serving.cluster.tick()
+    assert [id for id, _ in outcome.bugs] == ["j1"]
+    assert serving.service == before
+
+
 def draft_of(serving: Serving, service: Service) -> Draft:
     now = Now(wall=serving.cluster.wall, serving=serving.cluster.serving)
     draft = Draft(serving.cluster.world, Facts(), now)

@@ -93,6 +93,14 @@ SERVICES = [
         seed=1_000_000,
     ),
     Mutant(
+        "a replica starts too slowly by a clock that was set",
+        "reconcile.services.probe_reports:starting_seconds",
+        "ran_seconds(draft, attempt)",
+        "draft.now.wall - attempt.running_at",
+        "start",
+        seed=1_000_671,
+    ),
+    Mutant(
         "a replica that has ended keeps its row",
         "reconcile.services.replica_state:follow_replicas",
         "service = count_end(draft, service, row, job)\n            continue",

@@ -73,7 +73,7 @@ def error_in(text: bytes, most: int = ERROR_BYTES) -> bytes:
     links = _LINK.split(full_error[:ERROR_LOOKED_AT])
     if len(links) == 1:
         return _shorten_error(links[0], most)
-    chain_phrase: bytes = _LINK.findall(full_error)[0]
+    chain_phrase: bytes = _LINK.findall(full_error)[0].rstrip(b":")
     first_error, last_error = (
         _shorten_error(links[0], most // 2),
         _shorten_error(links[-1].lstrip(), most // 2),

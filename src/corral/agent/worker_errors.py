@@ -31,9 +31,8 @@ OTHER_BYTES: Final = 768  # at most for the error of another process
 SHORT_BYTES: Final = 200  # of an error that another process has printed alike
 _REPORT: Final = b"\nRoot Cause (first observed failure):"  # of torchrun
 _CHILD_FAILED: Final = b"ChildFailedError"
-_ROOT_RANK: Final = re.compile(
-    re.escape(_REPORT) + rb"[^\0]{0,2000}?\n\s{0,9}rank\s{0,9}: (\d{1,9}) "
-)
+_REPORT_LOOKED_AT: Final = 2048
+_ROOT_RANK: Final = re.compile(rb"\n\s{0,9}rank\s{0,9}: (\d{1,9}) ")
 _OF_TORCH: Final = re.compile(rb"^((?:\[(?:rank|default)\d{1,9}\]:)+) ?")
 _RANK: Final = re.compile(rb"^\[(?:rank|default)(\d{1,9})\]:")
 _HEAD: Final = re.compile(
@@ -103,7 +102,10 @@ def is_shared(text: bytes) -> bool:
 def root_rank(text: bytes) -> int | None:
     """Return the rank of the worker that torchrun reports as the first to fail; None
     without a report."""
-    match = _ROOT_RANK.search(text)
+    begin = text.rfind(_REPORT)
+    if begin < 0:
+        return None
+    match = _ROOT_RANK.search(text, begin, begin + _REPORT_LOOKED_AT)
     return None if match is None else int(match[1])
 
 

@@ -8,7 +8,7 @@ from corral.api.auth import Caller
 from corral.api.job_visibility import CallerView, as_job
 from corral.api.route_rights import LOGS
 from corral.control import Control
-from corral.control.services.token_cost import million_token_cost
+from corral.control.token_cost import million_token_cost
 from corral.domain.ids import JobId
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Seen

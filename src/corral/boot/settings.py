@@ -185,11 +185,12 @@ class ClusterSettings(DeclaredSettings):
                 hint="for example: corral up --host 127.0.0.1",
             )
         if bool(self.tls_certificate) != bool(self.tls_key):
-            given, missing = "--tls-certificate", "--tls-key"
+            option, missing = "--tls-certificate", "--tls-key"
             if self.tls_key:
-                given, missing = missing, given
+                option, missing = missing, option
             raise UnsafeBind(
-                f"the head cannot serve on {self.host}: {given} is set without {missing}",
+                f"the head cannot serve on {self.host}: {option} is set without "
+                f"{missing}",
                 hint="give both --tls-certificate and --tls-key, or neither; without "
                 "them, Corral creates a certificate",
             )

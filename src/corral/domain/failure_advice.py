@@ -64,6 +64,7 @@ class NextStep(StrEnum):
     CUT_TRACEBACK = "cut-traceback"
     WORKER_LOG = "worker-log"
     WORKER_KILLED = "worker-killed"
+    SSH = "ssh"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -173,4 +174,7 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.WORKER_KILLED: "a data worker was killed with SIGKILL, mostly because the memory was "
     "full: request more with resources: {memory: ...}, or use fewer workers (num_workers) and a "
     "smaller prefetch_factor; if memory was left, look for kill in the job's scripts",
+    NextStep.SSH: "ssh refused the connection: check the key and known_hosts of the job's user; "
+    "launchers that reach other nodes by ssh (pdsh, mpirun) are not needed, because "
+    "Corral starts the program on every node of the job",
 }

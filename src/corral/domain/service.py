@@ -6,6 +6,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 from corral.domain.coded import Coded
@@ -322,14 +323,14 @@ class Service:
         ]
         others = [revision for revision in self.revisions if revision not in needed]
         room = KEPT_REVISIONS - 1 - len(needed)
-        kept = sorted([*needed, *others[-room:]], key=lambda one: one.number)
-        return replace(self, revisions=(*kept, new))
+        older = sorted([*needed, *others[-room:]], key=attrgetter("number"))
+        return replace(self, revisions=(*older, new))
 
     def with_revision(self, revision: ServiceRevision) -> "Service":
         """Return the service with this revision instead of the one with its number."""
         revisions = tuple(
-            revision if known.number == revision.number else known
-            for known in self.revisions
+            revision if earlier.number == revision.number else earlier
+            for earlier in self.revisions
         )
         return replace(self, revisions=revisions)
 
@@ -345,8 +346,8 @@ class Service:
 
     def with_row(self, row: ReplicaRow) -> "Service":
         """Return the service with this row instead of the one with its number."""
-        others = [one for one in self.replicas if one.number != row.number]
-        rows = sorted([*others, row], key=lambda one: one.number)
+        others = [other for other in self.replicas if other.number != row.number]
+        rows = sorted([*others, row], key=attrgetter("number"))
         return replace(self, replicas=tuple(rows))
 
     def row_of(self, job: JobId) -> ReplicaRow | None:
@@ -354,7 +355,7 @@ class Service:
         return next((row for row in self.replicas if row.job == job), None)
 
     def without_row(self, number: int) -> "Service":
-        rows = tuple(one for one in self.replicas if one.number != number)
+        rows = tuple(row for row in self.replicas if row.number != number)
         return replace(self, replicas=rows)
 
 

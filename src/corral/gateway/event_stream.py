@@ -84,9 +84,9 @@ class EventStream:
 
     def flush(self) -> bytes:
         """Return what is held when the replica has ended the stream by itself."""
-        held = self._held
+        rest = self._held
         self._held = b""
-        return held
+        return rest
 
 
 def end_event(path: bytes, code: GatewayCode, tokens: int, message: str) -> bytes:

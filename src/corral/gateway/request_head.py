@@ -255,13 +255,13 @@ def _read_connection(head: RequestHead, lines: list[tuple[bytes, bytes]]) -> Non
 
 def _key(fields: dict[bytes, bytes]) -> bytes | None:
     scheme, _, key = fields.get(b"authorization", b"").partition(b" ")
-    own = fields.get(b"x-api-key")
+    header_key = fields.get(b"x-api-key")
     bearer = key.strip(b" ") if scheme.lower() == b"bearer" else None
-    if own is not None and bearer is not None and own != bearer:
+    if header_key is not None and bearer is not None and header_key != bearer:
         raise refused(
             GatewayCode.BAD_REQUEST, "Authorization and x-api-key have different keys"
         )
-    return (bearer if bearer is not None else own) or None
+    return (bearer if bearer is not None else header_key) or None
 
 
 def _read_passed_fields(head: RequestHead, fields: dict[bytes, bytes]) -> None:

@@ -70,7 +70,9 @@ def _faults(routes: RoutesFile) -> Iterable[str]:
     for index, caller in enumerate(routes.callers):
         if not _KEY_HASH.fullmatch(caller.key_sha256):
             yield f"callers[{index}].key_sha256: expected 64 hex digits in lower case"
-    yield from _repeated("services: the name", [one.name for one in routes.services])
+    yield from _repeated(
+        "services: the name", [service.name for service in routes.services]
+    )
     models = [model for service in routes.services for model in service.models]
     yield from _repeated("services: the model", models)
     for index, service in enumerate(routes.services):

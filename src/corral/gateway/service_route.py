@@ -37,7 +37,7 @@ SLOWEST_TOKEN_SECONDS: Final = 0.1
 REQUEST_QUARANTINED: Final = GatewayRefusal(
     GatewayCode.QUARANTINED, "replicas died of this request; it is refused for an hour"
 )
-PRIORITIES: Final = {one.name.lower(): one for one in PriorityClass}
+PRIORITIES: Final = {level.name.lower(): level for level in PriorityClass}
 FAILURES: Final = {
     LossKind.REFUSED: ReplicaFailure.REFUSED,
     LossKind.CLOSED: ReplicaFailure.DISCONNECTED,

@@ -65,7 +65,7 @@ class GatewayWorker:
             lambda: ClientConnection(core), sock=self._listening, backlog=BACKLOG
         )
         core.start_sweep()
-        kept = self._keep_counters(core, loop)
+        counters = self._keep_counters(core, loop)
         self._add_signals(loop)
         address = self._listening.getsockname()
         log.info("listening on %s, port %d", address[0], address[1])
@@ -77,8 +77,8 @@ class GatewayWorker:
         await self._wait_for_end(core, seconds)
         core.stop_sweep()
         core.publish_metrics()
-        if kept is not None:
-            kept.stop()
+        if counters is not None:
+            counters.stop()
         watch.stop()
 
     def _keep_counters(
@@ -88,9 +88,9 @@ class GatewayWorker:
         if self._settings.record is None:
             return None
         folder = kept_folder(self._settings.record)
-        kept = KeptCounters(folder, core.metrics.own, core.publish_metrics)
-        kept.start(loop)
-        return kept
+        counters = KeptCounters(folder, core.metrics.own, core.publish_metrics)
+        counters.start(loop)
+        return counters
 
     async def _wait_for_end(self, core: GatewayCore, seconds: float) -> None:
         end = core.now() + seconds

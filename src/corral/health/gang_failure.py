@@ -16,10 +16,10 @@ from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import Failure, FailureKind
 from corral.health.patterns import CUT_OFF, READER_GONE
 from corral.health.peer_evidence import (
-    aborted_rank,
     awaited,
     behind,
     inner_end,
+    rank_of_mpi,
     stopped_by_launcher,
     streams,
     without_streams,
@@ -85,9 +85,9 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
 
 
 def _named_by_mpi(end: RankEnd) -> RankEnd:
-    """Return the end of a launcher of MPI with the rank that aborted the program, which
-    a gang of one rank does not have itself."""
-    rank = aborted_rank(end.tail)
+    """Return the end of a launcher of MPI with the rank that failed first, which a gang
+    of one rank does not have itself."""
+    rank = rank_of_mpi(end.tail)
     return end if rank is None else replace(end, rank=rank)
 
 

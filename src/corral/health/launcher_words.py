@@ -11,7 +11,7 @@ _AROUND: Final = re.compile(  # sentences without any fact about the failure
     r"|Process name: \[\[|Proc: \[\[|Err(?:or)?code: \d|Exit code: {1,9}-?\d|with errorcode -?\d"
     r"|= {2,9}(?:PID \d|EXIT CODE: |CLEANING UP|YOU CAN IGNORE)|This does not necessarily mean)"
     r"|\bThis may have caused other processes in the application"
-    r"|^\[[\w.-]{1,99}:\d{1,9}\] (?:Set MCA parameter|\d{1,9} more processe?s? ha(?:s|ve) sent help)"
+    r"|^\[[\w.-]{1,99}:\d{1,9}\] (?:Set MCA parameter|\d{1,9} more process(?:es)? ha)"
     r"|^(?:Failures:|Root Cause \(first observed failure\):|\[\d{1,6}\]:)$"
     r"|^\s{0,9}(?:time|host|rank|exitcode|error_file) {1,6}: "
     r"|^\s{0,9}traceback : (?:To enable traceback see|Signal \d)|^\s{0,9}<NO_OTHER_FAILURES>"

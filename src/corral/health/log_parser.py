@@ -68,7 +68,8 @@ _CAUSES: Final = re.compile(
 _ORDINAL: Final = re.compile(r"^\d{1,3}: ")
 _WORKER_SIGNAL: Final = re.compile(
     r"\bSignal \d{1,2} \(SIG\w{1,9}\) received by PID \d{1,9}|\bfailed \(exitcode: -\d{1,2}\)"
-    r" local_rank: \d{1,9}"
+    r" local_rank: \d{1,9}|\bprocess rank \d{1,9} with PID \d{1,9} on node \S{1,99} exited on"
+    r" signal \d{1,2}(?: \([A-Z][\w ]{1,30}\))?"
 )
 _ESCAPED: Final = r"Traceback (most recent call last):\n"
 _IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')

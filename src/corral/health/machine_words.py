@@ -39,6 +39,7 @@ SPECIFIC: Final = (
         r"Too ?Many ?Requests|\bSlow ?Down\b|\brate[- _]?limit\w* (exceeded|reached|error|for|hit)",
         r"RateLimit\w*(Error|Exceeded)|(Throttling|RequestLimitExceeded|TooManyRequests)\w*\b",
         r"Error code: 429|reduce your request rate|exceeded your (current )?quota|rate limited",
+        r"too many (clients|connections)\b|remaining connection slots|max number of clients",
         r"(pull|API|request|download) rate limit|quota exceeded for (quota )?metric",
     ),
     of(

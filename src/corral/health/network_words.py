@@ -143,6 +143,11 @@ NETWORK_WORDS: Final = (
     ),
     of(
         F.ACCESS,
+        r"Permission denied \((publickey|password|gssapi)|Host key verification failed",
+        step=S.SSH,
+    ),
+    of(
+        F.ACCESS,
         http(401, 403, 407),
         errno(126, 127, 128),  # keys of Kerberos and AFS: none, expired, revoked
         r"\b40[13] (Unauthorized|Forbidden)|^(Unauthorized|Forbidden)\b",
@@ -157,7 +162,6 @@ NETWORK_WORDS: Final = (
         r"AuthenticationFailed|AuthenticationError|PermissionDeniedError|Invalid user token",
         r"could not read (Username|Password)|pull access denied|Required key not available",
         r"Authentication (failed|required)|password authentication failed",
-        r"Permission denied \((publickey|password)|Host key verification failed",
     ),
     of(
         F.NETWORK,

@@ -53,7 +53,8 @@ _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends oth
 _ABORTED: Final = re.compile(  # Open MPI, Intel MPI, MPICH
     r"^MPI_ABORT was invoked on rank (\d{1,9})\b"
     r"|^Abort\(-?\d{1,9}\)(?: \(rank \d{1,9} in comm \d{1,9}\))? on node (\d{1,9})\b"
-    r"|^application called MPI_Abort\([^)\n]{1,80}\) - process (\d{1,9})\b",
+    r"|^application called MPI_Abort\([^)\n]{1,80}\) - process (\d{1,9})\b"
+    r"|^\w{1,20} noticed that process rank (\d{1,9}) with PID \d{1,9} on node ",
     re.MULTILINE,
 )
 _BY_NUMBER: Final = re.compile(
@@ -115,10 +116,11 @@ def behind(tails: Mapping[int, str]) -> int | None:
     return None
 
 
-def aborted_rank(text: str) -> int | None:
-    """Return the rank that called MPI_Abort, as the launcher in this log reports it;
-    None without a report."""
-    match = _ABORTED.search(text) if "bort" in text else None
+def rank_of_mpi(text: str) -> int | None:
+    """Return the rank that called MPI_Abort or was ended by a signal, as the launcher
+    of MPI in this log reports it; None without a report."""
+    has_report = "bort" in text or "noticed that" in text
+    match = _ABORTED.search(text) if has_report else None
     return None if match is None else next(int(one) for one in match.groups() if one)
 
 

@@ -51,6 +51,7 @@ _ENDS: Final = re.compile(
 _WRAPPED: Final = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
     r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
+    r"SimplifiedTraceback|UnfilteredStackTrace|"
     r"RayTaskError|ActorDiedError|SystemExit|^EOFError$|ExceptionGroup: |"
     r"^(?:[\w.]{1,99}: )?Caught \w{1,99} in "
     r"(?:DataLoader|replica|pin memory|process|worker|thread)\b|"

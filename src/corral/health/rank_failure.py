@@ -209,12 +209,8 @@ def _read_log(
     if newest_error is not None and is_helper_lost(newest_error, log.text):
         quote = quoted(message(newest_error.lines))
         return replace(reading, kind=FailureKind.HELPER, quote=quote, place=place)
-    if LAUNCHER in log.complaint:  # and nothing else
-        return replace(reading, step=NextStep.WORKER_LOG)
     if log.complaint:
-        quote = quoted(log.complaint)
-        reading = replace(reading, kind=FailureKind.PROGRAM, quote=quote, place=place)
-        return _with_earlier(reading, log)
+        return _of_complaint(replace(reading, place=place), log)
     if newest_error is None and (dump := cut_error(log.text)):
         return _of_cut_error(reading, dump, log)
     if newest_error is not None:
@@ -227,6 +223,15 @@ def _read_log(
             reading, kind=FailureKind.PROGRAM, quote=quote, step=newest_error.step
         )
     return _read_exit_code(reading, exit, log)
+
+
+def _of_complaint(read: RankReading, log: Printed) -> RankReading:
+    """Return the reading of a log whose last line with the shape of an error is all
+    that it shows."""
+    if LAUNCHER in log.complaint:
+        return replace(read, place="", step=NextStep.WORKER_LOG)
+    quote = quoted(log.complaint)
+    return _with_earlier(replace(read, kind=FailureKind.PROGRAM, quote=quote), log)
 
 
 def _of_cut_error(read: RankReading, dump: str, log: Printed) -> RankReading:

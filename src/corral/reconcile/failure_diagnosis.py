@@ -23,7 +23,6 @@ PLAIN: Final = frozenset(  # a signal says it already, an exit code does not
         FailureKind.KILLED,
         FailureKind.INTERRUPTED,
         FailureKind.HOST_MEMORY,
-        FailureKind.UNKNOWN,
     }
 )
 # what a program fails of where it cannot write, log included
@@ -166,7 +165,8 @@ def _evidence_text(failure: Failure, exit: Exit | None) -> str:
         return failure.meaning.text
     if exit.disk_full and failure.kind == FailureKind.DISK_FULL:
         return f"{exit_text(exit)}: the disk of node {failure.node} was full"
-    if failure.kind in PLAIN and (exit.signal is not None or exit.out_of_memory):
+    is_plain = exit.signal is not None or exit.out_of_memory
+    if failure.kind == FailureKind.UNKNOWN or (failure.kind in PLAIN and is_plain):
         return exit_text(exit)
     return f"{exit_text(exit)}: {failure.meaning.text}"
 

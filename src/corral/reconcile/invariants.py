@@ -100,10 +100,10 @@ def check_replicas(draft: Draft, service: Service) -> None:
         raise InvariantBroken(
             f"I18: replicas of service {service.name} have no job: {sorted(unknown)[:9]}"
         )
-    known = draft.world.services.get(service.name)
+    previous = draft.world.services.get(service.name)
     lost = [
         row.job
-        for row in (known.replicas if known is not None else ())
+        for row in (previous.replicas if previous is not None else ())
         if row.job not in jobs and _is_unfinished(draft, row.job)
     ]
     if lost:

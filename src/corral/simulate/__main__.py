@@ -7,6 +7,7 @@ import time
 
 from corral.simulate.scenario import WorldOutcome, simulate
 from corral.simulate.summary import WorldSums, breach_text
+from corral.simulate.world import FIRST_WITH_SERVICES
 
 
 def main() -> int:
@@ -16,6 +17,11 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=500, help="number of worlds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--services",
+        action="store_true",
+        help=f"run worlds with services: add {FIRST_WITH_SERVICES:,} to --first",
+    )
     parser.add_argument("--seed", type=int, help="run only the world of this seed")
     parser.add_argument("--verbose", action="store_true", help="print each event")
     parser.add_argument(
@@ -27,7 +33,8 @@ def main() -> int:
     if namespace.seed is not None:
         seeds = range(namespace.seed, namespace.seed + 1)
     else:
-        seeds = range(namespace.first, namespace.first + namespace.seeds)
+        first = namespace.first + (FIRST_WITH_SERVICES if namespace.services else 0)
+        seeds = range(first, first + namespace.seeds)
     began = time.monotonic()
     tally = WorldSums()
     for seed in seeds:

@@ -25,9 +25,9 @@ from corral.simulate.node import SimulatedNode
 from corral.simulate.node_faults import Ills
 from corral.simulate.ranks import Gangs
 from corral.simulate.recorded_state import Books
+from corral.simulate.replica_behaviour import draw_replica, kind_of
 from corral.simulate.services.gateway import SimulatedGateway, SimulatedTraffic
 from corral.simulate.services.peace import ServicePeace
-from corral.simulate.services.replica_behaviour import draw_replica, kind_of
 from corral.simulate.services.users import ServiceUsers
 from corral.simulate.users import SimulatedUsers
 from corral.simulate.world import Stage

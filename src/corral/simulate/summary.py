@@ -13,6 +13,7 @@ class WorldSums:
 
     worlds: int = 0
     jobs: int = 0
+    replicas: int = 0
     attempts: int = 0
     commits: int = 0
     virtual_seconds: float = 0.0
@@ -21,6 +22,7 @@ class WorldSums:
     def add(self, outcome: WorldOutcome) -> None:
         self.worlds += 1
         self.jobs += outcome.jobs
+        self.replicas += outcome.replicas
         self.attempts += outcome.attempts
         self.commits += outcome.commits
         self.virtual_seconds += outcome.virtual_seconds
@@ -33,8 +35,9 @@ class WorldSums:
         lines = [breach_text(outcome) for outcome in self.broken]
         lines.append(
             f"{self.worlds} worlds, {self.virtual_seconds / 3600:.1f} simulated hours, "
-            f"{self.jobs} jobs, {self.attempts} attempts, {self.commits} commits "
-            f"in {seconds:.1f} s: {len(self.broken)} worlds broke an invariant"
+            f"{self.jobs} jobs, {self.replicas} replicas, {self.attempts} attempts, "
+            f"{self.commits} commits in {seconds:.1f} s: {len(self.broken)} worlds broke "
+            "an invariant"
         )
         if self.broken:
             lines.append(str(dict(Counter(outcome.rule for outcome in self.broken))))

@@ -12,7 +12,7 @@ from corral.simulate.clock import SimulatedClock
 from corral.simulate.evidence import Evidence
 from corral.simulate.network import SimulatedNetwork
 from corral.simulate.rank_behaviour import RankBehaviour
-from corral.simulate.services.replica_behaviour import ProbeBehaviour
+from corral.simulate.replica_behaviour import ProbeBehaviour
 from corral.simulate.virtual_loop import VirtualLoop
 
 KEPT_LINES = 60

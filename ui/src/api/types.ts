@@ -968,7 +968,7 @@ export interface QueuesBody {
 }
 
 export interface QuotaRow {
-  limit: number;
+  limit: number | null;
   name: string;
   set_by: "user" | "cluster" | "default";
   text: string;
@@ -1178,10 +1178,12 @@ export interface ServiceView {
   canary: number | null;
   canary_passed: boolean;
   created_at: number;
+  currency: string;
   events: EventView[];
   failed_starts: number;
   id: string;
   last_end: string;
+  million_token_cost: number | null;
   models: string[];
   name: string;
   owner: string;

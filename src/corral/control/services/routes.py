@@ -67,8 +67,8 @@ def _caller_entry(
     name = f"{token.user}/{token.id}"
     if user is None:
         return CallerEntry(name=name, key_sha256=token.sha256)
-    own = dict(user.limits)
-    limits = Quotas(user=user.name, role=user.role, own=own, cluster=cluster)
+    user_limits = dict(user.limits)
+    limits = Quotas(user=user.name, role=user.role, own=user_limits, cluster=cluster)
     requests = limits.find_limit(Quota.REQUESTS_PER_MINUTE)
     tokens = limits.find_limit(Quota.TOKENS_PER_MINUTE)
     concurrency = limits.find_limit(Quota.CONCURRENT_REQUESTS)

@@ -7,6 +7,7 @@ from corral.domain.job_states import JobState
 from corral.domain.observed_state import Seen
 from corral.domain.service import ReplicaRow
 from corral.domain.units import duration_text
+from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.changeset import Draft
 from corral.reconcile.seat_reports import seen_at
 
@@ -38,8 +39,9 @@ def failing_seconds(draft: Draft, row: ReplicaRow) -> float | None:
 
 
 def starting_seconds(draft: Draft, row: ReplicaRow) -> float | None:
-    """Return for how long a replica has run without having been ready; None if it was
-    ready, or does not run."""
+    """Return for how long a replica has run without having been ready, by its nodes'
+    reports, because the head's clock may be set; None if it was ready, or does not
+    run."""
     attempt = draft.attempt(row.job)
     if (
         draft.state_of(row.job) != JobState.RUNNING
@@ -48,7 +50,7 @@ def starting_seconds(draft: Draft, row: ReplicaRow) -> float | None:
         or row.attempt == attempt.number
     ):
         return None
-    return draft.now.wall - attempt.running_at
+    return ran_seconds(draft, attempt)
 
 
 def failure_text(draft: Draft, row: ReplicaRow) -> str:

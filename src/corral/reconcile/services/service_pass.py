@@ -27,8 +27,9 @@ def _see_guarded(draft: Draft, service: Service) -> None:
     jobs = {row.job: draft.jobs.get(row.job) for row in service.replicas}
     event_count = len(draft.events)
     try:
-        draft.put_service(_next_state(draft, service))
-        check_replicas(draft, service)
+        changed = _next_state(draft, service)
+        draft.put_service(changed)
+        check_replicas(draft, changed)
     except Exception as error:
         draft.bugs.append((service.id, error))
         draft.put_service(service)

@@ -9,9 +9,9 @@ from corral.domain.node_signal import SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
 from corral.domain.world import Changes
-from corral.simulate.node_faults import ENDING
 from corral.simulate.recorded_state import Books
 
+ENDING_XIDS = (79, 94, 95, 119, 48)  # these end who is on that GPU
 CLOCKS_SECONDS = 5.0  # so far apart may the clocks of nodes be
 
 
@@ -161,10 +161,10 @@ class FailureBlameOracle:
     def _has_broken_gpu(self, key: AttemptKey, seat: Seat) -> bool:
         """Return whether one of the attempt's GPUs on this node broke within a short
         time after its first exit: by clocks that differ, that may have been before."""
-        ends = [one.at for one in self._books.evidence.exits[key].values()]
+        ends = [rank_exit.at for rank_exit in self._books.evidence.exits[key].values()]
         return any(
             signal.kind == SignalKind.XID
-            and signal.code in ENDING
+            and signal.code in ENDING_XIDS
             and signal.gpu in seat.gpus
             and 0.0 <= signal.at - min(ends, default=0.0) <= CLOCKS_SECONDS
             for signal in self._books.machines[seat.node].disk.signals

@@ -430,8 +430,7 @@ class Giving:
         now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
-        stop_seconds = grace + drain_seconds + STOP_SECONDS
-        bound = self._tree.min_runtime_seconds + stop_seconds
+        bound = self._tree.min_runtime_seconds + grace + drain_seconds + STOP_SECONDS
         entitled = {job.id for job in self._entitled_now(jobs)}
         for job in entitled | self._kept.keys():
             entitled_since = self._entitled.setdefault(job, max(now, healed_at))

@@ -17,6 +17,9 @@ ROOM_SECONDS = 60.0
 SLACK_SECONDS = 0.05
 LATE_COMMIT_SECONDS = 1.0
 STEADY_SECONDS = 60.0
+START_SECONDS = 1800.0
+REPORT_SECONDS = 5.0  # from a report to a decision
+NEVER_READY = "it has run for "
 FAILING = "it has "  # begin of the reason of a replica whose probe fails
 JUDGED = "the gateway judged revision "
 
@@ -160,7 +163,9 @@ class ServicesOracle:
                 continue
             owner = self._watched.get(job.array) if job.array is not None else None
             state = owner.row.state if owner is not None else "unknown"
-            text = f"{job.id} is {job.state}, but is no replica of its service ({state})"
+            text = (
+                f"{job.id} is {job.state}, but is no replica of its service ({state})"
+            )
             is_stopped = state == ServiceState.STOPPED
             self._books.breach("stopped" if is_stopped else "rows", text)
 
@@ -225,7 +230,9 @@ class ServicesOracle:
             is_replacement = streak.replaced_at == self._decided_at
             if self._decided_at < streak.until - SLACK_SECONDS and not is_replacement:
                 early = streak.until - self._decided_at
-                text = f"makes number {row.number} {early:.1f} s before its delay is over"
+                text = (
+                    f"makes number {row.number} {early:.1f} s before its delay is over"
+                )
                 self._breach("backoff", service, text)
 
     def _take_trial(self, watched: _Watched, service: Service) -> None:
@@ -238,20 +245,19 @@ class ServicesOracle:
         )
         if is_over and old.trial is not None:
             watched.turned_back.add(old.trial)
-            left = [
+            live_jobs = [
                 row.job
                 for row in service.replicas
                 if row.revision == old.trial and row.draining_at is None
             ]
-            if left and not old.passed:
-                text = f"leaves {left} of revision {old.trial} after its trial"
+            if live_jobs and not old.passed:
+                text = f"leaves {live_jobs} of revision {old.trial} after its trial"
                 self._breach("trial", service, text)
         reason = service.turned_back_reason
-        is_new = service.turned_back != old.turned_back
-        if is_new and reason.startswith(JUDGED):
-            if reason != f"{JUDGED}{service.turned_back}":
-                text = f"turns revision {service.turned_back} back, but {reason}"
-                self._breach("trial", service, text)
+        is_judged = service.turned_back != old.turned_back and reason.startswith(JUDGED)
+        if is_judged and reason != f"{JUDGED}{service.turned_back}":
+            text = f"turns revision {service.turned_back} back, but {reason}"
+            self._breach("trial", service, text)
 
     # -- replicas that are drained -----------------------------------------------------
 
@@ -259,7 +265,7 @@ class ServicesOracle:
         """Record which ready replicas the service drains with this commit, and check
         that enough are left."""
         old_rows = {row.number: row for row in watched.row.replicas}
-        own: list[ReplicaRow] = []
+        drained_rows: list[ReplicaRow] = []
         for row in service.replicas:
             old_row = old_rows.get(row.number)
             is_new = old_row is not None and old_row.draining_at is None
@@ -272,13 +278,27 @@ class ServicesOracle:
                 watched.drains[row.number] = _Drain(
                     self._decided_at, self._wall, is_prompt
                 )
+            if is_new:
+                self._check_late_start(service, row)
             is_running = self._books.jobs[row.job].state == JobState.RUNNING
             is_surplus = row.revision not in watched.turned_back
             if is_new and row.ready_at is not None and is_running and is_surplus:
-                own.append(row)
-        own = [row for row in own if row.leaving_since is None]
-        if own and service.state == ServiceState.ACTIVE:
-            self._check_enough_left(watched, service, own)
+                drained_rows.append(row)
+        drained_rows = [row for row in drained_rows if row.leaving_since is None]
+        if drained_rows and service.state == ServiceState.ACTIVE:
+            self._check_enough_left(watched, service, drained_rows)
+
+    def _check_late_start(self, service: Service, row: ReplicaRow) -> None:
+        """Check that a replica that is replaced because it was never ready had the time
+        to start, by its own clock."""
+        if not row.reason.startswith(NEVER_READY):
+            return
+        attempt = self._books.jobs[row.job].attempt
+        up_since = self._books.evidence.first_up.get((row.job, attempt), float("inf"))
+        ran_seconds = self._decided_at - up_since
+        if ran_seconds < START_SECONDS - REPORT_SECONDS:
+            text = f"replaces {row.job} after {ran_seconds:.1f} s as never ready"
+            self._breach("start", service, text)
 
     def _check_finished(self, service: Service, row: ReplicaRow, old: int) -> None:
         """Check that the requests of a replica that is preempted finish, or have had
@@ -297,7 +317,7 @@ class ServicesOracle:
         return max((service.spec.drain_seconds for service in rows), default=0.0)
 
     def _check_enough_left(
-        self, watched: _Watched, service: Service, own: list[ReplicaRow]
+        self, watched: _Watched, service: Service, drained_rows: list[ReplicaRow]
     ) -> None:
         """Check that a service that drains ready replicas keeps as many as it wants.
         It may keep one less if another one has found no room for long; the next time
@@ -315,9 +335,9 @@ class ServicesOracle:
             if self._decided_at - since >= ROOM_SECONDS - SLACK_SECONDS
         ]
         has_made_up = watched.became_ready_at > watched.gave_way_at
-        if len(own) > 1 or not waits or not has_made_up:
+        if len(drained_rows) > 1 or not waits or not has_made_up:
             text = (
-                f"drains {[row.number for row in own]}, so that {left_count} of "
+                f"drains {[row.number for row in drained_rows]}, so that {left_count} of "
                 f"{service.wanted} are ready"
             )
             self._breach("enough", service, text)
@@ -353,7 +373,7 @@ class ServicesOracle:
         if watched is None or before is None:
             self._books.breach("drain", f"{job.id} is ended, but has no service")
             return
-        row = next((one for one in watched.row.replicas if one.job == job.id), None)
+        row = watched.row.row_of(job.id)
         if row is None or was_ending or not before.state.is_live:
             return
         if row.attempt != before.attempt or job.state.is_final:
@@ -361,7 +381,7 @@ class ServicesOracle:
         self._check_drained(watched, row, services.get(watched.row.id, watched.row))
 
     def _check_drained(self, watched: _Watched, row: ReplicaRow, new: Service) -> None:
-        new_row = next((one for one in new.replicas if one.job == row.job), None)
+        new_row = new.row_of(row.job)
         is_failing = (row.job, row.attempt) in self._books.evidence.faulty
         if is_failing or (new_row is not None and _stops_answering(row, new_row)):
             return  # it fails in the same commit

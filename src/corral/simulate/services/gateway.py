@@ -170,7 +170,7 @@ class SimulatedTraffic(ServiceTraffic):
         self._gateway.follow(world)
         facts.clear()
         facts.update(
-            (name, known)
-            for name, known in self._gateway.facts().items()
+            (name, service_facts)
+            for name, service_facts in self._gateway.facts().items()
             if name in world.services
         )

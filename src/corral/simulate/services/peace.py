@@ -119,7 +119,7 @@ class ServicePeace:
         """Replace revisions that are never ready, and choose demands that fit. One
         trial in a few that is never ready is left to be turned back in time."""
         services = self._active()
-        if any(not is_good(one, one.goal) for one in services.values()):
+        if any(not is_good(service, service.goal) for service in services.values()):
             for name, service in services.items():
                 if not is_good(service, service.current):
                     self._users.apply_good(name)
@@ -169,7 +169,7 @@ class ServicePeace:
     def _bound_seconds(self) -> float:
         bound = SETTLE_SECONDS
         for service in self._active().values():
-            bound += max(one.spec.canary.seconds for one in service.revisions)
+            bound += max(revision.spec.canary.seconds for revision in service.revisions)
             bound += (MOST_REPLICAS + 2) * REPLACE_SECONDS
             if service.trial is not None and not is_good(service, service.trial):
                 bound += LONGEST_START_SECONDS

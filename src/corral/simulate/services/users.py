@@ -19,7 +19,7 @@ from corral.domain.requests import (
 )
 from corral.domain.resources import Resources
 from corral.domain.service import CanaryRule, Service, ServiceSpec
-from corral.simulate.services.replica_behaviour import (
+from corral.simulate.replica_behaviour import (
     RevisionKind,
     command_of,
     kind_of,
@@ -118,7 +118,9 @@ class ServiceUsers:
                     self._stage.loop.later(seconds, self._apply, name)
 
     def _disturb_replica(self) -> None:
-        rows = [row for one in self._services().values() for row in one.replicas]
+        rows = [
+            row for service in self._services().values() for row in service.replicas
+        ]
         if not rows:
             return
         job = self._chance.choice(rows).job

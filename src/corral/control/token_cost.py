@@ -1,8 +1,10 @@
 """Cost of the tokens of a service: what the GPUs of its replicas have cost, divided by
 its tokens."""
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import Final
 
+from corral.control.control import Control
 from corral.domain.gateway_counts import KEPT_TOKEN_DAYS
 from corral.domain.ids import JobId
 from corral.domain.ledger import day_of
@@ -10,15 +12,12 @@ from corral.domain.service import Service, replica_id
 from corral.domain.world import World
 from corral.insight.open_accounts import OpenAllocations, open_accounts
 
-if TYPE_CHECKING:
-    from corral.control.control import Control
-
 MILLION: Final = 1e6
 # newest replicas whose cost counts; others had ended before
 MOST_REPLICAS_READ: Final = 100
 
 
-async def million_token_cost(control: "Control", service: Service) -> float | None:
+async def million_token_cost(control: Control, service: Service) -> float | None:
     """Return the cost of a million tokens, in and out, in the cluster's currency: of
     this day and the one before (UTC). None without a price of the GPUs, or without
     tokens."""
@@ -32,11 +31,16 @@ async def million_token_cost(control: "Control", service: Service) -> float | No
     for job in sorted(jobs):
         recorded = await control.store.accounts(first=first_day, last=today, job=job)
         money += sum(record.amounts.money for record in recorded)
-    allocations = OpenAllocations.of(control.world, control.now().wall)
+    present = OpenAllocations.of(control.world, control.now().wall)
+    allocations = tuple(
+        allocation for allocation in present.allocations if allocation.job in jobs
+    )
     money += sum(
         record.amounts.money
-        for record in open_accounts(allocations)
-        if record.job in jobs and first_day <= record.day <= today
+        for record in open_accounts(
+            replace(present, allocations=allocations, attempts={})
+        )
+        if first_day <= record.day <= today
     )
     return money * MILLION / tokens if money > 0 else None
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from scaling_policies import (
+from benchmarks.gateway.scaling_policies import (
     COPIES,
     ITL_SECONDS,
     LONGEST_WAIT,

@@ -273,7 +273,9 @@ class MemoryStore(MemoryUses):
             (reservation.job, reservation) for reservation in changes.reservations
         )
         self._services.update((service.id, service) for service in changes.services)
-        self._gateway_counts.update((count.key, count) for count in changes.gateway_counts)
+        self._gateway_counts.update(
+            (count.key, count) for count in changes.gateway_counts
+        )
         gone = changes.forgotten_processes
         for key in [key for key in self._gateway_counts if key[0] in gone]:
             del self._gateway_counts[key]

@@ -99,7 +99,9 @@ def _parse_kind(value: Any) -> str:
             "queues cannot be in the same file as jobs",
             "write the queues into another file, then run: corral apply -f FILE",
         )
-    return field_readers.choice(value, field="kind", among=("job", RAY, QUEUES))
+    return field_readers.choice(
+        value, field="kind", among=("job", RAY, SERVICE, QUEUES)
+    )
 
 
 def _choice_field(field: str, *among: str) -> Any:

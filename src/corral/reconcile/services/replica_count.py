@@ -3,10 +3,16 @@
 from dataclasses import replace
 
 from corral.domain.event_kind import EventKind
-from corral.domain.service import Service
+from corral.domain.service import Service, ServiceSpec
 from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
 from corral.reconcile.services.rollout import facts_of
+
+
+def first_reason(spec: ServiceSpec) -> str:
+    """Return why a new service has its first number of replicas, as text."""
+    at_least = "" if spec.min_replicas == spec.max_replicas else "at least "
+    return f"its spec asks for {at_least}{counted(spec.min_replicas, 'replica')}"
 
 
 def set_wanted(draft: Draft, service: Service) -> Service:
@@ -20,7 +26,10 @@ def set_wanted(draft: Draft, service: Service) -> Service:
     wanted = min(max(needed, spec.min_replicas), spec.max_replicas)
     if wanted == service.wanted:
         return service
-    if wanted != needed:
+    reason = reason.rstrip(".")
+    if spec.min_replicas == spec.max_replicas:
+        reason = f"its spec asks for {counted(wanted, 'replica')}"
+    elif wanted != needed:
         bound_text = "at least" if wanted > needed else "at most"
         limit_text = f"its spec asks for {bound_text} {counted(wanted, 'replica')}"
         reason = f"{reason}; {limit_text}" if reason else limit_text

@@ -17,8 +17,8 @@ from corral.domain.service import (
     ServiceSpec,
     ServiceState,
 )
-from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
+from corral.reconcile.services.replica_count import first_reason
 from corral.reconcile.services.rollout import adopt_passed, begin_revision, end_trial
 
 
@@ -73,7 +73,7 @@ def _make_service(draft: Draft, request: StoredRequest, asked: ApplyService) -> 
         current=1,
         key_seed=asked.key_seed,
         wanted=spec.min_replicas,
-        reason=f"its spec asks for at least {counted(spec.min_replicas, 'replica')}",
+        reason=first_reason(spec),
     )
     draft.put_service(service)
     text = f"service {spec.name} was made by {request.by}"

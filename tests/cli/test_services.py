@@ -118,7 +118,7 @@ def test_a_file_of_services_is_shown_then_applied_and_listed(
     assert "chat: a new service\n" in transcript(f"apply -f {path}")
     assert "chat: unchanged\n" in transcript(f"apply -f {path}")
     path.write_text(FILE.replace("server.py", "other.py"))
-    assert "chat: revision 2, which replaces its replicas" in transcript(
+    assert "chat: revision 2, which is tried and then" in transcript(
         f"apply -f {path} --dry-run"
     )
     run_replica(head, agent, f"{service_of(head).id}_1")
@@ -152,7 +152,7 @@ def test_serve_follows_until_a_replica_is_ready_and_says_how_to_call_it(
     told = transcript(SERVE)
     thread.join()
     assert "[exit 0]" in told
-    assert "chat is ready: 1 of 1 replica" in told
+    assert "chat is ready: 1 replica" in told
     assert "/v1/chat/completions -H" in told
     assert "Bearer $CORRAL_TOKEN" in told
     assert TOKENS["admin"] not in told

@@ -227,6 +227,21 @@ def test_a_cut_stream_ends_with_a_typed_error_and_no_done(path: str) -> None:
     play(scenario())
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_stream_without_a_length_is_whole_only_with_done(is_whole: bool) -> None:
+    async def scenario() -> None:
+        head = b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        done = b"data: [DONE]\n\n" if is_whole else b""
+        data = head + event("w0") + event("w1") + done
+        async with gateway(MockReplica("a", answer_raw(data, closes=True))) as world:
+            answer = await world.post(STREAM)
+            last = answer.events[-1]
+            assert last == "[DONE]" if is_whole else '"code":"replica_lost"' in last
+            assert world.metrics.streams_lost == (not is_whole)
+
+    play(scenario())
+
+
 def test_a_stream_that_stops_ends_with_a_typed_error() -> None:
     async def scenario() -> None:
         head = STREAM_HEAD + chunk(event("w0"))

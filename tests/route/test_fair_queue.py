@@ -148,3 +148,26 @@ def test_items_that_left_take_no_memory() -> None:
     owner = queue._classes[NORMAL].owners["a"]
     assert len(owner.items) < 3000
     assert len(queue._deadlines) < 3000
+
+
+def test_in_a_full_queue_places_go_by_owners_and_not_by_how_often_each_asks() -> None:
+    queue: FairQueue[str] = FairQueue(most_items=6)
+    for number in range(6):
+        assert queue.push("loud", NORMAL, 10, f"loud {number}", 0.0, 9.0) is not None
+    assert queue.push("quiet", NORMAL, 10, "quiet 0", 0.0, 9.0) is None
+    for number in range(3):
+        displaced = queue.displace("quiet", NORMAL)
+        assert displaced == f"loud {5 - number}"
+        assert queue.push("quiet", NORMAL, 10, f"quiet {number}", 0.0, 9.0) is not None
+    assert queue.displace("quiet", NORMAL) is None
+    assert queue.displace("loud", NORMAL) is None
+    assert len(queue) == 6
+
+
+def test_a_lower_class_gives_way_and_a_higher_one_never() -> None:
+    queue: FairQueue[str] = FairQueue(most_items=2)
+    queue.push("a", PriorityClass.BATCH, 10, "batch", 0.0, 9.0)
+    queue.push("a", PriorityClass.HIGH, 10, "high", 0.0, 9.0)
+    assert queue.displace("a", PriorityClass.NORMAL) == "batch"
+    assert queue.displace("b", PriorityClass.NORMAL) is None
+    assert queue.pop(1.0) == "high"

@@ -163,6 +163,11 @@ def _print_plan(document: dict[str, Any], common: Change) -> None:
         print_json(applied)
         return
     for change in applied.services:
-        note(
-            f"{change.name}: {change.change}; nothing was changed, because of --dry-run"
-        )
+        words = {
+            "created": "would be a new service",
+            "revision": f"would get revision {change.revision}",
+            "returned": "would end its canary",
+            "changed": "would change, and keep its replicas",
+            "unchanged": "would not change",
+        }[change.change]
+        note(f"{change.name} {words}; nothing was done, because of --dry-run")

@@ -44,7 +44,7 @@ def follow_services(client: "Client", names: Sequence[str], common: Common) -> i
         if service not in failed and not common.json:
             say_how_to_call(service, common)
     for service in failed:
-        note(f"{service.name} has no ready replica; see: corral why {service.name}")
+        note(_failure_text(service))
     return JOB_FAILED if failed else DONE
 
 
@@ -63,6 +63,18 @@ def _follow(client: "Client", name: str) -> "shapes.ServiceView":
             if line:
                 note(clean(line))
     return service
+
+
+def _failure_text(service: "shapes.ServiceView") -> str:
+    """Return what serves now, after a revision has not become ready."""
+    see = f"see: corral why {service.name}"
+    if not service.ready:
+        return f"{service.name} has no ready replica; {see}"
+    return (
+        f"revision {_newest(service)} of {service.name} is not ready; revision "
+        f"{service.revision} still serves, by {counted(service.ready, 'ready replica')}; "
+        f"{see}"
+    )
 
 
 @dataclass(slots=True)
@@ -118,8 +130,13 @@ def say_how_to_call(service: "shapes.ServiceView", common: Common) -> None:
     if not service.url:
         note(f"{service.name} is ready, but no gateway runs: corral gateway --help")
         return
-    replicas = f"{service.ready} of {counted(service.wanted, 'replica')}"
-    say(f"{service.name} is ready: {replicas}")
+    say(f"{service.name} is ready: {counted(service.ready, 'replica')}")
+    if service.canary is not None and not service.canary_passed:
+        note(
+            f"revision {service.canary} is tried on a part of the requests, and revision "
+            f"{service.revision} gets the others; for the result, run: corral why "
+            f"{service.name}"
+        )
     url = base_url(service)
     show_pairs([("URL", url), ("model", model), ("token", _token_text(common))])
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hi"}}]}}'
@@ -136,4 +153,4 @@ def _token_text(common: Common) -> str:
         return "$CORRAL_TOKEN"
     if not common.remote and file.exists():
         return f"export CORRAL_TOKEN=$(cat {shlex.quote(str(file))})"
-    return "to create one, run: corral token create"
+    return "to create one, run: corral token create --role caller"

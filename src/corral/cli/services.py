@@ -283,7 +283,7 @@ def say_applied(applied: "shapes.ServicesApplied") -> None:
     for change in applied.services:
         text = {
             "created": "a new service",
-            "revision": f"revision {change.revision}, which replaces its replicas",
+            "revision": f"revision {change.revision}, which is tried and then replaces the others",
             "returned": f"its canary is ended, and revision {change.revision} stays",
             "changed": "changed; its replicas stay",
             "unchanged": "unchanged",

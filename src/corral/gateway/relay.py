@@ -4,14 +4,17 @@ from typing import Final
 
 from corral.gateway.answered_request import MOST_ATTEMPTS, AnsweredRequest
 from corral.gateway.attempt import ReplicaAttempt, refusal_of_loss
+from corral.gateway.continuation_requests import CHAT_PATH, TEXT_PATH
 from corral.gateway.event_stream import end_event
 from corral.gateway.openai_errors import GatewayCode, GatewayRefusal, render_refusal
-from corral.gateway.replica_connection import LossKind
+from corral.gateway.replica_connection import REPLICA_CLOSED, LossKind
 from corral.gateway.replica_pool import ReplicaPool
 from corral.gateway.routed_request import RequestPhase
 from corral.gateway.token_counts import TokenCounts, read_usage
 
 MOST_MOVES: Final = 8
+# whose streams end with [DONE]
+DONE_PATHS: Final = frozenset({CHAT_PATH, TEXT_PATH})
 CLIENT_GONE_STATUS: Final = 499
 SILENT_TOKENS: Final = 10.0  # times between tokens, after which a stream has stopped
 LEAST_SILENCE_SECONDS: Final = 5.0
@@ -26,6 +29,15 @@ class RelayedRequest(AnsweredRequest):
     __slots__ = ()
 
     # losses
+
+    def answer_closed(self) -> None:
+        events = self._events
+        is_stream = events is not None and self._head.path in DONE_PATHS
+        if is_stream and events is not None and not events.is_done:
+            # the same as the end of a replica that was killed
+            self.answer_lost(LossKind.CLOSED, REPLICA_CLOSED)
+        else:
+            self.answer_continues(b"", is_done=True)
 
     def answer_lost(self, kind: LossKind, message: str) -> None:
         attempt = self._attempt

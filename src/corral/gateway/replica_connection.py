@@ -54,10 +54,14 @@ class AnswerReceiver(Protocol):
     def answer_continues(self, payload: bytes, *, is_done: bool) -> None:
         """Take the next part of the body."""
 
+    def answer_closed(self) -> None:
+        """Take the end of an answer that ends when the replica closes."""
+
     def answer_lost(self, kind: LossKind, message: str) -> None:
         """Take note that no more of the answer comes."""
 
 
+REPLICA_CLOSED: Final = "the replica closed the connection"
 # all connections of a process read into this: each read is consumed before the next
 _BUFFER: Final = bytearray(READ_BYTES)
 _VIEW: Final = memoryview(_BUFFER)
@@ -214,9 +218,9 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         if receiver is None:
             self.pool.forget(self)
         elif self._head is not None and self._ends_by_close and exc is None:
-            receiver.answer_continues(b"", is_done=True)
+            receiver.answer_closed()
         else:
-            receiver.answer_lost(LossKind.CLOSED, "the replica closed the connection")
+            receiver.answer_lost(LossKind.CLOSED, REPLICA_CLOSED)
 
     @property
     def _ends_by_close(self) -> bool:

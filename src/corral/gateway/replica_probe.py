@@ -77,6 +77,9 @@ class ReplicaProbe:
             self._connection = None
             self._end(is_well=True)
 
+    def answer_closed(self) -> None:
+        self.answer_continues(b"", is_done=True)
+
     def answer_lost(self, kind: LossKind, message: str) -> None:
         self._connection = None
         self._end(is_well=False)
@@ -106,6 +109,9 @@ class LivenessCheck:
         """Nothing was sent, so there is no answer."""
 
     def answer_continues(self, payload: bytes, *, is_done: bool) -> None:
+        """Nothing was sent, so there is no answer."""
+
+    def answer_closed(self) -> None:
         """Nothing was sent, so there is no answer."""
 
     def answer_lost(self, kind: LossKind, message: str) -> None:

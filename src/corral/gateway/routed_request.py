@@ -269,6 +269,10 @@ class RoutedRequest(ABC):
         """Take the next part of the body."""
 
     @abstractmethod
+    def answer_closed(self) -> None:
+        """Take the end of an answer that ends when the replica closes."""
+
+    @abstractmethod
     def answer_lost(self, kind: LossKind, message: str) -> None:
         """Take note that no more of the answer comes."""
 

@@ -259,11 +259,21 @@ class ServiceRoute:
         now: float,
         until: float,
     ) -> QueuedItem[WaitingRequest] | None:
-        """Let a request wait; None if the queue is full or its deadline has passed."""
+        """Let a request wait; None if the queue is full or its deadline has passed. In
+        a full queue, the newest request of the caller with the most waiting ones is
+        refused in its place."""
         caller = request.caller
         priority = PRIORITIES[caller.priority]
         queue = self.queue_of(request.revision)
-        return queue.push(caller.name, priority, tokens, request, now, until, size)
+        queued = queue.push(caller.name, priority, tokens, request, now, until, size)
+        if queued is None and until > now:
+            displaced = queue.displace(caller.name, priority)
+            if displaced is not None:
+                displaced.refuse_late()
+                queued = queue.push(
+                    caller.name, priority, tokens, request, now, until, size
+                )
+        return queued
 
     def queue_of(self, revision: int | None) -> FairQueue[WaitingRequest]:
         """Return the queue of requests for a revision; None: for any. They wait apart,

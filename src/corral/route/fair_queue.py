@@ -76,6 +76,11 @@ class _OwnerQueue(Generic[Item]):
             self.items.popleft()
         return self.items[0]
 
+    def newest(self) -> QueuedItem[Item]:
+        while not self.items[-1].is_waiting:
+            self.items.pop()
+        return self.items[-1]
+
 
 class _ClassQueue(Generic[Item]):
     """Deficit round robin between the owners of one class."""
@@ -192,6 +197,25 @@ class FairQueue(Generic[Item]):
         self._waiting += 1
         self._bytes += size_bytes
         return queued
+
+    def displace(self, owner: str, priority_class: PriorityClass) -> Item | None:
+        """Remove and return the item that makes room for one of this owner in a full
+        queue: the newest of the owner with the most waiting items in the lowest class.
+        None if that class is more important, or if that owner has no more items than
+        this one would have. So places go by owners, not by how often each asks."""
+        for lowest_class in reversed(PriorityClass):
+            owners = self._classes[lowest_class].owners
+            if lowest_class < priority_class or not owners:
+                continue
+            longest = max(owners, key=lambda name: owners[name].waiting)
+            own_items = owners[owner].waiting if owner in owners else 0
+            is_same_class = lowest_class == priority_class
+            if is_same_class and owners[longest].waiting <= own_items + 1:
+                return None
+            queued = owners[longest].newest()
+            self._leave(queued)
+            return queued.item
+        return None
 
     def pop(self, now: float) -> Item | None:
         """Return the next item whose deadline has not passed, or None.

@@ -121,7 +121,7 @@ def _service_entry(
         replicas=tuple(_replica_entries(world, service, is_stopping=is_stopping)),
         deadline_seconds=spec.deadline_seconds,
         body_bytes=spec.body_bytes,
-        queue_requests=0 if is_stopping else QUEUED_REQUESTS,
+        queue_requests=0 if is_stopping or not spec.max_replicas else QUEUED_REQUESTS,
         continues=spec.continue_by.value,  # type: ignore[arg-type]  # the same words
         canary=_canary_entry(service),
     )

@@ -125,7 +125,7 @@ def _with_begun(
     elif service.passed:
         text = f"revision {number} replaces revision {old}, one replica at a time"
     else:
-        text = f"revision {number} is tried beside revision {old}"
+        text = f"revision {number} is tried together with revision {old}"
     _tell_applied(draft, request, service, text)
     return service
 

@@ -230,6 +230,9 @@ def test_models_health_and_metrics_are_answered_by_the_gateway() -> None:
             await client.post()
             models = (await client.get("/v1/models")).json["data"]
             assert [model["id"] for model in models] == ["chat", "org/name"]
+            one = (await client.get("/v1/models/org%2Fname")).json
+            assert one == models[1] == (await client.get("/v1/models/org/name")).json
+            assert (await client.get("/v1/models/other")).code == "model_not_found"
             assert (await client.get("/healthz")).body == b"ok\n"
             text = (await client.get("/metrics")).body.decode()
             assert 'requests_total{service="chat",code="200"} 1' in text

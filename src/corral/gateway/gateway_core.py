@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from corral.gateway.answer_framing import AnswerHeads
 from corral.gateway.callers import CallerDirectory, GatewayCaller
@@ -17,7 +18,7 @@ from corral.gateway.counters import (
 )
 from corral.gateway.gateway_metrics import NO_REPLICA, NO_SERVICE, GatewayMetrics
 from corral.gateway.metrics_text import metrics_text
-from corral.gateway.model_list import render_models
+from corral.gateway.model_list import render_model, render_models
 from corral.gateway.openai_errors import (
     GatewayCode,
     GatewayRefusal,
@@ -59,8 +60,15 @@ RELAYED: Final = frozenset(
     }
 )
 FORMS: Final = frozenset({b"/v1/audio/transcriptions"})
-LOCAL: Final = frozenset({b"/v1/models", b"/healthz", b"/metrics", COUNTERS_PATH})
+MODELS_PATH: Final = b"/v1/models"
+ONE_MODEL: Final = b"/v1/models/"  # and the model's name
+LOCAL: Final = frozenset({MODELS_PATH, b"/healthz", b"/metrics", COUNTERS_PATH})
 _REVISION: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+def is_local(path: bytes) -> bool:
+    """Return whether the gateway itself answers requests to this path."""
+    return path in LOCAL or path.startswith(ONE_MODEL)
 
 
 class GatewayCore:
@@ -153,7 +161,7 @@ class GatewayCore:
         if head.path in RELAYED:
             if head.method != b"POST":
                 raise refused(GatewayCode.METHOD_NOT_ALLOWED, "use POST here")
-        elif head.path in LOCAL:
+        elif is_local(head.path):
             if head.method != b"GET":
                 raise refused(GatewayCode.METHOD_NOT_ALLOWED, "use GET here")
             if head.path == COUNTERS_PATH:
@@ -186,7 +194,7 @@ class GatewayCore:
         request_id = head.request_id or b"%b-%x" % (self._nonce, self._requests)
         try:
             caller = self.check_head(head)
-            if head.path in LOCAL:
+            if is_local(head.path):
                 self._answer(client, head, *self._local_answer(head, caller))
                 return
             is_form = head.path in FORMS
@@ -254,8 +262,13 @@ class GatewayCore:
         visible = [
             service for service in self.services.values() if service.admits(caller.name)
         ]
-        if head.path == b"/v1/models":
+        if head.path == MODELS_PATH:
             return render_models(visible), b"application/json"
+        if head.path.startswith(ONE_MODEL):
+            name = unquote_to_bytes(head.path.removeprefix(ONE_MODEL))
+            model = name.decode(errors="replace")
+            service, _ = self._find_service(model, caller, 0)
+            return render_model(model, service.name), b"application/json"
         for service in visible:
             service.measure(now)
         names = [NO_SERVICE, *(service.name for service in visible)]

@@ -358,19 +358,6 @@ def test_a_node_that_the_cluster_no_longer_has_is_proven_dead_and_gone(
     asyncio.run(story())
 
 
-def test_what_the_engine_cannot_do_it_says(tmp_path: Path) -> None:
-    async def register(node: NodeId, sha256: str) -> None:
-        pass
-
-    engine = LocalEngine(
-        cluster_dir=tmp_path,
-        settings=LocalSettings(),
-        push=lambda wanted: None,
-        register=register,
-    )
-    assert "cannot serve requests" in engine.cannot["service"].reason
-
-
 def test_nodes_share_the_machines_gpus_without_overlap(tmp_path: Path) -> None:
     settings = LocalSettings(nodes=3, gpus=2)
     nodes = list(settings.of_nodes(tmp_path, 30 * 10**9))

@@ -46,7 +46,8 @@ def read(text: str) -> Document:
 def test_the_earlier_name_of_a_policy_is_still_read() -> None:
     text = "kind: queues\nqueues: [{name: team, policy: service}]\n"
     (team,) = read_queues(read(text)).queues
-    assert team.policy == Policy.ATTAINED == "attained"
+    assert team.policy == Policy.ATTAINED
+    assert team.policy.value == "attained"
 
 
 def test_every_field_of_a_file_is_read() -> None:

@@ -48,10 +48,10 @@ def missing(path: Path) -> NotFound:
     existing_dir = next(
         parent_dir for parent_dir in (*path.parents, Path()) if parent_dir.is_dir()
     )
-    beside = [
+    neighbours = [
         str(neighbour) for neighbour in islice(existing_dir.iterdir(), NEIGHBOURS)
     ]
-    return NotFound("file", str(path), beside, see=f"ls {quote(str(existing_dir))}")
+    return NotFound("file", str(path), neighbours, see=f"ls {quote(str(existing_dir))}")
 
 
 def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:

@@ -51,7 +51,8 @@ class ScaleRule:
         tokens: Tokens a second, of prompts and answers, at a replica.
         ttft_p90_seconds: Time to first token that 9 of 10 requests keep.
         itl_p90_seconds: Time between tokens that 9 of 10 requests keep.
-        back_within_seconds: Time in which a lent GPU must be available again.
+        back_within_seconds: Time in which a lent GPU must be available again; it is kept,
+            and has no effect, because services lend no GPUs yet.
     """
 
     queue: float | None = None
@@ -291,7 +292,7 @@ class Service:
     @property
     def previous(self) -> ServiceRevision | None:
         """Return the newest kept revision that has served before the current one; None
-        if there is none."""
+        without one."""
         earlier = [
             revision
             for revision in self.revisions
@@ -351,7 +352,7 @@ class Service:
         return replace(self, replicas=tuple(rows))
 
     def row_of(self, job: JobId) -> ReplicaRow | None:
-        """Return the row of the replica with this job; None if there is none."""
+        """Return the row of the replica with this job; None without one."""
         return next((row for row in self.replicas if row.job == job), None)
 
     def without_row(self, number: int) -> "Service":

@@ -69,12 +69,12 @@ def example_of(kind: "type[EngineSettings]", name: str) -> str:
 
 
 def wrong(
-    kind: "type[EngineSettings]", name: str, what: str, *beside: str
+    kind: "type[EngineSettings]", name: str, what: str, *others: str
 ) -> SpecInvalid:
     """Return the error for a wrong setting, with an example that would be accepted.
-    `what`: the text of the error. `beside`: other settings that the example needs."""
+    `what`: the text of the error. `others`: other settings that the example needs."""
     set_options = " ".join(
-        f"--set {example_of(kind, setting_name)}" for setting_name in (*beside, name)
+        f"--set {example_of(kind, setting_name)}" for setting_name in (*others, name)
     )
     return SpecInvalid(
         what, hint=f"write: corral up --engine {kind.NAME} {set_options}"

@@ -84,7 +84,7 @@ class GatewayWorker:
     def _keep_counters(
         self, core: GatewayCore, loop: asyncio.AbstractEventLoop
     ) -> KeptCounters | None:
-        """Keep the counters beside the record, if the settings name one."""
+        """Keep the counters in the directory of the record, if the settings name one."""
         if self._settings.record is None:
             return None
         folder = kept_folder(self._settings.record)

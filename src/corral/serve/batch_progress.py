@@ -100,7 +100,7 @@ def shim_message(
 
 
 class ShimReporter:
-    """Connection to the shim of the job. Messages are lost while there is none: the next
+    """Connection to the shim of the job. Messages are lost while it is broken: the next
     one replaces them.
 
     Args:

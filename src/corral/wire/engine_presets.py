@@ -45,7 +45,6 @@ class EnginePreset:
         sources: Where its model may lie.
         continue_by: How another replica continues its streams.
         probe: Path that answers 200 once it is ready.
-        metrics: Path of its metrics for Prometheus; "" if it has none.
         serves_one_name: Whether it refuses requests for a second name of its model.
     """
 
@@ -53,7 +52,6 @@ class EnginePreset:
     sources: frozenset[SourceKind]
     continue_by: ContinueBy = ContinueBy.NONE
     probe: str = "/health"
-    metrics: str = "/metrics"
     serves_one_name: bool = False
 
 
@@ -164,13 +162,11 @@ ENGINE_PRESETS: Final[Mapping[str, EnginePreset]] = {
     "transformers": EnginePreset(
         command=_transformers,
         sources=frozenset({SourceKind.PATH, SourceKind.HF}),
-        metrics="",
         serves_one_name=True,
     ),
     "tiny": EnginePreset(
         command=_tiny,
         sources=frozenset({SourceKind.PATH}),
         continue_by=ContinueBy.TEXT,
-        metrics="",
     ),
 }

@@ -26,7 +26,7 @@ class DrainCause(StrEnum):
     TOO_MANY = "too_many"
     OLD_REVISION = "old_revision"
     NODE_DRAINS = "node_drains"
-    NO_ROOM = "no_room"  # for a replica of the new revision beside it
+    NO_ROOM = "no_room"  # for a replica of the new revision
     PROBE_FAILS = "probe_fails"
 
 
@@ -207,7 +207,7 @@ class _Planner:
         self._drain(longest, DrainCause.PROBE_FAILS)
 
     def make_room(self) -> None:
-        """Drain one old replica if a new one has found no room beside it. The next one
+        """Drain one old replica if a new one has found no room. The next one
         makes room only after the new one is ready."""
         if self.is_draining or self.drains or self._is_starting():
             return

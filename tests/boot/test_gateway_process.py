@@ -3,6 +3,7 @@ ended."""
 
 import http.client
 import os
+import random
 import signal
 import socket
 from collections.abc import Iterator
@@ -30,9 +31,20 @@ LOOPBACK = "127.0.0.1"
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     process = of_a_new_head(tmp_path)
     process.routes_file.write_bytes(encode_routes(RoutesFile(version=1)))
-    yield process
+    # other clusters of this machine take the usual ports at any moment
+    with mock.patch("corral.boot.gateway_process.FIRST_PORT", free_port()):
+        yield process
     of_a_new_head(tmp_path).kill()
     process.kill()
+
+
+def free_port() -> int:
+    """Return a port that is free, and below those of outgoing connections."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with socket.socket() as probe:
+            if binds(probe, port):
+                return port
 
 
 def of_a_new_head(root: Path, **settings: Any) -> GatewayProcess:
@@ -94,6 +106,30 @@ def test_a_dead_gateway_is_started_again_at_its_address(
         assert serves(gateway)
     second = record_of(gateway)
     assert (second.port, second.pid != first.pid) == (first.port, True)
+
+
+def test_the_address_of_a_dead_gateway_may_take_a_moment_to_be_free(
+    gateway: GatewayProcess,
+) -> None:
+    assert serves(gateway)
+    first = record_of(gateway)
+    first.process.signal(signal.SIGKILL)
+    assert until(lambda: gateway.record is None, PATIENCE_SECONDS)
+    with socket.socket() as closing:
+        closing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        assert until(lambda: binds(closing, first.port), PATIENCE_SECONDS)
+        closing.listen()
+        assert not gateway.look_after()
+    assert serves(gateway)
+    assert record_of(gateway).port == first.port
+
+
+def binds(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind((LOOPBACK, port))
+    except OSError:
+        return False
+    return True
 
 
 def test_a_gateway_of_another_version_hands_its_socket_over(

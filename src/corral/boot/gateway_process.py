@@ -45,6 +45,7 @@ class GatewayProcess:
     _give_up_at: float = field(default=0.0)
     _again_at: float = field(default=0.0)
     _failures: int = field(default=0)
+    _ended_at: float | None = field(default=None)  # when no process was seen first
     _children: set[int] = field(default_factory=set)
     # the process that was asked for a successor, and until when it may have one
     _handing_over: LocalProcess | None = field(default=None)
@@ -99,6 +100,7 @@ class GatewayProcess:
         self._reap_children()
         if record is None:
             return self._start_unless_starting(now)
+        self._ended_at = None
         self._note_listening(record)
         if self._fits(record):
             self._failures = 0
@@ -171,7 +173,20 @@ class GatewayProcess:
             self._again_at = now + min(
                 LONGEST_AGAIN_SECONDS, AGAIN_SECONDS * 2.0 ** min(self._failures, 8)
             )
-        return now >= self._again_at and self._start(now)
+        if now < self._again_at or self._port_is_closing(now):
+            return False
+        return self._start(now)
+
+    def _port_is_closing(self, now: float) -> bool:
+        """Return whether the address of a process that has just ended is still taken.
+        A process that was killed counts as ended before the kernel has closed its
+        listening socket."""
+        if self._ended_at is None:
+            self._ended_at = now
+        last = read_record(self.record_file)
+        if last is None or now >= self._ended_at + END_SECONDS:
+            return False
+        return not _is_free(last.host, last.port)
 
     def _start(self, now: float) -> bool:
         self._again_at = now + AGAIN_SECONDS

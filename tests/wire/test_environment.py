@@ -7,8 +7,9 @@ import pytest
 from corral.domain.attempt import Seat
 from corral.domain.desired_state import ReplicaLaunch
 from corral.domain.ids import NodeId, ServiceName
+from corral.domain.job import Per
 from corral.wire.node import NodeSettings
-from corral.wire.rank_environment import of_attempt
+from corral.wire.rank_environment import of_attempt, of_rank
 from tests.agent.bench import key_of, launch_of
 
 N1 = NodeId("n1")
@@ -83,3 +84,49 @@ def test_the_key_of_a_replica_is_in_no_text_of_its_launch() -> None:
     assert launch.without_key.replica == replace(REPLICA, key="")
     ordinary = launch_of(key_of(1))
     assert ordinary.without_key is ordinary
+
+
+SETTINGS = NodeSettings(node=N1, head_file="/x")
+RANK_NAMES = {
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+}
+
+
+def test_ranks_of_gpus_have_slurms_names_of_ranks() -> None:
+    launch = launch_of(
+        key_of(1),
+        per=Per.GPU,
+        ranks=2,
+        first_rank=2,
+        node_rank=1,
+        world_size=4,
+        nodes=("a", "b"),
+    )
+    variables = of_attempt(launch, SETTINGS) | of_rank(launch, 1)
+    assert {name: variables[name] for name in RANK_NAMES} == {
+        "SLURM_PROCID": "3",
+        "SLURM_LOCALID": "1",
+        "SLURM_NTASKS": "4",
+        "SLURM_NPROCS": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_TASKS_PER_NODE": "2(x2)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_rank"), [((), "0"), ((3,), "0"), ((0, 1), None)]
+)
+def test_a_program_that_is_started_once_a_node_may_start_its_own_ranks(
+    gpus: tuple[int, ...], local_rank: str | None
+) -> None:
+    launch = launch_of(
+        key_of(1), per=Per.NODE, seat=Seat(node=N1, gpus=gpus), nodes=("a", "b")
+    )
+    variables = of_attempt(launch, SETTINGS) | of_rank(launch, 0)
+    assert not RANK_NAMES & set(variables)
+    assert (variables["RANK"], variables.get("LOCAL_RANK")) == ("0", local_rank)

@@ -408,7 +408,7 @@ def _interface(
     the start are left out: addresses, ports, paths, secrets. `each`: ranks per node."""
     ranks = {
         "RANK": "0",
-        "LOCAL_RANK": "0",
+        **({"LOCAL_RANK": "0"} if each > 1 or len(gpus) <= 1 else {}),
         "NODE_RANK": "0",
         "WORLD_SIZE": str(nodes * each),
         "LOCAL_WORLD_SIZE": str(each),

@@ -42,13 +42,21 @@ def of_node(
 
 
 def of_rank(launch: Launch, index: int) -> dict[str, str]:
-    """Return the variables of the `index`-th rank of the node alone."""
-    per_node = launch.per == Per.NODE
-    rank = launch.node_rank if per_node else launch.first_rank + index
+    """Return the variables of the `index`-th rank of the node alone.
+
+    A program that is started once on a node of several GPUs starts its own processes.
+    Lightning does so only if LOCAL_RANK and Slurm's names of ranks are not set.
+    """
+    if launch.per == Per.NODE:
+        rank_variables = {"RANK": str(launch.node_rank)}
+        if len(launch.seat.gpus) <= 1:
+            rank_variables["LOCAL_RANK"] = "0"
+        return rank_variables
+    rank = str(launch.first_rank + index)
     return {
-        "RANK": str(rank),
+        "RANK": rank,
         "LOCAL_RANK": str(index),
-        "SLURM_PROCID": str(rank),
+        "SLURM_PROCID": rank,
         "SLURM_LOCALID": str(index),
     }
 
@@ -145,9 +153,7 @@ def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     which other nodes can reach."""
     job, attempt = launch.key
     nodes = len(launch.nodes)
-    tasks = nodes if launch.per == Per.NODE else launch.world_size
     hosts = compress(launch.nodes)
-    tasks_per_node = tasks // nodes
     return {
         "SLURM_JOB_ID": raw_of(job),
         "SLURM_JOBID": raw_of(job),
@@ -157,11 +163,7 @@ def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         "SLURM_RESTART_COUNT": str(attempt - 1),
         "SLURM_NODEID": str(launch.node_rank),
         "SLURMD_NODENAME": settings.node,
-        "SLURM_NTASKS": str(tasks),
-        "SLURM_NPROCS": str(tasks),
-        "SLURM_TASKS_PER_NODE": f"{tasks_per_node}(x{nodes})"
-        if nodes > 1
-        else str(tasks_per_node),
+        **_slurm_tasks(launch),
         "SLURM_NNODES": str(nodes),
         "SLURM_JOB_NUM_NODES": str(nodes),
         "SLURM_JOB_NODELIST": hosts,
@@ -169,6 +171,23 @@ def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         "SLURM_GPUS_ON_NODE": str(len(launch.seat.gpus)),
         "SLURM_CPUS_ON_NODE": str(max(1, -(-launch.seat.cpu_millis // MILLIS_PER_CPU))),
         **_slurm_array(launch),
+    }
+
+
+def _slurm_tasks(launch: Launch) -> dict[str, str]:
+    """Return Slurm's counts of ranks; none if a rank is a node, whose program starts
+    its own processes."""
+    if launch.per == Per.NODE:
+        return {}
+    nodes, tasks = len(launch.nodes), launch.world_size
+    tasks_per_node = str(tasks // nodes)
+    return {
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_NTASKS_PER_NODE": tasks_per_node,
+        "SLURM_TASKS_PER_NODE": f"{tasks_per_node}(x{nodes})"
+        if nodes > 1
+        else tasks_per_node,
     }
 
 

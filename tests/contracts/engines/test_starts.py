@@ -106,8 +106,9 @@ def test_nothing_of_the_heads_environment_is_seen(tenant: Tenant) -> None:
 
 
 def test_the_names_that_libraries_look_for_are_set(tenant: Tenant) -> None:
-    said = tenant.says("echo $SLURM_PROCID $SLURM_NTASKS $SLURM_LOCALID $SLURM_NODEID")
-    assert said.split() == ["0", "1", "0", "0"]
+    names = "$SLURM_PROCID $SLURM_NTASKS $SLURM_NTASKS_PER_NODE $SLURM_NODEID"
+    said = tenant.says(f"echo {names}", per="gpu", **tenant.gpu_job(gpus=1))
+    assert said.split() == ["0", "1", "1", "0"]
 
 
 def test_the_workdir_travels_as_it_was(tenant: Tenant) -> None:

@@ -49,7 +49,7 @@ class Launch:
     stops the attempt. Secrets are named, not included: the agent requests them with its
     own token. With `ray`, `run` is for the first node only, once all nodes have formed
     a Ray cluster that belongs to the attempt. `replica` is the role of a replica of a
-    service.
+    service. `watch`: count the optimizer steps of PyTorch programs.
     """
 
     key: AttemptKey
@@ -78,6 +78,7 @@ class Launch:
     limit_seconds: float | None = None
     image: str | None = None
     ray: bool = False
+    watch: bool = False
     replica: ReplicaLaunch | None = None  # None: a job that ends by itself
 
     @property

@@ -194,6 +194,7 @@ class JobSpec:
     image: str | None = None
     replica: ReplicaRole | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
+    watch: bool = True  # count the steps of a PyTorch program that does not report them
     # number of the stored record that holds its large fields; None: they are stored
     # with the job
     content_number: int | None = field(default=None, compare=False)

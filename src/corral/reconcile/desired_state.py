@@ -245,6 +245,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         limit_seconds=spec.max_duration_seconds,
         image=spec.image,
         ray=spec.ray,
+        watch=spec.watch and spec.replica is None,
         replica=_replica_launch(job, attempt),
     )
 

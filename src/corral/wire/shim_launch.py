@@ -47,6 +47,7 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
         pids=PIDS_PER_GPU * max(ranks, len(launch.seat.gpus)),
         cpu_millis=launch.seat.cpu_millis,
         memory_bytes=launch.seat.memory_bytes,
+        watch=launch.watch,
     )
 
 

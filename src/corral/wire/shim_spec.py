@@ -22,7 +22,7 @@ class ShimSpec:
     separation from other users' processes; None: not separated. `devices`: majors of
     GPU devices, each with the only minors that may be opened; None: all. `image`: an
     ImageRoot; None: the root file system of the node. `beside`: a folder next to `work`
-    that also belongs to the user.
+    that also belongs to the user. `watch`: count the optimizer steps of PyTorch programs.
     """
 
     job: str
@@ -45,6 +45,7 @@ class ShimSpec:
     devices: list[tuple[int, list[int]]] | None = None
     image: dict[str, Any] | None = None
     beside: str | None = None
+    watch: bool = False
 
     def encode(self) -> bytes:
         field_values = {name: getattr(self, name) for name in self.__slots__}

@@ -375,6 +375,7 @@ class Spec(_Section):
     self_stop: Annotated[float | None, *_duration_field("self_stop")] = None
     grace: Annotated[float, *_duration_field("grace", 0.0, 86_400.0)] = 30.0
     elastic: ElasticSpec | None = None
+    watch: Annotated[bool, *_boolean_field("watch")] = True
     after: Annotated[tuple[AfterSpec, ...], BeforeValidator(_expand_dependencies)] = (
         Field(default=(), max_length=1000)
     )

@@ -263,6 +263,7 @@ def job_from_spec(
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
         ray=spec.kind == RAY,
+        watch=spec.watch,
     )
 
 

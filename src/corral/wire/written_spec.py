@@ -134,6 +134,8 @@ def _scheduling_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "self_stop", written_duration(spec.self_stop_seconds)
     if spec.disconnect is not None:
         yield "disconnect", spec.disconnect.value
+    if not spec.watch:
+        yield "watch", False
 
 
 def _placement_fields(place: PlaceRule) -> Document:

@@ -25,6 +25,7 @@ from corral.agent.shim.rank_process import Rank, tell_end
 from corral.agent.shim.spawn import Child
 from corral.agent.shim.state import Record, ShimState, save_record
 from corral.agent.shim.termination import SHELL, Grace
+from corral.agent.watching.hook_file import lay_out_hook, with_hook
 from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.trouble_kind import TroubleKind
@@ -62,6 +63,7 @@ class AttemptLife:
             loop, journal, reserve_bytes(len(spec.ranks)), self._written, self._warn
         )
         self._grace = Grace(loop, group, self._look)
+        self._hook_folder: str | None = None  # of the file that counts steps
         self._setup: Rank | None = None
         self._ranks: list[Rank] = []
         self._shells: dict[int, socket.socket] = {}  # who hears of the end of each
@@ -90,6 +92,8 @@ class AttemptLife:
     def begin(self) -> None:
         for warning in self._group.warnings:
             self._first_log.say(warning)
+        if self.spec.watch:
+            self._hook_folder = lay_out_hook(self.spec.folder)
         if self.spec.setup is None:
             self._start_ranks()
             return
@@ -129,6 +133,8 @@ class AttemptLife:
             **own_env,
             "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock",
         }
+        if self._hook_folder is not None:
+            env = with_hook(env, self._hook_folder)
         account = self.account.env if self.account is not None else {}
         env = self._inside.env({**env, **account}, self.spec.work)
 
@@ -375,6 +381,9 @@ class AttemptLife:
                 line.send(self._stop)
         elif kind == "progress":
             self.state.take_progress(message, wall(), self.spec.ranks)
+            self._schedule_publish()
+        elif kind == "steps":
+            self.state.take_steps(message, wall(), self.spec.ranks)
             self._schedule_publish()
         elif kind == "save":
             self._ledger.save(save_record(message, self.spec.attempt, wall()))

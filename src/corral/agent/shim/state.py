@@ -1,8 +1,9 @@
 """The full state of an attempt as its shim reports it. An agent can derive the same
 state from the journal."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from math import isfinite
+from operator import itemgetter
 from typing import Any, Final
 
 from corral.agent.shim.scalars import Scalars, scalars_within
@@ -23,6 +24,7 @@ from corral.domain.bounds import (
 
 Record = dict[str, Any]
 SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
+COUNTED_SECONDS: Final = ("data_seconds", "compute_seconds")
 PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
 NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
 # of the attempt, in a rank's record
@@ -40,6 +42,8 @@ class ShimState:
         self.exits: dict[int, Record] = {}
         self.progress: Record | None = None
         self.scalars = Scalars()
+        # of a program that does not report itself: newest steps by its processes
+        self._counted: dict[int, dict[tuple[int, int], Record]] = {}
         self.saves: list[Record] = []
         self.trouble = ""
         self.infra = True
@@ -112,6 +116,27 @@ class ShimState:
             "ranks": [ranks[rank] for rank in sorted(ranks)],
             "scalars": self.scalars.records,
         }
+
+    def take_steps(self, message: Record, at: float, ranks: Sequence[int]) -> None:
+        """Record the steps that were counted in a process of a program that does not
+        report its progress. A rank that has started several processes has made the
+        steps of the slowest one.
+
+        `ranks`: the ranks of this node. Raises: OutOfBounds, KeyError.
+        """
+        place = (
+            integer("rank", message["rank"], least=0),
+            integer("local_rank", message["local_rank"], least=0),
+        )
+        rank = place[0] if len(ranks) > 1 and place[0] in ranks else ranks[0]
+        processes = self._counted.setdefault(rank, {})
+        if place not in processes and len(processes) >= MOST_RANKS:
+            raise OutOfBounds(f"rank {rank} counts steps in too many processes")
+        counts = {name: message[name] for name in ("step", *COUNTED_SECONDS)}
+        progress_record(counts, at)
+        processes[place] = counts
+        slowest = min(processes.values(), key=itemgetter("step"))
+        self.take_progress({**slowest, "rank": rank}, at, ranks)
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
         """Remove the saves of this attempt that the head has recorded: they need no

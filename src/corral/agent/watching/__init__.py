@@ -1,0 +1,1 @@
+"""Observation of programs that do not report their progress."""

@@ -1,0 +1,29 @@
+"""The file that counts the optimizer steps of a program, in the folder of an attempt."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = "watch"
+_HOOK: Final = Path(__file__).parent / "hook" / "sitecustomize.py"
+
+
+def lay_out_hook(attempt_folder: str) -> str | None:
+    """Copy the file into the attempt's folder, where also ranks in images and with
+    other accounts can read it. Return its folder; None if there is no room: the job
+    runs without it."""
+    folder = Path(attempt_folder) / FOLDER
+    with suppress(OSError):
+        folder.mkdir(mode=0o755, exist_ok=True)
+        shutil.copyfile(_HOOK, folder / _HOOK.name)
+        return str(folder)
+    return None
+
+
+def with_hook(env: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the environment in which each Python imports the file at its start."""
+    path = os.pathsep.join(filter(None, [folder, env.get("PYTHONPATH", "")]))
+    return {**env, "PYTHONPATH": path}

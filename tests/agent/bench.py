@@ -23,6 +23,7 @@ from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.server import OutputServer
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.user_accounts import Accounts
+from corral.agent.watching.stack_server import StackServer
 from corral.domain.attempt import Exit, Save, Seat
 from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
@@ -220,6 +221,7 @@ def agent_in(
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         senses=senses or without_senses(folder),
         outputs=OutputServer(folder / "attempts"),
+        stacks=StackServer(folder / "attempts"),
         kept_works=KeptWorks(attempts=folder / "attempts"),
     )
 

@@ -58,11 +58,31 @@ class Gang:
                     ranks=ranks,
                 )
                 self.cluster.say(self.id, Phase.UP, on=name, progress=progress)
-            self.cluster.tick(seconds=LOOK_SECONDS)
-            cluster = self.cluster
-            self.told += self.paces.look(
-                cluster.world, cluster.facts, cluster.serving, cluster.wall
-            )
+            self._look()
+
+    def stand_still(self, *, seconds: float, silent: str | None = None) -> None:
+        """Let time pass in which no rank makes a step. `silent`: a node that sends no
+        heartbeats."""
+        if silent is not None:
+            self.cluster.mute.add(NodeId(silent))
+        for _ in range(int(seconds / LOOK_SECONDS)):
+            self._look()
+
+    def _look(self) -> None:
+        cluster = self.cluster
+        cluster.tick(seconds=LOOK_SECONDS)
+        self.told += self.paces.look(
+            cluster.world, cluster.facts, cluster.serving, cluster.wall
+        )
+
+
+def full_gpus(gang: Gang) -> Sensed:
+    """Return samples in which each GPU of the gang runs a kernel nearly all the time."""
+    sensed = Sensed()
+    gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.95) for at in range(2))
+    for name in gang.cluster.nodes:
+        sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
+    return sensed
 
 
 def test_a_straggler_is_told_once_with_its_node_and_its_share() -> None:
@@ -152,3 +172,31 @@ def test_an_attempt_that_is_over_is_not_spoken_of() -> None:
     whole.cluster.world.attempts[whole.id] = replace(attempt, ended_at=1.0)
     whole.pass_by(1)
     assert whole.bound(Sensed()) is None
+
+
+def test_a_gang_that_makes_no_step_is_stalled_whatever_its_gpus_show() -> None:
+    whole = Gang()
+    whole.pass_by(4)
+    full = full_gpus(whole)
+    bounds = []
+    for _ in range(2):
+        whole.stand_still(seconds=20.0)
+        found = whole.bound(full)
+        assert found is not None
+        bounds.append(found.bound)
+        texts = (found.text, found.advice)
+    assert bounds == [BottleneckKind.COMPUTE, BottleneckKind.STALLED]
+    assert "no rank has made a step for 40.0 s, and a step took 110 ms" in texts[0]
+    assert f"corral debug stacks {whole.id}" in texts[1]
+    whole.pass_by(1)
+    found = whole.bound(full)
+    assert found is not None
+    assert found.bound is BottleneckKind.COMPUTE
+
+
+def test_a_gang_whose_node_is_silent_is_not_called_stalled() -> None:
+    whole = Gang()
+    whole.pass_by(4)
+    whole.stand_still(seconds=40.0, silent="n1")
+    found = whole.bound(full_gpus(whole))
+    assert found is None or found.bound is not BottleneckKind.STALLED

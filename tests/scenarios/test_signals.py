@@ -1,10 +1,11 @@
-"""Signals to running jobs, by the command line, on a whole cluster of real
-processes."""
+"""Signals to running jobs, and looks at their stacks, by the command line, on a whole
+cluster of real processes."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from corral.domain.errors import Conflict
 from tests.scenarios.house import House, house, until
 
 pytestmark = pytest.mark.xdist_group("signals")
@@ -58,3 +59,39 @@ def test_ranks_on_two_nodes_get_it_and_go_on(here: House) -> None:
     late = here.corral("cancel", "-y", "--signal", "USR1", "two")
     assert late.returncode != 0
     assert "two is DONE; only a running job can receive USR1" in late.stderr
+
+
+def test_the_rank_that_differs_is_shown_with_its_line(here: House) -> None:
+    program = (
+        "import os, pathlib, time\n"
+        "def waits(): time.sleep(1000)\n"
+        "def hangs(): time.sleep(1000)\n"
+        "shared = pathlib.Path(os.environ['CORRAL_SHARED'])\n"
+        "(shared / f'looks{os.environ[\"RANK\"]}').write_text('')\n"
+        "(hangs if os.environ['RANK'] == '1' else waits)()"
+    )
+    wide = ("--nodes", "2", "--gpus", "1")
+    here.ok(
+        "run",
+        "-d",
+        "-n",
+        "looks",
+        "--no-workdir",
+        *wide,
+        "--",
+        "python3",
+        "-c",
+        program,
+    )
+    for rank in (0, 1):
+        here.until_there(here.shared / f"looks{rank}")
+    until(lambda: "hangs" in here.ok("debug", "stacks", "looks"), "its stacks")
+    first, last = here.ok("debug", "stacks", "looks").split("\n\n")[:2]
+    assert first.startswith("1 of 2 processes: rank 0\n  waits ")
+    assert last.startswith("1 of 2 processes: rank 1\n  hangs ")
+    assert "rank 1" not in here.ok("debug", "stacks", "looks", "--rank", "0")
+    assert "thread MainThread" in here.ok("debug", "stacks", "looks", "--all")
+    here.ok("cancel", "-y", "looks")
+    here.until_state("looks", "CANCELLED")
+    with here.client() as client, pytest.raises(Conflict, match="it has no processes"):
+        client.stacks("looks")

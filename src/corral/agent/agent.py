@@ -31,6 +31,7 @@ from corral.agent.readiness_probe import ReadinessProbes
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.token_renewal import Renewal
 from corral.agent.user_accounts import Accounts
+from corral.agent.watching.stack_server import StackServer
 from corral.domain.desired_state import DesiredState, Launch, Version
 from corral.domain.errors import CorralError
 from corral.domain.ids import BootId, JobId
@@ -39,7 +40,14 @@ from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.pilot import is_part
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
-from corral.wire.agent_messages import PROTOCOL, AttachNow, FilesNow, Hello, SignalNow
+from corral.wire.agent_messages import (
+    PROTOCOL,
+    AttachNow,
+    FilesNow,
+    Hello,
+    SignalNow,
+    StacksNow,
+)
 from corral.wire.node import NodeSettings
 from corral.wire.rank_environment import of_node
 
@@ -50,7 +58,7 @@ PROBE_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 Look = Callable[[frozenset[int]], Awaitable[Inventory]]
-Carried = TypeVar("Carried", AttachNow, FilesNow)
+Carried = TypeVar("Carried", AttachNow, FilesNow, StacksNow)
 Carry = Callable[[Carried, ClientConnection], Awaitable[None]]
 Pump = Callable[[AttachNow, ClientConnection], Awaitable[None]]
 Send = Callable[[SignalNow], None]
@@ -81,6 +89,7 @@ class Agent:
     clock: Callable[[], float]
     senses: Senses
     outputs: OutputServer
+    stacks: StackServer
     kept_works: KeptWorks
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Heartbeats = field(init=False)
@@ -297,6 +306,9 @@ class Agent:
 
     def send_files(self, request: FilesNow) -> None:
         self._start_dial_back(request, self.outputs.serve)
+
+    def send_stacks(self, request: StacksNow) -> None:
+        self._start_dial_back(request, self.stacks.serve)
 
     def _start_dial_back(self, request: Carried, carry: Carry[Carried]) -> None:
         self._keep(self._dial_back(request, carry))

@@ -31,6 +31,7 @@ from corral.agent.supervisor.supervisor import Supervisor
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.terminal_bridge import carry
 from corral.agent.user_accounts import Accounts
+from corral.agent.watching.stack_server import StackServer
 from corral.domain.errors import Refusal
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
@@ -175,6 +176,7 @@ def assemble(
         clock=since_boot,
         senses=Senses(node_dir=node_dir, settings=settings, boot=boot),
         outputs=OutputServer(node_dir / "attempts"),
+        stacks=StackServer(node_dir / "attempts"),
         kept_works=supervisor.kept_works,
     )
 

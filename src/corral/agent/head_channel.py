@@ -25,6 +25,7 @@ from corral.wire.agent_messages import (
     HeartbeatAck,
     Hello,
     SignalNow,
+    StacksNow,
     WantedNow,
     encode,
     from_head,
@@ -88,6 +89,8 @@ class ChannelNode(Protocol):
     def signal(self, request: SignalNow) -> None: ...
 
     def send_files(self, request: FilesNow) -> None: ...
+
+    def send_stacks(self, request: StacksNow) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,6 +186,8 @@ class Heartbeats:
                     self.node.signal(request)
                 case FilesNow() as request:
                     self.node.send_files(request)
+                case StacksNow() as request:
+                    self.node.send_stacks(request)
                 case other:
                     raise ValueError(
                         f"unexpected message among heartbeats: {type(other).__name__}"

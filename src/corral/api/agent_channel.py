@@ -33,6 +33,7 @@ from corral.wire.agent_messages import (
     LogAt,
     LogChunk,
     SignalNow,
+    StacksNow,
     encode,
 )
 from corral.wire.bounded_decoding import WRONG, BoundedMessage, read_frame
@@ -117,7 +118,7 @@ class Channels:
     def is_connected(self, node: NodeId) -> bool:
         return node in self._talks
 
-    def attach(self, node: NodeId, request: AttachNow | FilesNow) -> bool:
+    def attach(self, node: NodeId, request: AttachNow | FilesNow | StacksNow) -> bool:
         """Ask the agent of the node, or of the attempt's part of it, to open a
         connection; return False if no such agent is connected."""
         return not self._ask([node], request)

@@ -27,7 +27,13 @@ from corral.domain.pilot import is_part, node_of
 from corral.domain.placement_constraints import label_text
 from corral.domain.resources import Inventory
 from corral.ports.log import HeadLogger
-from corral.wire.agent_messages import AttachNow, FilesNow, Heartbeat, SignalNow
+from corral.wire.agent_messages import (
+    AttachNow,
+    FilesNow,
+    Heartbeat,
+    SignalNow,
+    StacksNow,
+)
 from corral.wire.bounded_decoding import Dropped
 
 log = HeadLogger("corral.agents")
@@ -35,7 +41,7 @@ log = HeadLogger("corral.agents")
 TOO_FAST: Final = "the node exceeds its limit of messages per second"
 SEE_LOG: Final = "for the reason, see the log of the job's first rank on the node"
 MOST_LABELS: Final = 5  # that an event names
-AgentRequest = AttachNow | SignalNow | FilesNow
+AgentRequest = AttachNow | SignalNow | FilesNow | StacksNow
 MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 

@@ -1,11 +1,12 @@
-"""Output files of attempts. The head requests them from the nodes' agents, and forwards
-the bytes as they arrive."""
+"""Output files of attempts, and stacks of their processes. The head requests them from
+the nodes' agents, and forwards the bytes as they arrive."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -19,14 +20,18 @@ from corral.domain.ids import NodeId, UserName
 from corral.domain.node import Liveness
 from corral.domain.observed_state import AttemptKey
 from corral.domain.outputs import OutputListing
-from corral.wire.agent_messages import FilesNow
+from corral.domain.process_stacks import ProcessStacks
+from corral.wire.agent_messages import FilesNow, StacksNow
 from corral.wire.output_frames import DATA, END, decode_end, decode_listing
+from corral.wire.stack_answers import decode_stacks
 
 LIST_SECONDS: Final = 5.0
 STALLED_SECONDS: Final = 60.0  # without a frame
-MOST_LISTING_BYTES: Final = 4 * 1024**2
+STACKS_SECONDS: Final = 60.0
+MOST_ANSWER_BYTES: Final = 4 * 1024**2
 MOST_OF_USER: Final = 4  # transfers at once
 MOST_OF_ALL: Final = 32
+RequestOf = Callable[..., FilesNow | StacksNow]  # of a session
 
 
 class OutputAbsent(Refusal):
@@ -81,21 +86,46 @@ class OutputDesk:
 
         Raises: Conflict, OutputAbsent, TransferCutShort; TimeoutError after `seconds`.
         """
-        buffer = bytearray()
+        request = partial(FilesNow, job=key[0], attempt=key[1])
         async with asyncio.timeout(seconds):
-            async for piece in self._pieces(node, key, None):
-                buffer += piece
-                if len(buffer) > MOST_LISTING_BYTES:
-                    raise TransferCutShort(
-                        f"the list of files of node {node} is larger than "
-                        f"{MOST_LISTING_BYTES:,} bytes"
-                    )
+            listing = await self._whole(node, key, request, "list of files")
         try:
-            return decode_listing(bytes(buffer))
+            return decode_listing(listing)
         except ValueError as wrong:
             raise TransferCutShort(
                 f"the list of files of node {node} cannot be read: {wrong}"
             ) from None
+
+    async def stacks(self, node: NodeId, key: AttemptKey) -> list[ProcessStacks]:
+        """Return the stacks of the attempt's Python processes on the node.
+
+        Raises: Conflict, OutputAbsent, TransferCutShort; TimeoutError after
+        STACKS_SECONDS.
+        """
+        request = partial(StacksNow, job=key[0], attempt=key[1])
+        async with asyncio.timeout(STACKS_SECONDS):
+            stacks = await self._whole(node, key, request, "stacks")
+        try:
+            return decode_stacks(stacks)
+        except ValueError as wrong:
+            raise TransferCutShort(
+                f"the stacks of node {node} cannot be read: {wrong}"
+            ) from None
+
+    async def _whole(
+        self, node: NodeId, key: AttemptKey, request_of: RequestOf, what: str
+    ) -> bytes:
+        """Return all that the agent sends. Raises: as `_pieces`; TransferCutShort if it
+        is more than MOST_ANSWER_BYTES."""
+        buffer = bytearray()
+        async for piece in self._pieces(node, key, request_of):
+            buffer += piece
+            if len(buffer) > MOST_ANSWER_BYTES:
+                raise TransferCutShort(
+                    f"the {what} of node {node} is larger than {MOST_ANSWER_BYTES:,} "
+                    "bytes"
+                )
+        return bytes(buffer)
 
     async def begin(
         self, node: NodeId, key: AttemptKey, path: str, by: UserName
@@ -116,8 +146,9 @@ class OutputDesk:
                 hint="try again when a transfer has ended",
             )
         self._transfers[by] += 1
+        request = partial(FilesNow, job=key[0], attempt=key[1], path=path)
         transfer = Transfer(
-            self._pieces(node, key, path), lambda: self._transfers.subtract([by])
+            self._pieces(node, key, request), lambda: self._transfers.subtract([by])
         )
         try:
             transfer.first = await anext(transfer.pieces, b"")
@@ -127,7 +158,7 @@ class OutputDesk:
         return transfer
 
     async def _pieces(
-        self, node: NodeId, key: AttemptKey, path: str | None
+        self, node: NodeId, key: AttemptKey, request_of: RequestOf
     ) -> AsyncGenerator[bytes, None]:
         known_node = self._control.world.nodes.get(node)
         if known_node is not None and known_node.liveness is not Liveness.ALIVE:
@@ -137,8 +168,7 @@ class OutputDesk:
             )
         id = self._control.clock.fresh_id()
         with self._sessions.opened(id, node, key) as session:
-            request = FilesNow(session=id, job=key[0], attempt=key[1], path=path)
-            if not self._channels.attach(node, request):
+            if not self._channels.attach(node, request_of(session=id)):
                 raise Conflict(
                     f"node {node} is not connected now",
                     hint=f"run: corral node show {node}",

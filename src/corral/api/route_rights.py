@@ -114,6 +114,9 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/jobs/{job}/outputs"): RouteRight(
         VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB
     ),
+    ("GET", "/v1/jobs/{job}/stacks"): RouteRight(
+        VIEWERS, OPERATORS, "stacks.read", jobs=Reach.JOB
+    ),
     ("GET", "/v1/jobs/{job}/files"): RouteRight(
         VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB
     ),

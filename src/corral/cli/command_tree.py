@@ -33,6 +33,7 @@ Numbers may be written 8192, 1e6, 70B or 15T: K, M, B and T are thousands to tri
 Without a subcommand, it examines this machine and the whole cluster, changes nothing,
 and prints what to do about each problem.
 """,
+    "debug": "Look into the processes of a running job.",
     "alert": ALERTS,
     "secret": "Store secrets for jobs; they are never shown again.",
     "user": "Add users, and set what each of them may do.",
@@ -130,6 +131,13 @@ COMMANDS: Final = (
     Command("logs", "logs:logs", "Print the output of the ranks."),
     Command("outputs", "outputs:outputs", "List the files that a job wrote."),
     Command("cp", "outputs:cp", "Copy files from a job's outputs to this machine."),
+    Command(
+        "debug stacks",
+        "stacks:stacks",
+        "Show at which line each rank of a job is.\n\n"
+        "The processes go on, and need not cooperate. Ranks at the same line are shown "
+        "once; a rank that differs from the others is at the end.",
+    ),
     Command(
         "attach",
         "attach:attach",

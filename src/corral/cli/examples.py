@@ -47,6 +47,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral logs train --rank 3 --tail 50",
         "corral logs train --search error",
     ),
+    "debug stacks": (
+        "corral debug stacks train",
+        "corral debug stacks train --rank 3 --all",
+        "corral debug stacks train --json > stacks.json",
+    ),
     "outputs": ("corral outputs train", "corral outputs train --attempt 1"),
     "cp": ("corral cp train:model.pt .", "corral cp train: ./all --rank 4"),
     "attach": ("corral attach train", "corral attach train --rank 3 -- nvidia-smi"),

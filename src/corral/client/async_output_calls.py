@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from corral.client.api_calls import ApiCall
 from corral.client.head_proof import was_refused
 from corral.client.head_target import Where, no_answer
-from corral.client.output_calls import address_of, cut_short, outputs, query_of
+from corral.client.output_calls import address_of, cut_short, outputs, query_of, stacks
 from corral.client.output_files import Fetched, write_outputs
 from corral.client.request_rules import headers, naps
 from corral.domain.errors import WrongHead
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from corral.client.head_target import HeadTarget
-    from corral.wire import output_answers
+    from corral.wire import output_answers, stack_answers
 
 T = TypeVar("T")
 
@@ -41,6 +41,12 @@ class AsyncOutputs:
     ) -> "output_answers.Outputs":
         """Return the outputs of a job's attempt, as `Client.outputs` does."""
         return await self._call(outputs(job, attempt, wait))
+
+    async def stacks(
+        self, job: str, *, rank: int | None = None
+    ) -> "stack_answers.Stacks":
+        """Return the stacks of a running job, as `Client.stacks` does."""
+        return await self._call(stacks(job, rank))
 
     async def fetch(
         self,

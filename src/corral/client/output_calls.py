@@ -1,5 +1,5 @@
-"""Calls about outputs, which are files that jobs wrote into their work folders, and the
-methods of `Client` for them."""
+"""Calls about outputs, which are files that jobs wrote into their work folders, and
+about the stacks of their processes; and the methods of `Client` for them."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from corral.client.head_target import HeadTarget
-    from corral.wire import output_answers
+    from corral.wire import output_answers, stack_answers
 
 T = TypeVar("T")
 
@@ -41,6 +41,15 @@ def outputs(
             name: value for name, value in query_fields.items() if value is not None
         },
         read=read_as("output_answers.Outputs"),
+    )
+
+
+def stacks(job: str, rank: int | None) -> "ApiCall[stack_answers.Stacks]":
+    return ApiCall(
+        method="GET",
+        path=f"/v1/jobs/{quote(job, safe='')}/stacks",
+        query={} if rank is None else {"rank": rank},
+        read=read_as("stack_answers.Stacks"),
     )
 
 
@@ -83,6 +92,11 @@ class SyncOutputs:
             wait: Seconds that a node may take to answer, at most 5.
         """
         return self._call(outputs(job, attempt, wait))
+
+    def stacks(self, job: str, *, rank: int | None = None) -> "stack_answers.Stacks":
+        """Return the stacks of the Python processes of a running job; with `rank`, only
+        of the node that runs this rank. The processes go on."""
+        return self._call(stacks(job, rank))
 
     def fetch(
         self,

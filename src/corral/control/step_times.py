@@ -10,6 +10,7 @@ from corral.control.latest_samples import Sensed
 from corral.domain.attempt import Attempt
 from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, NodeId
+from corral.domain.node import Liveness
 from corral.domain.observed_state import AttemptKey, Facts, Pace, Progress
 from corral.domain.telemetry import GpuSample
 from corral.domain.units import share_text
@@ -35,13 +36,16 @@ LOOKS: Final = 15  # kept looks: results cover the last minute
 class _Loop:
     """Step times of one attempt's training loop.
 
-    `looks` are the samples. Each of `spans` lies between two consecutive samples; it is
+    `looks` are the samples, and `changed_at` is the serving
+    clock at the newest one. Each of `spans` lies between two consecutive samples; it is
     None if these hold too little data. The last field is the rank that was last
     reported as a straggler.
     """
 
     looks: Looks = field(default_factory=lambda: Looks(LOOKS))
     newest: Look = field(default_factory=dict)
+    changed_at: float | None = None
+    is_complete: bool = False  # it has made its last step
     spans: tuple[StepSpan | None, ...] = ()
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
@@ -100,7 +104,8 @@ class Paces:
         look = paces or {0: _pace_from_progress(next(iter(said.values())))}
         if loop.looks:
             loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
-        loop.newest = look
+        loop.newest, loop.changed_at = look, self._looked_at
+        loop.is_complete = any(progress.is_complete for progress in said.values())
         loop.looks.add(look, max(progress.save_seconds for progress in said.values()))
         spans = [span for span in loop.spans if span is not None]
         loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
@@ -131,6 +136,9 @@ class Paces:
             else []
         )
         spent = _median_step_times(loop, gpus)
+        if loop.changed_at is not None and _reports_steps(world, attempt, loop):
+            since_seconds = self._looked_at - loop.changed_at
+            spent = replace(spent, since_step_seconds=since_seconds)
         slow = loop.straggler
         node = loop.nodes[slow.rank] if slow is not None else ""
         return bottleneck_of(spent, slow, node, job=job)
@@ -139,6 +147,14 @@ class Paces:
 def _is_now(world: World, key: AttemptKey) -> bool:
     attempt = world.attempts.get(key[0])
     return attempt is not None and attempt.number == key[1] and attempt.ended_at is None
+
+
+def _reports_steps(world: World, attempt: Attempt, loop: _Loop) -> bool:
+    """Return whether the loop has steps left, and its nodes can report them."""
+    return not loop.is_complete and all(
+        id in world.nodes and world.nodes[id].liveness is Liveness.ALIVE
+        for id in attempt.nodes
+    )
 
 
 def _pace_from_progress(said: Progress) -> Pace:

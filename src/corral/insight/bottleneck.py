@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.units import share_text
+from corral.domain.units import duration_text, share_text
 from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
@@ -13,12 +13,15 @@ SAVE_SHARE: Final = 0.1
 WAIT_SHARE: Final = 0.25  # of a step in which ranks wait for each other
 # of a link's rate from which it bounds: protocols leave 0.8 of it or so
 LINK_SHARE: Final = 0.5
+STALL_SECONDS: Final = 30.0  # without a step
+STALL_STEPS: Final = 10.0  # usual steps in that time
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
 
 
 class BottleneckKind(StrEnum):
+    STALLED = "stalled"
     DATA = "data"
     SAVES = "saves"
     COMMUNICATION = "communication"
@@ -33,7 +36,8 @@ class StepTimes:
     """Recent seconds of a job's training loop, as the median over its ranks.
     `wait_seconds` are included in `compute_seconds`. `utilisation` and `memory_share`
     are shares, from 0 to 1, of the job's GPUs. `link` is the traffic of the GPUs'
-    links. None means not measured."""
+    links. `since_step_seconds` is the time since a rank made a step. None means not
+    measured."""
 
     steps: int = 0
     data_seconds: float = 0.0
@@ -43,6 +47,16 @@ class StepTimes:
     utilisation: float | None = None
     memory_share: float | None = None
     link: LinkUse | None = None
+    since_step_seconds: float | None = None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the job has made no step for far longer than a step takes."""
+        if self.since_step_seconds is None or not self.steps:
+            return False
+        total_seconds = self.data_seconds + self.compute_seconds + self.save_seconds
+        usual_seconds = STALL_STEPS * total_seconds / self.steps
+        return self.since_step_seconds >= max(STALL_SECONDS, usual_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +84,8 @@ def bottleneck_of(
         node: node of the straggler.
         job: the job's id, for a command in the advice.
     """
+    if spent.is_stalled:
+        return _stalled(spent, job)
     if straggler is not None:
         return _straggling(straggler, node)
     total_seconds = spent.data_seconds + spent.compute_seconds + spent.save_seconds
@@ -78,6 +94,19 @@ def bottleneck_of(
         if bottleneck is not None:
             return bottleneck
     return _of_gpus(spent, job)
+
+
+def _stalled(spent: StepTimes, job: str) -> Bottleneck:
+    """Return the bottleneck of a job that makes no steps. It may be a hang, or a long
+    save or evaluation: GPUs that wait for another rank count as busy."""
+    assert spent.since_step_seconds is not None
+    step_seconds = (spent.data_seconds + spent.compute_seconds) / spent.steps
+    return Bottleneck(
+        bound=BottleneckKind.STALLED,
+        text=f"no rank has made a step for {duration_text(spent.since_step_seconds)}, "
+        f"and a step took {_format_step_time(step_seconds)}",
+        advice=f"corral debug stacks {job}, which shows at which line each rank is",
+    )
 
 
 def _straggling(one: Straggler, node: str) -> Bottleneck:

@@ -125,6 +125,16 @@ class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
     path: str | None = None
 
 
+class StacksNow(msgspec.Struct, tag="stacks", frozen=True, kw_only=True):
+    """Request for the stacks of an attempt's Python processes. The agent connects to
+    `/v1/agents/attach/{session}` and sends frames of `wire.output_frames`, whose data
+    are those of `wire.stack_answers`."""
+
+    session: str
+    job: JobId
+    attempt: AttemptNumber
+
+
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
     """A part of one rank's log, beginning at `offset`. Bytes missing before `offset`
     were dropped by the size limit."""
@@ -148,5 +158,5 @@ class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
 encode: Final = msgspec.msgpack.Encoder().encode
 from_agent: Final = msgspec.msgpack.Decoder(Hello | Heartbeat | LogChunk).decode
 from_head: Final = msgspec.msgpack.Decoder(
-    HeartbeatAck | WantedNow | AttachNow | SignalNow | FilesNow | LogAt
+    HeartbeatAck | WantedNow | AttachNow | SignalNow | FilesNow | StacksNow | LogAt
 ).decode

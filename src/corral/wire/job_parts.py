@@ -146,8 +146,8 @@ class ProgressView(ForecastView):
 
 
 class BottleneckView(ForecastView):
-    """Bottleneck of a running job. `bound`: data, saves, communication, straggler,
-    small-batch, compute or idle. `text`: the measurement that shows the bottleneck;
+    """Bottleneck of a running job. `bound`: stalled, data, saves, communication,
+    straggler, small-batch, compute or idle. `text`: the measurement that shows the bottleneck;
     `advice`: what to try."""
 
     bound: str

@@ -745,6 +745,11 @@ export interface NodeSample {
   silent: string[];
 }
 
+export interface NodeTroubleView {
+  node: string;
+  trouble: string;
+}
+
 export interface NodeView {
   address: string;
   closed: string;
@@ -892,6 +897,19 @@ export interface PortSample {
   received_bytes: number;
   sent_bytes: number;
   up: boolean;
+}
+
+export interface ProcessStacksView {
+  command: string;
+  has_global_rank: boolean;
+  local_rank: number | null;
+  node: string;
+  pid: number;
+  rank: number | null;
+  role: string;
+  state: string;
+  threads: ThreadStackView[];
+  trouble: string;
 }
 
 export interface ProgressView {
@@ -1252,6 +1270,20 @@ export interface SignOnView {
   provider: string | null;
 }
 
+export interface StackFrameView {
+  file: string;
+  function: string;
+  line: number;
+}
+
+export interface Stacks {
+  attempt: number;
+  job: string;
+  missing: NodeTroubleView[];
+  name: string;
+  processes: ProcessStacksView[];
+}
+
 export interface StartForecastView {
   ends: TimeSpanView;
   gives_up_at: number | null;
@@ -1297,6 +1329,12 @@ export interface TerminalToken {
   role: string | null;
   token: string | null;
   user: string | null;
+}
+
+export interface ThreadStackView {
+  frames: StackFrameView[];
+  is_main: boolean;
+  name: string;
 }
 
 export interface TimeSpanView {

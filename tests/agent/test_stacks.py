@@ -1,0 +1,117 @@
+"""Stacks of an attempt's processes, read from outside, and merged over ranks."""
+
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from corral.agent.watching.stack_reader import read_stacks
+from corral.domain.process_stacks import (
+    ProcessRole,
+    ProcessStacks,
+    StackFrame,
+    ThreadStack,
+)
+from corral.health.merged_stacks import merge_stacks
+from tests.agent.nodes import Node, launch_of, node
+
+PROGRAM = """
+import os, signal, sys, time
+def sleeps():
+    time.sleep(1000)
+def spins():
+    while True:
+        pass
+def is_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+def loads():
+    import multiprocessing
+    worker = multiprocessing.get_context("fork").Process(target=sleeps)
+    worker.start()
+    print("worker", worker.pid, flush=True)
+    worker.join()
+print("began", flush=True)
+{"0": sleeps, "1": spins, "2": is_stopped, "3": loads}[os.environ["RANK"]]()
+"""
+
+
+async def started(here: Node, run: str, lines: int, **more: Any) -> Path:
+    """Start an attempt and return its folder, once it has printed so many lines."""
+    (here.dir / "program.py").write_text(PROGRAM)
+    key = await here.launch(launch_of(run, **more))
+    folder = here.work(key).parent
+
+    def printed() -> bool:
+        logs = folder.glob("logs/rank-*.log")
+        return sum(log.read_text().count("\n") for log in logs) >= lines
+
+    await here.until(printed, "the output of the ranks")
+    return folder
+
+
+def where(process: ProcessStacks) -> tuple[str, ...]:
+    thread = process.main_thread
+    assert thread is not None, process.trouble
+    return tuple(frame.function for frame in thread.frames)
+
+
+async def test_a_process_is_read_whatever_it_does(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        run = "cp ../../../program.py . && exec python3 program.py"
+        folder = await started(here, run, 5, ranks=4, world_size=4, per="gpu")
+        processes = await read_stacks(folder)
+        while any(p.role is ProcessRole.RANK and len(where(p)) < 2 for p in processes):
+            processes = await read_stacks(folder)  # one of them has not got there yet
+    ranks = {p.rank: p for p in processes if p.role is ProcessRole.RANK}
+    assert [where(ranks[rank])[-2:] for rank in range(4)] == [
+        ("sleeps", "<module>"),
+        ("spins", "<module>"),
+        ("is_stopped", "<module>"),
+        ("loads", "<module>"),
+    ]
+    assert (ranks[1].state, ranks[2].state) == ("R", "T")
+    (frame,) = [f for f in ranks[0].threads[0].frames if f.function == "sleeps"]
+    assert (frame.file, frame.line) == ("program.py", 4)
+    (worker,) = [p for p in processes if p.role is ProcessRole.WORKER]
+    assert (worker.rank, where(worker)[0]) == (3, "sleeps")
+
+
+async def test_without_py_spy_the_reason_is_given(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        run = "exec python3 ../../../program.py"
+        folder = await started(here, run, 1)
+        with (
+            mock.patch("sys.executable", "/nowhere/python"),
+            mock.patch.dict(os.environ, {"PATH": "/nowhere"}),
+        ):
+            (process,) = await read_stacks(folder)
+    assert process.threads == ()
+    assert "pip install 'corral[watch]'" in process.trouble
+
+
+async def test_processes_of_others_are_not_read(node_dir: Path) -> None:
+    assert await read_stacks(node_dir / "attempts" / "j9.1") == []
+
+
+def process_of(rank: int, line: int, role: ProcessRole) -> ProcessStacks:
+    frames = (StackFrame(function="main", file="train.py", line=line),)
+    thread = ThreadStack(name="MainThread", frames=frames, is_main=True)
+    other = ThreadStack(name="pin_memory", frames=())
+    return ProcessStacks(
+        pid=100 + rank,
+        role=role,
+        rank=rank,
+        local_rank=rank,
+        state="S",
+        command="python train.py",
+        threads=(other, thread),
+    )
+
+
+def test_the_rank_that_differs_is_at_the_end() -> None:
+    lines = {3: 10, 0: 12, 2: 12, 1: 12}
+    processes = [process_of(r, line, ProcessRole.RANK) for r, line in lines.items()]
+    processes.append(process_of(9, 50, ProcessRole.LAUNCHER))
+    assert [
+        (stack.ranks, stack.frames[0].line) for stack in merge_stacks(processes)
+    ] == [((0, 1, 2), 12), ((3,), 10)]

@@ -357,7 +357,7 @@ def test_who_starts_after_its_start_by_is_told_so(
 gangs = st.tuples(st.integers(1, 3), st.integers(1, 2), st.none() | st.floats(1, 1e5))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     jobs=st.lists(gangs, min_size=1, max_size=6),
     seconds=st.lists(st.floats(0, 1e5), max_size=4),

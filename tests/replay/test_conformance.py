@@ -257,7 +257,7 @@ def longest_wait(seed: int, columns: list[Start], live: list[Start]) -> float:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("named", "policy"), SAME)
 def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_reservations(
     named: str, policy: Policy, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -60,7 +60,7 @@ def two_days(policy: Policy, some: list[Come], others: list[Come]) -> Two:
 
 
 @pytest.mark.parametrize("policy", [Policy.CONSERVATIVE, Policy.BACKFILL])
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(some=comes(), others=comes())
 def test_what_was_promised_before_is_not_later_for_those_who_come_later(
     policy: Policy, some: list[Come], others: list[Come]

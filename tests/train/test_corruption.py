@@ -18,7 +18,8 @@ from corral.train.saver import Saved
 from tests.train.saves import ALONE, candidate, make_saves, step_loaded
 
 pytestmark = pytest.mark.train
-CORRUPTIONS: Final = 10_000
+CORRUPTIONS: Final = 2_000
+SOAK_CORRUPTIONS: Final = 10_000
 Change = Callable[[random.Random, Path, Path], bytes | None]
 
 
@@ -103,15 +104,21 @@ def changed(path: Path, data: bytes | None) -> Iterator[bool]:
 
 
 @pytest.mark.parametrize(
+    "corruptions",
+    [CORRUPTIONS, pytest.param(SOAK_CORRUPTIONS, marks=pytest.mark.soak)],
+)
+@pytest.mark.parametrize(
     "recorded", [True, False], ids=["with a head's record", "without"]
 )
-def test_every_corruption_is_seen(two_saves: list[Saved], recorded: bool) -> None:
+def test_every_corruption_is_seen(
+    two_saves: list[Saved], recorded: bool, corruptions: int
+) -> None:
     old, new = two_saves
     chance = random.Random(7)
     files = sorted(path.name for path in new.path.iterdir())
     sha256 = new.manifest_sha256 if recorded else None
     tried = 0
-    while tried < CORRUPTIONS // 2:
+    while tried < corruptions // 2:
         name = chance.choice(files)
         change = chance.choice(CHANGES)
         data = change(chance, new.path / name, old.path / name)

@@ -223,7 +223,7 @@ def pages() -> dict[Path, str]:
 
 def deployed() -> dict[Path, str]:
     """What a Prometheus and a Grafana of one's own are given."""
-    from corral.boot.monitoring import scrape_config
+    from corral.boot.monitoring import GatewayTargets, scrape_config
     from corral.boot.monitoring.config import RULES
 
     deploy = DOCS.parent / "deploy"
@@ -238,6 +238,10 @@ def deployed() -> dict[Path, str]:
         token_file="/etc/prometheus/corral.token",
         rules_file="/etc/prometheus/corral.rules.yml",
         ca_file="/etc/prometheus/corral.ca.pem",
+        gateways=GatewayTargets(
+            urls=["http://gateway.example:8480"],
+            token_file="/etc/prometheus/corral-gateway.token",
+        ),
     )
     return made
 

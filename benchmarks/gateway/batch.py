@@ -6,7 +6,11 @@ by kill -9: the batch's program, the gateway, the head (which is started again a
 a replica; or the node of the batch is drained, so that it goes on on the other one. A person
 asks 5 times a second meanwhile.
 
-Run: .venv/bin/python benchmarks/gateway/batch.py [--lines 10000] [--kills 20] [--write FILE]
+With --http the batch is submitted and read by OpenAI's client through the gateway
+(`pip install openai`), and each answer is compared as that client gets it.
+
+Run: .venv/bin/python benchmarks/gateway/batch.py [--lines 10000] [--kills 20] [--http]
+    [--write FILE]
 """
 
 import argparse
@@ -246,26 +250,90 @@ def state_of(cluster: Cluster, job: str) -> tuple[str, int]:
     return shown["state"], shown["attempt"]
 
 
-def run(cluster: Cluster, lines: int, kills: int, seed: int) -> list[str]:
+class CommandBatches:
+    """Batches by `corral batch`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def submit(self, file: Path) -> str:
+        """Submit a batch, and return the id of its job."""
+        options = (str(file), "--service", "mock")
+        return str(self.cluster.json("batch", "submit", *options)["id"])
+
+    def results(self, job: str) -> tuple[str, str]:
+        """Return the answers and the errors of a batch."""
+        folder = self.cluster.root / f"answers-{job}"
+        folder.mkdir()
+        for name in ("output.jsonl", "errors.jsonl"):
+            self.cluster.corral("cp", f"{job}:{name}", str(folder))
+        texts = (folder / name for name in ("output.jsonl", "errors.jsonl"))
+        output, errors = (path.read_text() for path in texts)
+        return output, errors
+
+
+class HttpBatches:
+    """Batches by OpenAI's client."""
+
+    def __init__(self, url: str, token: str) -> None:
+        from openai import OpenAI
+
+        self.client = OpenAI(base_url=f"{url}/v1", api_key=token, max_retries=10)
+        self.ids: dict[str, str] = {}
+
+    def submit(self, file: Path) -> str:
+        """Submit a batch, and return the id of its job."""
+        with file.open("rb") as requests:
+            uploaded = self.client.files.create(file=requests, purpose="batch")
+        batch = self.client.batches.create(
+            input_file_id=uploaded.id,
+            endpoint="/v1/chat/completions",
+            completion_window="24h",
+        )
+        while batch.status == "validating":
+            time.sleep(0.2)
+            batch = self.client.batches.retrieve(batch.id)
+        job = str(batch.model_extra["corral"]["job"])  # type: ignore[index]
+        self.ids[job] = batch.id
+        return job
+
+    def results(self, job: str) -> tuple[str, str]:
+        """Return the answers and the errors of a batch."""
+        batch = self.client.batches.retrieve(self.ids[job])
+        while batch.status not in ("completed", "failed"):
+            time.sleep(0.2)
+            batch = self.client.batches.retrieve(batch.id)
+        assert batch.output_file_id is not None, batch
+        output = self.client.files.content(batch.output_file_id).text
+        return output, batch.error_file_id or ""
+
+
+Batches = CommandBatches | HttpBatches
+
+
+def run(
+    cluster: Cluster, lines: int, kills: int, seed: int, *, is_http: bool
+) -> list[str]:
     chance = random.Random(seed)
     cluster.up()
     url = cluster.serve()
     token = (cluster.root / "c" / "token").read_text().strip()
+    batches: Batches = HttpBatches(url, token) if is_http else CommandBatches(cluster)
     file = cluster.root / "input.jsonl"
     file.write_text("".join(f"{json.dumps(request(n))}\n" for n in range(lines)))
     alone, meanwhile, killed = (Person(url, token) for _ in range(3))
     with alone.asking():
         time.sleep(PERSON_ALONE_SECONDS)
-    undisturbed = submit(cluster, file)
+    undisturbed = batches.submit(file)
     with meanwhile.asking():
         quiet_seconds = wait(cluster, undisturbed, None, 0)
-    check(cluster, undisturbed, lines)
-    job = submit(cluster, file)
+    check(cluster, batches, undisturbed, lines)
+    job = batches.submit(file)
     havoc = Havoc(cluster, job, chance)
     with killed.asking():
         seconds = wait(cluster, job, havoc, kills)
     _, attempts = state_of(cluster, job)
-    check(cluster, job, lines)
+    check(cluster, batches, job, lines)
     hits = ", ".join(f"{count} x {target}" for target, count in havoc.done.items())
     return [
         "| batch | lines | killed | attempts | time | lines/s | lines there once |",
@@ -294,10 +362,6 @@ def request(number: int) -> dict[str, Any]:
     }
 
 
-def submit(cluster: Cluster, file: Path) -> str:
-    return str(cluster.json("batch", "submit", str(file), "--service", "mock")["id"])
-
-
 def wait(cluster: Cluster, job: str, havoc: Havoc | None, kills: int) -> float:
     """Wait for the end of a batch, with kills meanwhile. Return the seconds."""
     began = time.monotonic()
@@ -315,16 +379,13 @@ def wait(cluster: Cluster, job: str, havoc: Havoc | None, kills: int) -> float:
     raise RuntimeError(f"{job} is not over after {PATIENCE_SECONDS:.0f} s")
 
 
-def check(cluster: Cluster, job: str, lines: int) -> None:
+def check(cluster: Cluster, batches: Batches, job: str, lines: int) -> None:
     """Check that each line has its own answer exactly once."""
     state, _ = state_of(cluster, job)
     assert state == "DONE", f"{job} is {state}"
-    folder = cluster.root / f"answers-{job}"
-    folder.mkdir()
-    cluster.corral("cp", f"{job}:output.jsonl", str(folder))
-    cluster.corral("cp", f"{job}:errors.jsonl", str(folder))
-    assert (folder / "errors.jsonl").read_text() == "", "there are errors"
-    texts = (folder / "output.jsonl").read_text().splitlines()
+    output, errors = batches.results(job)
+    assert errors == "", "there are errors"
+    texts = output.splitlines()
     records = [json.loads(text) for text in texts]
     counts = Counter(record["custom_id"] for record in records)
     assert len(records) == len(counts) == lines, f"{len(records)}, {len(counts)}"
@@ -352,12 +413,19 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--http", action="store_true", help="by OpenAI's client")
     parser.add_argument("--write", type=Path, help="file to write the tables to")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="corral-batch-") as root:
         cluster = Cluster(Path(root))
         try:
-            rows = run(cluster, arguments.lines, arguments.kills, arguments.seed)
+            rows = run(
+                cluster,
+                arguments.lines,
+                arguments.kills,
+                arguments.seed,
+                is_http=arguments.http,
+            )
         finally:
             cluster.corral("down", "-y", check=False)
     print("\n".join(rows))
@@ -368,6 +436,8 @@ def main() -> int:
         machine = f"{os.cpu_count()} cores, no GPU, load {averages}; "
         python = f"Python {platform.python_version()}.\n\n"
         about = ABOUT.format(away=HEAD_AWAY_SECONDS)
+        if arguments.http:
+            about += "The batch is submitted and read by OpenAI's client.\n\n"
         arguments.write.write_text(
             title + machine + python + about + "\n".join(rows) + "\n"
         )

@@ -106,13 +106,20 @@ def cpu_seconds(pid: int) -> float:
     """CPU seconds of a process, its children and its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return own + sum(cpu_seconds(int(child)) for child in children)
+    return own + sum(cpu_seconds(child) for child in children_of(pid))
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
 
 
 def resident_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    """Memory of a process and its children; pages that they share count once."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    children = sum(resident_mb(child) for child in children_of(pid))
+    return kilobytes * 1024 / 1e6 + children
 
 
 def measure(directory: Path, port: int, pid: int, seconds: float) -> Measurement:

@@ -10,13 +10,10 @@ Run: .venv/bin/python benchmarks/gateway/routing.py [--tuning] [--write FILE]
 """
 
 import argparse
-import gzip
 import heapq
-import json
 import os
 import platform
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,28 +23,20 @@ from random import Random
 from statistics import mean
 from timeit import repeat
 
+from corral.plan.service_replay.prefix_cache import PrefixCache, pooled_hit_share
+from corral.plan.service_replay.trace_request import BLOCK_TOKENS, TraceRequest
 from corral.route.choice import ReplicaState, pick
 from corral.route.learned_rates import LearnedRates
 from corral.route.prompt_index import PromptIndex, block_hashes
+from corral.traces.request_traces import read_request_trace
 
 TRACES = Path(os.environ.get("CORRAL_TRACES", "../shared/traces"))
 RESULTS = Path(__file__).parents[1] / "results"
-BLOCK_TOKENS = 512
 PART_SECONDS = 900.0  # the first part is for tuning, the second for the report
 OUTPUT_TOKENS = 343.0  # mean of the trace, as the table of its README has it
 ITL_SECONDS = 0.02
 SUBSETS = 16
 LEFT_OUT = 0.03  # share of the requests that a subset does not have
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Row of the trace, with the arrival in seconds at the speed of the replay."""
-
-    arrival: float
-    prompt_tokens: int
-    output_tokens: int
-    blocks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,36 +51,16 @@ class World:
     slow_replica: float = 1.0  # seconds of the first replica are multiplied by this
 
 
-class EngineCache:
-    """Prefix cache of an engine: an LRU cache from which leaves go first."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.blocks: OrderedDict[int, None] = OrderedDict()
-
-    def prefill(self, prompt: Sequence[int]) -> int:
-        """Return the number of leading blocks that were cached; then all are."""
-        cached = 0
-        while cached < len(prompt) and prompt[cached] in self.blocks:
-            cached += 1
-        for block in reversed(prompt):
-            self.blocks[block] = None
-            self.blocks.move_to_end(block)
-        while len(self.blocks) > self.capacity:
-            self.blocks.popitem(last=False)
-        return cached
-
-
 @dataclass(slots=True)
 class Engine:
     """One replica in virtual time: FIFO prefill, then decode at a fixed speed."""
 
-    cache: EngineCache
+    cache: PrefixCache
     tokens_per_second: float
     free_at: float = 0.0
     busy_seconds: float = 0.0
 
-    def serve(self, request: Request) -> tuple[int, float]:
+    def serve(self, request: TraceRequest) -> tuple[int, float]:
         """Return the cached blocks and the time of the first token."""
         cached = self.cache.prefill(request.blocks)
         new_tokens = max(1, request.prompt_tokens - cached * BLOCK_TOKENS)
@@ -112,25 +81,25 @@ class View:
     turn: int = 0
 
 
-Policy = Callable[[View, Request], int]
+Policy = Callable[[View, TraceRequest], int]
 
 
-def round_robin(view: View, request: Request) -> int:
+def round_robin(view: View, request: TraceRequest) -> int:
     return view.turn % len(view.states)
 
 
-def least_requests(view: View, request: Request) -> int:
+def least_requests(view: View, request: TraceRequest) -> int:
     return _least(view, lambda index: view.states[index].in_flight)
 
 
-def least_pending_tokens(view: View, request: Request) -> int:
+def least_pending_tokens(view: View, request: TraceRequest) -> int:
     return _least(view, lambda index: view.states[index].pending_tokens)
 
 
 def sticky(saturated_seconds: float) -> Policy:
     """Longest cached prefix among replicas with less pending prefill than a limit."""
 
-    def choose(view: View, request: Request) -> int:
+    def choose(view: View, request: TraceRequest) -> int:
         most = saturated_seconds * view.world.prefill_tokens_per_second
         free = [
             index
@@ -149,7 +118,7 @@ def sticky(saturated_seconds: float) -> Policy:
     return choose
 
 
-def blend(view: View, request: Request) -> int:
+def blend(view: View, request: TraceRequest) -> int:
     """Sum of scores: 3 x cached share, 2 x short queue, 2 x free cache."""
     shortest = min(view.waiting)
     span = max(view.waiting) - shortest
@@ -164,7 +133,7 @@ def blend(view: View, request: Request) -> int:
     return _least(view, lambda index: -score(index))
 
 
-def least_work(view: View, request: Request) -> int:
+def least_work(view: View, request: TraceRequest) -> int:
     choice = pick(
         view.states,
         request.prompt_tokens,
@@ -206,7 +175,7 @@ class Replay:
         self.policy = policy
         rates = [world.prefill_tokens_per_second] * world.replicas
         rates[0] /= world.slow_replica
-        self.engines = [Engine(EngineCache(world.cache_blocks), rate) for rate in rates]
+        self.engines = [Engine(PrefixCache(world.cache_blocks), rate) for rate in rates]
         self.view = View(
             [
                 ReplicaState(f"replica-{index}", PromptIndex(believed_blocks))
@@ -223,7 +192,7 @@ class Replay:
         self.hit_tokens = 0
         self.prompt_tokens = 0
 
-    def run(self, requests: Sequence[Request]) -> Outcome:
+    def run(self, requests: Sequence[TraceRequest]) -> Outcome:
         for request in requests:
             while self.events and self.events[0][0] <= request.arrival:
                 heapq.heappop(self.events)[2]()
@@ -239,7 +208,7 @@ class Replay:
             capacities=[state.index.capacity_blocks for state in self.view.states],
         )
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: TraceRequest) -> None:
         view = self.view
         chosen = self.policy(view, request)
         state = view.states[chosen]
@@ -282,34 +251,18 @@ class Replay:
         heapq.heappush(self.events, (moment, next(self.order), event))
 
 
-def read_trace(path: Path, speed: float) -> list[Request]:
-    with gzip.open(path, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        Request(
-            row["timestamp"] / 1000.0 / speed,
-            row["input_length"],
-            row["output_length"],
-            tuple(row["hash_ids"]),
-        )
-        for row in rows
-    ]
-
-
-def part_of(requests: Sequence[Request], number: int, speed: float) -> list[Request]:
+def part_of(
+    requests: Sequence[TraceRequest], number: int, speed: float
+) -> list[TraceRequest]:
     begin = number * PART_SECONDS / speed
     end = begin + PART_SECONDS / speed
     return [request for request in requests if begin <= request.arrival < end]
 
 
-def pooled_hits(requests: Sequence[Request], world: World) -> float:
+def pooled_hits(requests: Sequence[TraceRequest], world: World) -> float:
     """Share of tokens that one cache as large as all would have."""
-    cache = EngineCache(world.cache_blocks * world.replicas)
-    hits = sum(
-        min(cache.prefill(request.blocks) * BLOCK_TOKENS, request.prompt_tokens)
-        for request in requests
-    )
-    return hits / sum(request.prompt_tokens for request in requests)
+    prompts = [(request.prompt_tokens, request.blocks) for request in requests]
+    return pooled_hit_share(prompts, world.cache_blocks * world.replicas, BLOCK_TOKENS)
 
 
 POLICIES: Sequence[tuple[str, Policy, float]] = (
@@ -325,7 +278,7 @@ POLICIES: Sequence[tuple[str, Policy, float]] = (
 )
 
 
-def subsets_of(requests: Sequence[Request]) -> list[list[Request]]:
+def subsets_of(requests: Sequence[TraceRequest]) -> list[list[TraceRequest]]:
     chances = [Random(seed) for seed in range(SUBSETS)]
     return [
         [request for request in requests if chance.random() >= LEFT_OUT]
@@ -333,7 +286,7 @@ def subsets_of(requests: Sequence[Request]) -> list[list[Request]]:
     ]
 
 
-def table(requests: Sequence[Request], world: World) -> Iterator[str]:
+def table(requests: Sequence[TraceRequest], world: World) -> Iterator[str]:
     pooled = pooled_hits(requests, world)
     yield f"**{world.name}**: {len(requests):,} requests; one pooled cache: {pooled:.1%} hits."
     yield ""
@@ -442,7 +395,7 @@ def main() -> int:
     lines: list[str] = []
     for world in WORLDS:
         path = TRACES / "serving" / "mooncake_conversation.jsonl.gz"
-        requests = read_trace(path, world.speed)
+        requests = read_request_trace(path, speed=world.speed)
         part = part_of(requests, 0 if arguments.tuning else 1, world.speed)
         for line in table(part, world):
             print(line, flush=True)

@@ -12,8 +12,6 @@ Run: .venv/bin/python benchmarks/gateway/scaling.py [--tuning] [--write FILE]
 """
 
 import argparse
-import csv
-import gzip
 import os
 import platform
 import sys
@@ -43,6 +41,7 @@ from benchmarks.gateway.scaling_policies import (
     View,
     mean,
 )
+from corral.traces.request_traces import read_request_trace
 
 TRACES = Path(os.environ.get("CORRAL_TRACES", "../shared/traces"))
 OTHER_UTILISATIONS: Final = (0.8, 0.9)
@@ -62,11 +61,8 @@ def read_trace(
     goal: float,
 ) -> Trace:
     path = TRACES / "serving" / f"azure2023_{name}.csv.gz"
-    with gzip.open(path, "rt") as lines:
-        rows = list(csv.DictReader(lines))
-    times = [datetime.fromisoformat(row["TIMESTAMP"][:26]) for row in rows]
-    begin = times[0]
-    seconds = [int((time - begin).total_seconds()) for time in times]
+    rows = read_request_trace(path)
+    seconds = [int(row.arrival) for row in rows]
     trace = Trace(
         name=name,
         requests=[0] * (seconds[-1] + 1),
@@ -79,8 +75,8 @@ def read_trace(
     )
     for second, row in zip(seconds, rows, strict=True):
         trace.requests[second] += COPIES
-        trace.prompt_tokens[second] += COPIES * int(row["ContextTokens"])
-        trace.output_tokens[second] += COPIES * int(row["GeneratedTokens"])
+        trace.prompt_tokens[second] += COPIES * row.prompt_tokens
+        trace.output_tokens[second] += COPIES * row.output_tokens
     return trace
 
 

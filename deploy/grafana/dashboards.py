@@ -1,4 +1,4 @@
-"""Four Grafana dashboards of Corral's own series: cluster, job, money, health.
+"""Five Grafana dashboards of Corral's own series: cluster, job, money, health, services.
 
     python deploy/grafana/dashboards.py        writes them beside this file
 
@@ -15,6 +15,8 @@ HERE: Final = Path(__file__).parent
 SOURCE: Final = {"type": "prometheus", "uid": "${source}"}
 WIDTH: Final = 24
 HELD: Final = 'user!=""'
+# variables of which several values may be chosen
+SEVERAL: Final = frozenset({"service"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,76 @@ HEALTH: Final = Dashboard(
     ],
 )  # fmt: skip
 
-DASHBOARDS: Final = (CLUSTER, JOB, MONEY, HEALTH)
+OF_SERVICE: Final = 'service=~"$service"'
+TTFT: Final = f"vllm:time_to_first_token_seconds_bucket{{{OF_SERVICE}}}"
+ITL: Final = f"vllm:inter_token_latency_seconds_bucket{{{OF_SERVICE}}}"
+
+
+def quantiles(buckets: str) -> dict[str, str]:
+    """Queries of three quantiles of a histogram, by service."""
+    return {
+        f"{{{{service}}}} p{100 * share:.0f}":
+            f"histogram_quantile({share}, sum by (service, le) (rate({buckets}[5m])))"
+        for share in (0.5, 0.9, 0.99)
+    }  # fmt: skip
+
+
+def rate_of(name: str, labels: str = "service") -> str:
+    return f"sum by ({labels}) (rate(corral_service_{name}_total{{{OF_SERVICE}}}[5m]))"
+
+
+SERVICES: Final = Dashboard(
+    name="services",
+    title="Corral: services",
+    variables={"service": "label_values(corral_service_wanted, service)"},
+    panels=[
+        stat("Ready", f'sum(corral_service_replicas{{{OF_SERVICE}, state="ready"}})'),
+        stat("Wanted", f"sum(corral_service_wanted{{{OF_SERVICE}}})"),
+        stat("Requests a second",
+             f"sum(rate(corral_service_requests_total{{{OF_SERVICE}}}[5m]))", "reqps"),
+        stat("Failed", f"sum(rate(corral_service_failed_requests_total{{{OF_SERVICE}}}[5m])) / "
+             f"sum(rate(corral_service_requests_total{{{OF_SERVICE}}}[5m]))", "percentunit",
+             "Share of the requests whose answer was an error of the server."),
+        stat("TTFT p90", f"histogram_quantile(0.9, sum by (le) (rate({TTFT}[5m])))", "s"),
+        stat("Gateways report", f"min(corral_service_gateway_up{{{OF_SERVICE}}})",
+             help="1 while a gateway reports to the head; 0 if none does."),
+        Panel(title="Requests", unit="reqps", queries={
+            "{{service}}": rate_of("requests")}),
+        Panel(title="Requests that failed or were refused", unit="reqps", queries={
+            "{{service}} failed": rate_of("failed_requests"),
+            "{{service}} refused": rate_of("refused_requests"),
+            "{{service}} attempts lost": rate_of("lost_attempts"),
+            "{{service}} by the fallback": rate_of("fallback_requests")}),
+        Panel(title="Time to first token", unit="s", queries={
+            **quantiles(TTFT),
+            "{{service}} target":
+                f'corral_service_latency_target_seconds{{{OF_SERVICE}, kind="ttft_p90"}}'}),
+        Panel(title="Time between tokens", unit="s", queries={
+            **quantiles(ITL),
+            "{{service}} target":
+                f'corral_service_latency_target_seconds{{{OF_SERVICE}, kind="itl_p90"}}'}),
+        Panel(title="Replicas", queries={
+            "{{service}} wanted": f"corral_service_wanted{{{OF_SERVICE}}}",
+            "{{service}} {{state}}": f"corral_service_replicas{{{OF_SERVICE}}}"}),
+        Panel(title="Requests under way", queries={
+            "{{service}}": f"corral_service_requests_under_way{{{OF_SERVICE}}}",
+            "{{service}} of them wait": f"corral_service_requests_waiting{{{OF_SERVICE}}}"}),
+        Panel(title="Tokens a second", queries={
+            "{{service}} {{kind}}": rate_of("tokens", "service, kind")}),
+        Panel(title="Prompt tokens that were cached", unit="percentunit", most=1, queries={
+            "{{service}}":
+                f"sum by (service) (rate(vllm:prefix_cache_hits_total{{{OF_SERVICE}}}[5m])) / "
+                f"sum by (service) (rate(vllm:prefix_cache_queries_total{{{OF_SERVICE}}}[5m]))"}),
+        Panel(title="Ejections, retries and streams lost, an hour", queries={
+            "{{service}} {{event}}": "3600 * " + rate_of("gateway_events", "service, event")}),
+        Panel(title="Revisions and canaries", queries={
+            "{{service}} revision": f"corral_service_revision{{{OF_SERVICE}}}",
+            "{{service}} canary: {{state}}": f"corral_service_canary{{{OF_SERVICE}}} > 0",
+            "{{service}} failed starts": f"corral_service_failed_starts{{{OF_SERVICE}}}"}),
+    ],
+)  # fmt: skip
+
+DASHBOARDS: Final = (CLUSTER, JOB, MONEY, HEALTH, SERVICES)
 
 
 def written(dashboard: Dashboard) -> str:
@@ -235,6 +306,7 @@ def _variable(variable: tuple[str, str]) -> dict[str, Any]:
         "query": {"query": query, "refId": name},
         "refresh": 2,
         "sort": 4,
+        **({"multi": True, "includeAll": True} if name in SEVERAL else {}),
     }
 
 

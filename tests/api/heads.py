@@ -19,10 +19,17 @@ import httpx2
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
-from corral.api import ApiSettings, Channels, create_app, token_digest
+from corral.api import (
+    ApiSettings,
+    Channels,
+    create_app,
+    keep_batches,
+    token_digest,
+)
 from corral.boot.planner_process import PlannerProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import DesiredState, Version
 from corral.domain.engine_limit import EngineLimit
 from corral.domain.ids import BootId, NodeId, UserName
@@ -201,7 +208,7 @@ class Head:
             ),
         )
         self.app = self._app(settings)
-        running = asyncio.create_task(self.control.run())
+        running = asyncio.gather(self.control.run(), keep_batches(self.app.state.house))
         self._server = self._server_of(self.app)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(self._server.serve(sockets=[self.socket]))
@@ -347,6 +354,7 @@ class Agent:
         *seen: Seen,
         sample: NodeSample | None = None,
         signals: tuple[Signal, ...] = (),
+        content: ContentReport | None = None,
     ) -> None:
         """Say it, and take in what comes until it was heard."""
         self.number += 1
@@ -356,6 +364,7 @@ class Agent:
             seen=seen,
             sample=sample,
             signals=signals,
+            content=content,
         )
         self.connection.send(encode(beat))
         while True:

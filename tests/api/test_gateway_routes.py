@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from corral.api.route_rights import RIGHTS, may
+from corral.domain.gateway_counts import CallerCounts
 from corral.domain.ids import ServiceName, UserName
 from corral.domain.users import HEAD, AuditEntry, Role, Token, token_id
 from corral.wire.gateway_routes import (
@@ -72,7 +73,8 @@ def test_the_last_counters_of_an_ended_process_are_in_the_ledger_alone(
     assert not traffic.tokens_by_user("ended")
     traffic.tokens._committed_at = float("-inf")
     eventually(lambda: key in head.control.world.gateway_counts)
-    assert head.control.world.gateway_counts[key].users == {"zoe": (0, 10, 0, 0)}
+    users = head.control.world.gateway_counts[key].users
+    assert users == {"zoe": CallerCounts(prompt=10)}
     days = head.run(head.store.days(first=0, last=99_999))
     assert [day.amounts.prompt_tokens for day in days if day.user == "zoe"] == [10.0]
 

@@ -159,11 +159,25 @@ def test_a_token_does_what_both_it_and_its_user_may(head: Head, name: str) -> No
             assert error(demoted.post("/v1/jobs/x/cancel")) == (403, "forbidden")
 
 
+def test_a_change_of_a_token_is_published_to_the_gateways_at_once(
+    head: Head, name: str
+) -> None:
+    changed = head.control.traffic.changed
+    changed.clear()
+    token = made(head, user=name)
+    assert changed.is_set()
+    changed.clear()
+    with head.http() as http:
+        http.delete(f"/v1/tokens/{token['id']}").raise_for_status()
+    assert changed.is_set()
+
+
 def test_a_token_makes_none_that_is_more_than_itself(head: Head, name: str) -> None:
     short = made(head, user=name, expires_seconds=1000.0)
     with by(head, short["token"]) as http:
         child = http.post("/v1/tokens", json={"expires_seconds": 1e6}).json()
         assert child["expires_at"] == short["expires_at"]
+        assert (short["is_shortened"], child["is_shortened"]) == (False, True)
         assert (
             http.post("/v1/tokens", json={}).json()["expires_at"] == short["expires_at"]
         )

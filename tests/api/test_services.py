@@ -13,6 +13,7 @@ from corral.domain.queue import Queue
 from corral.domain.queue_policy import Visibility
 from corral.domain.requests import SetQueues
 from tests.api.heads import Agent, Head, eventually, serving
+from tests.control.services import counted, report
 from tests.services import (
     DOCUMENT,
     SEED,
@@ -180,10 +181,25 @@ def test_a_stopped_service_is_listed_only_when_asked_for(head: Head) -> None:
     assert call(head, "GET", "").json()["services"] == []
     (row,) = call(head, "GET", "?all=1").json()["services"]
     assert (row["name"], row["state"]) == ("chat", "STOPPED")
-    assert call(head, "GET", "/chat").json()["state"] == "STOPPED"
+    stopped = call(head, "GET", "/chat").json()
+    assert (stopped["state"], stopped["condition"]) == ("STOPPED", "STOPPED")
     refused = call(head, "DELETE", "/chat")
     assert error(refused) == (409, "conflict")
     assert error(call(head, "GET", "/caht")) == (404, "not_found")
+
+
+def test_a_stopped_service_has_no_rates_of_the_active_one_of_its_name(
+    head: Head,
+) -> None:
+    first = apply_service(head, service_spec(min_replicas=0))
+    call(head, "DELETE", "/chat")
+    eventually(lambda: not head.control.world.services)
+    apply_service(head, service_spec(min_replicas=0))
+    under_way = report(chat=counted(under_way={"j9_1": 3}))
+    head.control.traffic.take("own", under_way, head.control.serving_seconds())
+    eventually(lambda: call(head, "GET", "/chat").json()["rates"]["under_way"] == 3)
+    stopped = call(head, "GET", f"/{first.id}").json()
+    assert (stopped["state"], stopped["rates"]["under_way"]) == ("STOPPED", 0)
 
 
 def test_only_its_owner_and_operators_change_a_service(head: Head) -> None:
@@ -223,7 +239,24 @@ def test_a_hidden_service_does_not_exist_for_others_and_its_name_is_not_free(
     refused = apply(head, {**DOCUMENT, "replicas": "0..1"}, who="bob")
     assert error(refused) == (409, "conflict")
     assert "alice" not in refused.text
+    same_model = {**DOCUMENT, "name": "mine", "model": "chat-model"}
+    refused = apply(head, same_model, who="bob")
+    assert error(refused) == (409, "conflict")
+    assert "another service serves" in refused.text
+    assert "alice" not in refused.text
     assert len(call(head, "GET", "", "alice").json()["services"]) == 1
+
+
+@pytest.mark.parametrize(
+    "document", [{"name": "mine", "model": "chat-model"}, {"name": "Chat"}]
+)
+def test_a_refusal_names_the_visible_service_that_has_the_name(
+    head: Head, document: dict[str, Any]
+) -> None:
+    apply_service(head, service_spec(min_replicas=0))
+    refused = apply(head, {**DOCUMENT, "model": "m"} | document, who="bob")
+    assert error(refused) == (409, "conflict")
+    assert "the service chat of alice" in refused.json()["error"]["message"]
 
 
 def test_a_queue_that_takes_no_jobs_of_a_user_takes_no_service_either(

@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import socket
+import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 from corral.boot.gateway_process import GatewayProcess
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start_head import until
+from corral.boot.tls import own_tls
 from corral.domain.errors import SpecInvalid
 from corral.engines.local.processes import LocalProcess
 from corral.gateway.process_record import GatewayRecord
@@ -95,12 +98,64 @@ def test_a_gateway_is_started_once_and_adopted_by_the_next_head(
     assert record_of(next_head) == first
 
 
-def test_a_dead_gateway_is_started_again_at_its_address(
+def kill_all(record: GatewayRecord) -> None:
+    """Kill the recorded process and its workers."""
+    os.killpg(record.pid, signal.SIGKILL)
+
+
+def test_a_gateway_whose_recorded_process_is_killed_serves_on(
     gateway: GatewayProcess,
 ) -> None:
     assert serves(gateway)
     first = record_of(gateway)
     first.process.signal(signal.SIGKILL)
+
+    def has_followed() -> bool:
+        assert answers(first.port)
+        assert not gateway.look_after()
+        record = gateway.record
+        return record is not None and record.pid != first.pid
+
+    assert until(has_followed, PATIENCE_SECONDS)
+    assert record_of(gateway).port == first.port
+
+
+def test_a_gateway_serves_by_the_certificate_of_its_head(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    assert serves(gateway)
+    plain = record_of(gateway)
+    tls = own_tls(gateway.place, (LOOPBACK,), time.time())
+    files = {"tls_certificate": str(tls.certificate), "tls_key": str(tls.key)}
+    next_head = of_a_new_head(gateway.place.root, **files)
+    assert next_head.look_after()
+    trusted = ssl.create_default_context(cafile=str(tls.trusted))
+
+    def answers_by_tls() -> bool:
+        next_head.look_after()
+        connection = http.client.HTTPSConnection(
+            LOOPBACK, plain.port, timeout=5.0, context=trusted
+        )
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    assert until(answers_by_tls, PATIENCE_SECONDS)
+    assert next_head.url == f"https://{LOOPBACK}:{plain.port}"
+    assert not next_head.look_after()
+    next_head.kill()
+
+
+def test_a_dead_gateway_is_started_again_at_its_address(
+    gateway: GatewayProcess,
+) -> None:
+    assert serves(gateway)
+    first = record_of(gateway)
+    kill_all(first)
     assert until(lambda: gateway.record is None, PATIENCE_SECONDS)
     with mock.patch("corral.boot.gateway_process.FIRST_PORT", first.port + 1):
         assert serves(gateway)
@@ -113,7 +168,7 @@ def test_the_address_of_a_dead_gateway_may_take_a_moment_to_be_free(
 ) -> None:
     assert serves(gateway)
     first = record_of(gateway)
-    first.process.signal(signal.SIGKILL)
+    kill_all(first)
     assert until(lambda: gateway.record is None, PATIENCE_SECONDS)
     with socket.socket() as closing:
         closing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -2,6 +2,7 @@
 and serves on while the head is away."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx2
 
 from corral.boot.gateway_process import MAIN
+from corral.boot.joined_gateway import JoinedGateway, JoinedHead
 from corral.domain.world import World
 from corral.gateway.process_record import read_record
 from corral.wire.gateway_routes import CallerEntry
@@ -108,3 +110,18 @@ def test_a_gateway_needs_one_source_of_routes(tmp_path: Path) -> None:
         errors = process.communicate()[1]
     assert "--token is missing" in errors
     assert "corral token create --role operator" in errors
+
+
+def test_routes_of_a_head_that_no_longer_leads_are_not_taken(tmp_path: Path) -> None:
+    versions = iter([2_000_000_001, 1_000_000_900, 3_000_000_000])
+
+    class Leaders(JoinedHead):
+        def ask(self, method: str, path: str, body: object = None) -> object:
+            return {"version": next(versions)}
+
+    gateway = JoinedGateway(Leaders(url="", token=""), tmp_path)
+    taken = []
+    for _ in range(3):
+        gateway._fetch()
+        taken.append(json.loads(gateway.routes_file.read_bytes())["version"])
+    assert taken == [2_000_000_001, 2_000_000_001, 3_000_000_000]

@@ -22,10 +22,11 @@ from corral.domain.ids import AttemptNumber, JobId, ServiceName, TokenId, UserNa
 from corral.domain.job_states import JobState
 from corral.domain.users import HEAD, AuditEntry, Role, Token, User
 from corral.domain.world import Changes
+from corral.serve.batch_spec import BatchJob
 from corral.store.memory_store import MemoryStore
 from corral.wire.gateway_routes import RoutesFile, decode_routes
 from tests.api.heads import PlainSeals, RealClock
-from tests.control.services import row, service, world_of
+from tests.control.services import counted, report, row, service, world_of
 
 ENTRY = AuditEntry(at=1.0, by=HEAD, token=None, what="token.create", on="x")
 
@@ -201,9 +202,9 @@ def test_the_token_of_a_running_job_calls_services_after_those_of_people(
 ) -> None:
     monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.02)
 
-    def change(head: Play, **changes: Any) -> None:
+    def change(head: Play, run: str = "serve", **changes: Any) -> None:
         job = head.world.jobs[JobId("j1_1")]
-        spec = replace(job.spec, secrets=(NAME,))
+        spec = replace(job.spec, secrets=(NAME,), run=run)
         head.world.jobs[job.id] = replace(job, spec=spec, **changes)
 
     async def scenario(head: Play) -> None:
@@ -214,13 +215,61 @@ def test_the_token_of_a_running_job_calls_services_after_those_of_people(
         await within(5.0, lambda: head.callers() == ["ann/t1", "ann/j1_1.1"])
         assert head.routes is not None
         person, job = head.routes.callers
-        assert (person.priority, job.priority) == ("normal", "batch")
+        assert (person.priority, job.priority) == ("normal", "low")
         secret = job_token(PlainSeals(), (JobId("j1_1"), AttemptNumber(1)))
         assert job.key_sha256 == sha256(secret.encode()).hexdigest()
         change(head, owner=UserName("stranger"))
         await within(5.0, lambda: head.callers() == ["ann/t1"])
+        batch = BatchJob(service="chat", model="m", lines=1, folder="f")
+        change(head, owner=UserName("ann"), run=batch.command)
+        await within(5.0, lambda: head.callers() == ["ann/t1", "ann/j1_1.1/batch"])
+        assert head.routes.callers[1].priority == "batch"
         change(head, owner=UserName("ann"), state=JobState.QUEUED)
+        await within(5.0, lambda: head.callers() == ["ann/t1"])
         await asyncio.sleep(0.1)
         assert head.callers() == ["ann/t1"]
 
     play(tmp_path, scenario)
+
+
+class TimedPlay(Play):
+    """A head whose clocks stand still."""
+
+    seconds = 100.0
+    requests = 0
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        control = cast(SimpleNamespace, self.gateway.control)
+        control.serving_seconds = lambda: self.seconds
+        control.clock = SimpleNamespace(wall=lambda: self.seconds)
+
+
+def test_the_use_of_a_token_at_a_service_is_recorded_once_a_minute(
+    tmp_path: Path,
+) -> None:
+    async def use(play: TimedPlay) -> float | None:
+        play.seconds += 1.0
+        play.requests += 1
+        tokens = {"ann/t1": (0, 0, 0, play.requests)}
+        counters = report(chat=counted(play.requests, tokens=tokens))
+        play.traffic.take("own", counters, play.seconds)
+        await play.gateway._record_token_uses()
+        token = await play.store.token(TokenId("t1"))
+        assert token is not None
+        return token.used_at
+
+    async def main() -> None:
+        play = TimedPlay(tmp_path)
+        await play.add_token(1)
+        assert await use(play) is None
+        assert await use(play) == play.seconds
+        first = play.seconds
+        assert await use(play) == first
+        play.seconds += 60.0
+        await play.gateway._record_token_uses()  # without a further request
+        token = await play.store.token(TokenId("t1"))
+        assert token is not None
+        assert token.used_at == play.seconds
+
+    asyncio.run(main())

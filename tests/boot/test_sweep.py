@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,15 +12,17 @@ from unittest import mock
 from corral.boot.retention_sweep import (
     UNASKED_SECONDS,
     keep_swept,
+    sweep_files,
     sweep_logs,
     sweep_snapshots,
 )
+from corral.domain.batch import FileId
 from corral.domain.ids import ClusterId, JobId, Sequence, job_id
 from corral.domain.job_states import JobState
 from corral.domain.world import Changes, World
 from corral.store.memory_store import MemoryStore
 from tests.patience import PATIENCE_SECONDS
-from tests.store.rows import job, spec
+from tests.store.rows import batch, job, spec, stored_file
 
 KEPT = ("j2", "j3_1", "j9", "j10_0", "other")
 GONE = ("j1", "j3_0", "j4_1_0")
@@ -98,3 +102,22 @@ def test_a_snapshot_stays_while_a_job_runs_in_it_or_somebody_has_just_asked(
         assert left(tmp_path) == [f"{asked}.tar.gz", "note"]
 
     asyncio.run(tell())
+
+
+def test_files_go_when_they_expire_unless_a_batch_reads_them(tmp_path: Path) -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        now = time.time()
+        for id, expires_at in (("old", now), ("read", now), ("new", now + 100.0)):
+            await store.put_file(replace(stored_file(id), expires_at=expires_at))
+        await store.put_batch(replace(batch(), input_file=FileId("read")))
+        for name in ("old", "read", "new", "unknown", "cut.part", "young.part"):
+            (tmp_path / name).write_text("x")
+            os.utime(tmp_path / name, (1.0, 1.0))
+        os.utime(tmp_path / "young.part")
+        await sweep_files(store, tmp_path, now)
+        assert [file.id for file in await store.files()] == ["read", "new"]
+
+    asyncio.run(scenario())
+    assert left(tmp_path) == ["new", "read", "young.part"]

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import shlex
-import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from corral.cli.batch_spec import BatchJob, batch_of, name_of_batch
 from corral.cli.batch_text import progress_of
 from corral.cli.main import run
 from corral.client.output_files import Fetched
 from corral.domain.errors import NotFound
 from corral.domain.ids import JobId, is_name
 from corral.domain.job import Disconnect, Job, TokenScope
-from corral.serve import batch
+from corral.serve.batch_options import parsed_options
 from corral.serve.batch_progress import BatchProgress, BatchState
+from corral.serve.batch_spec import BatchJob, batch_of, name_of_batch
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
 from tests.golden.transcript import transcript
 from tests.serve.batch_worlds import line, write_lines
@@ -76,7 +75,7 @@ def progress(**more: Any) -> BatchProgress:
         "done": 1,
         "failed": 1,
         "expired": 0,
-        "left": 1,
+        "unanswered": 1,
         "lines_per_second": 0.5,
         "prompt_tokens": 1200,
         "completion_tokens": 34,
@@ -133,7 +132,7 @@ def test_a_batch_is_a_preemptible_job_of_low_priority_with_a_token(
     assert "CORRAL_TOKEN" in spec.secrets
     assert spec.when_silent is Disconnect.REPLACE
     assert dict(spec.env)["OPENAI_BASE_URL"] == f"{URL}/v1"
-    assert spec.workdir is not None
+    assert spec.workdir is None
     found = batch_of(spec.run)
     assert found is not None
     assert (found.service, found.model, found.lines) == ("chat", "chat-model", 3)
@@ -146,12 +145,8 @@ def test_the_input_is_sent_also_if_a_prompt_has_the_form_of_a_key(
     key = f"-----BEGIN RSA PRIVATE KEY-----\n{'A' * 64}"
     file = write_lines(tmp_path / "q.jsonl", [line(1, key)])
     submitted(file)
-    [job] = batches(head)
-    [snapshot] = (head.root / "snapshots").glob(f"{job.spec.workdir}*")
-    with tarfile.open(fileobj=io.BytesIO(snapshot.read_bytes())) as archive:
-        member = archive.extractfile("input.jsonl")
-        assert member is not None
-        assert member.read() == file.read_bytes()
+    [stored] = (head.root / "files").iterdir()
+    assert stored.read_bytes() == file.read_bytes()
 
 
 def test_the_program_understands_the_command_of_the_job(
@@ -163,7 +158,7 @@ def test_the_program_understands_the_command_of_the_job(
     assert job.spec.checkpoint is not None
     monkeypatch.setenv("CORRAL_CHECKPOINT_PATH", job.spec.checkpoint.path)
     monkeypatch.setenv("OPENAI_BASE_URL", dict(job.spec.env)["OPENAI_BASE_URL"])
-    options = batch.parsed_options(words)
+    options = parsed_options(words)
     assert options.gateway_url == URL
     assert options.concurrency == 7
     assert options.model == "chat-model"
@@ -289,7 +284,7 @@ def test_a_command_that_runs_no_batch_is_none() -> None:
 
 @pytest.mark.parametrize("stem", ["a b", "é", "x" * 300, "..", "-"])
 def test_the_name_of_a_batch_is_a_name_of_a_job(stem: str) -> None:
-    assert is_name(name_of_batch(Path(f"/data/{stem}.jsonl")))
+    assert is_name(name_of_batch(f"{stem}.jsonl"))
 
 
 def test_numbers_of_the_progress_must_be_numbers() -> None:
@@ -297,6 +292,6 @@ def test_numbers_of_the_progress_must_be_numbers() -> None:
     assert progress_of(document) == progress()
     with pytest.raises(TypeError):
         progress_of(document | {"done": None})
-    del document["left"]
+    del document["unanswered"]
     with pytest.raises(TypeError):
         progress_of(document)

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -26,11 +27,12 @@ from corral.cli.curves.rows import (
     rises,
 )
 from corral.cli.curves.sparkline import BLOCKS, narrowed, sparkline, value_text
+from corral.cli.head_options import Common
 from corral.cli.main import run
 from corral.domain.ids import NodeId
 from corral.store.series import SeriesFile
 from corral.wire.api import JobDetail
-from corral.wire.job_parts import AttemptView
+from corral.wire.job_parts import AttemptView, ShapeView
 from corral.wire.time_series import SeriesView
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
 
@@ -155,6 +157,27 @@ def test_a_table_has_a_line_for_each_curve_and_many_gpus_only_when_asked_for(
     assert "n1 GPU 16" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("more", "out", "err"),
+    [
+        ({}, "gpt (j1), 30.0 s", "no point is stored yet"),
+        ({"is_over": True}, "gpt (j1), 30.0 s", "no point was stored"),
+        ({"has_gpus": False}, "gpt (j1), 30.0 s", "it has no GPUs and has logged no"),
+        ({"has_not_run": True}, "", ""),
+    ],
+)
+def test_without_curves_the_reason_is_told_and_once_for_a_job_that_has_not_run(
+    more: dict[str, bool], out: str, err: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = replace(picture(), rows=(), gpus=(), **more)  # type: ignore[arg-type]
+    metrics._print_picture(empty, Common(), csv=False, every_gpu=False, clear=False)
+    told = capsys.readouterr()
+    assert bool(told.out) == bool(out)
+    assert bool(told.err) == bool(err)
+    assert out in told.out
+    assert err in told.err
+
+
 def test_the_last_heading_is_whole_where_a_terminal_is_narrow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,7 +283,7 @@ def test_what_cannot_be_shown_is_refused_with_what_to_type(
         assert run(["metrics", *words]) == code, words
         assert hint in capsys.readouterr().err
     assert run(["metrics"]) == 0
-    assert "nothing is known yet" in capsys.readouterr().err
+    assert "no point is stored yet" in capsys.readouterr().err
 
 
 def test_watching_goes_on_until_the_job_is_over(
@@ -306,6 +329,7 @@ def test_of_a_wide_job_not_every_node_is_asked() -> None:
     job = JobDetail.model_construct(
         id="j1",
         name="wide",
+        shape=ShapeView.model_construct(gpus_per_node=1),
         attempts=[AttemptView.model_validate(attempt)],
     )
     asks = job_asks(job, 20.0, 50.0)

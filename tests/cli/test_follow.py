@@ -3,18 +3,25 @@ name."""
 
 import io
 import threading
+import time
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from corral.cli import follow
 from corral.cli.follow import SAID_ELSEWHERE
 from corral.cli.follow_many import indices_of, names_of
+from corral.cli.head_options import Common
 from corral.cli.log_lines import LogLinePrinter
 from corral.cli.main import run
+from corral.client import Client
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.agent_messages import LogChunk, encode
-from corral.wire.api import JobView, LogLines
+from corral.wire.api import EventView, JobDetail, JobView, LogLines
+from corral.wire.job_parts import ShapeView
 from tests.api.heads import Agent, Head, ended, eventually, up
 from tests.patience import PATIENCE_SECONDS
 
@@ -60,6 +67,7 @@ def test_logs_of_a_job_that_waits_say_so_at_once_and_its_end_is_told_once(
             )
             http.post(f"/v1/jobs/{job['id']}/cancel", json={}).raise_for_status()
     assert followed.codes == [0]
+    assert "slow is CANCELLED" in followed.err.getvalue()
     assert {"stopped_time", "too_late", "give_up", "ranks_failed"} <= SAID_ELSEWHERE
     assert not SAID_ELSEWHERE & {"finished", "asked_cancel", "retry"}
 
@@ -213,3 +221,59 @@ def test_a_pipe_gets_every_byte_and_an_endless_sequence_hides_nothing() -> None:
     assert out.getvalue().startswith("\nnext\n")
     assert out.getvalue().endswith("\nlast\n")
     assert "\x1b" not in out.getvalue()
+
+
+class OneJob:
+    """A client of a job that prints two lines and is done. Each event and each line
+    comes as late as an order in which nothing waits would allow."""
+
+    def __init__(self, out: io.StringIO) -> None:
+        self.out = out
+
+    def __enter__(self) -> "OneJob":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Keep nothing open."""
+
+    def job(self, _: str) -> JobDetail:
+        shape = ShapeView.model_construct(nodes=1)
+        return JobDetail.model_construct(
+            id="j1", name="one", state="DONE", per="node", shape=shape, since=1.0,
+            ended_at=1.0, started_at=1.0, ran_seconds=0.0, running_since=None,
+        )  # fmt: skip
+
+    wait = job
+
+    def logs(self, _: str, **__: object) -> Iterator[LogLines]:
+        yield LogLines(rank=0, attempt=1, data="hello\n")
+        self._until("DONE")
+        yield LogLines(rank=0, attempt=1, data="bye\n")
+
+    def events(self, _: str, **__: object) -> Iterator[EventView]:
+        for kind, text in (("ranks_up", "RUNNING"), ("finished", "DONE")):
+            self._until("hello")
+            yield EventView.model_construct(kind=kind, text=f"one is {text}")
+
+    def _until(self, text: str) -> None:
+        """Wait shortly for a text that a correct order does not print yet."""
+        give_up_at = time.monotonic() + 0.1
+        while text not in self.out.getvalue() and time.monotonic() < give_up_at:
+            time.sleep(0.005)
+
+
+def test_output_comes_between_the_start_and_the_end_of_its_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    client = OneJob(out)
+    monkeypatch.setattr(Common, "client", lambda _: client)
+    monkeypatch.setattr(follow, "note_outputs", lambda *_: None)
+    with redirect_stdout(out), redirect_stderr(out):
+        assert follow.follow_one(cast(Client, client), client.job(""), Common()) == 0
+    assert out.getvalue().splitlines()[:4] == [
+        "one is RUNNING",
+        "hello",
+        "bye",
+        "one is DONE",
+    ]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from corral.cli.node_faults import show_conditions
+from corral.cli.node_faults import _REMEDY_TEXTS, show_conditions
 from corral.cli.nodes import refused_text
-from corral.domain.node_fault import Restriction
+from corral.domain.node_fault import Remedy, Restriction
 from corral.wire.node_answers import NodeConditionView
 
 
@@ -31,7 +31,7 @@ def test_a_fault_says_in_words_what_the_node_is_now(
             gpu=1,
             device="",
             text="XID 79",
-            remedy="reboot",
+            remedy="reboot",  # a code: the table has words for it
             restriction=restriction,
             count=1,
             since=0.0,
@@ -43,9 +43,13 @@ def test_a_fault_says_in_words_what_the_node_is_now(
     ]
     show_conditions(conditions)
     rows = capsys.readouterr().out.splitlines()[2:]
-    assert [row.split("reboot")[1].strip() for row in rows] == [
+    assert [row.split("reboot the node")[1].strip() for row in rows] == [
         "in use",
         "used last",
         "cordoned",
         "drained",
     ]
+
+
+def test_every_remedy_has_words() -> None:
+    assert _REMEDY_TEXTS.keys() == {remedy.value for remedy in Remedy}

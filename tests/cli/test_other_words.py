@@ -2,8 +2,9 @@
 
 import pytest
 
-from corral.cli.embedded_head import awaited_text, late_text
+from corral.cli.embedded_head import late_text
 from corral.cli.main import OTHER_WORDS, TOP, other_word, run
+from corral.cli.unfinished_work import UnfinishedWork, awaited_text
 from corral.client.head_target import unreachable
 from corral.wire.api import JobView, NodeView
 
@@ -33,19 +34,19 @@ def test_commands_of_this_tool_and_words_of_none_are_left_alone(
 
 def test_a_long_end_says_what_it_waits_for() -> None:
     jobs = [
-        JobView.model_construct(id="j3", name="train", nodes=["n1", "n2"]),
-        JobView.model_construct(id="j4", name="waits", nodes=[]),
+        JobView.model_construct(id="j3", name="train", nodes=["n1", "n2"], array=None),
+        JobView.model_construct(id="j4", name="waits", nodes=[], array=None),
     ]
     nodes = [
         NodeView.model_construct(id="n1", liveness="alive"),
         NodeView.model_construct(id="n2", liveness="silent"),
         NodeView.model_construct(id="n3", liveness="dead"),
     ]
-    assert awaited_text(jobs, nodes, 135.0) == (
+    assert awaited_text(UnfinishedWork(jobs=jobs), nodes, 135.0) == (
         "waiting at most 135 s for 1 job to end: train (j3) on n1,n2; node n2 is silent and does "
         "not answer"
     )
-    assert awaited_text(jobs[1:], nodes, 135.0) == ""
+    assert awaited_text(UnfinishedWork(jobs=jobs[1:]), nodes, 135.0) == ""
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,11 @@ def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:
             "train (j1) is RUNNING on 8 GPUs and has no save: 10 min of work would be lost",
         ),
         (
+            job("RUNNING", service="chat"),
+            "train (j1) is RUNNING on 8 GPUs, and finishes its requests; chat gets another "
+            "replica",
+        ),
+        (
             job("RUNNING", saves=(1100.0, 1480.0)),
             "train (j1) is RUNNING on 8 GPUs; its last save was 2 min ago: at most 2 min of work "
             "would be lost",

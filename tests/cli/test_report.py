@@ -116,6 +116,41 @@ def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
     assert (told.verdict, told.tables) == ("No GPU was allocated in this period.", ())
 
 
+@pytest.mark.parametrize(
+    ("amounts", "kind", "verdict"),
+    [
+        (UsageAmounts(requests=3), "usage", "No GPU was allocated in this period."),
+        (UsageAmounts(requests=3), "cost", "No GPU was allocated in this period."),
+        (
+            UsageAmounts(allocated_gpu_seconds=2 * HOUR),
+            "usage",
+            "Of 2.00 GPU-hours that were held, none were measured.",
+        ),
+        (
+            UsageAmounts(allocated_gpu_seconds=2 * HOUR),
+            "cost",
+            "whether kernels ran was not measured",
+        ),
+    ],
+)
+def test_what_was_not_measured_is_not_an_unknown_part(
+    amounts: UsageAmounts, kind: str, verdict: str
+) -> None:
+    row = UsageRecord(
+        day=20_000,
+        queue=QueueName("team"),
+        user=UserName("ann"),
+        gpu_type="h100",
+        amounts=amounts,
+    )
+    body = encoded(
+        report(kind, "queue", [row]), first=20_000, last=20_001, currency="EUR"
+    )
+    text = shown(ReportView.model_validate_json(body)).verdict
+    assert verdict in text
+    assert "unknown" not in text
+
+
 def test_a_moment_is_so_long_ago_or_a_date() -> None:
     assert _parse_moment("7d", 10 * 86400.0, "--since") == 3 * 86400.0
     november = datetime(2026, 11, 1, tzinfo=UTC)
@@ -143,7 +178,7 @@ def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
         assert not any("e-05" in line for line in lines)
 
 
-LOST = "0 wasted, an unknown part for time in which no kernel ran"
+LOST = "0 wasted; whether kernels ran was not measured"
 
 
 @pytest.mark.parametrize(
@@ -162,6 +197,13 @@ LOST = "0 wasted, an unknown part for time in which no kernel ran"
             0.0,
             f"10.8 USD at list prices of clouds ({LOST})",
             ["list price", "wasted of it", "not used of it"],
+        ),
+        (
+            0.0,
+            0.0,
+            2 * HOUR,
+            "2.00 GPU-hours have no price",
+            ["money", "wasted", "not used"],
         ),
         (
             8.67,

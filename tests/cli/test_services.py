@@ -124,9 +124,9 @@ def test_a_file_of_services_is_shown_then_applied_and_listed(
     run_replica(head, agent, f"{service_of(head).id}_1")
     listed = transcript("service ls").splitlines()
     head_line, row = listed[1].split(), listed[2].split()
-    assert head_line[:3] == ["NAME", "MODEL", "REVISION"]
-    assert row[:7] == ["chat", "tiny", "1", "1", "of", "1", "1..4"]
-    assert row[-1].endswith("/v1")
+    assert head_line[:4] == ["NAME", "MODEL", "STATE", "REVISION"]
+    assert row[:8] == ["chat", "tiny", "READY", "1", "1", "of", "1", "1..4"]
+    assert any(line.startswith("URL ") and line.endswith("/v1") for line in listed)
 
 
 def test_a_file_holds_services_or_jobs_and_a_fault_is_told_with_its_line(
@@ -184,6 +184,34 @@ def test_serve_ends_when_a_replica_ends_before_it_is_ready(
     assert "corral logs" in why
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--model", "hf://a/b"], "corral serve x --engine vllm --model hf://a/b;"),
+        (["--engine", "tiny"], "corral serve x --engine tiny --model hf://org/name;"),
+    ],
+)
+def test_serve_without_a_command_says_which_options_are_missing(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", "x", *words]) == 2
+    told = capsys.readouterr().err
+    assert "both --engine and --model are needed" in told
+    assert hint in told
+
+
+def test_series_of_a_service_are_those_of_a_replica(
+    head: Head, agent: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = apply_service(head, service_spec(), by="admin")
+    run_replica(head, agent, f"{service.id}_1")
+    assert run(["metrics", "chat"]) == 3
+    assert f"run: corral metrics {service.id}_1;" in capsys.readouterr().err
+    with head.http() as http:
+        detail = http.get(f"/v1/jobs/{service.id}_1").json()
+    assert detail["service"] == "chat"
+
+
 def test_a_dry_run_of_serve_prints_the_document_that_apply_takes(
     head: Head, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,7 +236,7 @@ def test_why_show_and_logs_take_the_name_of_a_service(head: Head, agent: Agent) 
         probe_text="status 503",
     )
     why = transcript("why chat")
-    assert "chat is ACTIVE: 1 of 2 replicas are ready\n  its spec asks for at" in why
+    assert "chat is PARTIAL: 1 of 2 replicas are ready\n  its spec asks for at" in why
     assert f"chat_2 ({service.id}_2) is RUNNING: it does not answer its probe" in why
     assert "chat_1" not in why
     shown = transcript("show chat")
@@ -234,6 +262,13 @@ def test_stop_of_a_service_is_refused_with_the_command_that_stops_it(
         assert "run: corral service stop chat" in refused
         assert "[exit 3]" in refused
     assert "chat: replicas 2..3;" in transcript("service scale chat 2..3")
+    scaled = transcript("service scale chat 0")
+    assert "chat: replicas 0; it needs no replica now" in scaled
+    assert "chat is IDLE: it needs no replica now" in transcript("why chat")
+    chat = transcript("service chat chat --prompt Hi")
+    assert "the service chat may have no replicas" in chat
+    assert "run: corral service scale chat 1" in chat
+    transcript("service scale chat 2..3")
     assert "no earlier revision of chat has served" in transcript(
         "service rollback chat"
     )

@@ -107,13 +107,14 @@ def counted(
     requests: int = 0,
     *,
     failed: int = 0,
-    tokens: Mapping[str, tuple[int, int, int]] | None = None,
+    tokens: Mapping[str, tuple[int, ...]] | None = None,
     ttft: Sequence[int] = (0, 0, 0, 0),
     under_way: Mapping[str, int] | None = None,
     revision: int = 1,
     queued: int = 0,
 ) -> ReportedService:
-    """`tokens`: prompt, cached and output tokens by caller; `ttft`: counts by BOUNDS."""
+    """`tokens`: prompt, cached and output tokens by caller, and its requests; `ttft`:
+    counts by BOUNDS."""
     gauges = under_way or {}
     return ReportedService(
         arrivals=requests,

@@ -6,7 +6,14 @@ from corral.control.services import ServiceRates, ServiceTraffic
 from corral.control.services.counter_sums import TokenSum
 from corral.control.services.published_routes import OWN_GATEWAY
 from corral.domain.ids import JobId, ServiceName
-from corral.domain.service import CanaryRule, ScaleRule, Service, ServiceFacts
+from corral.domain.job_states import JobState
+from corral.domain.service import (
+    CanaryRule,
+    ScaleRule,
+    Service,
+    ServiceFacts,
+    ServiceState,
+)
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
 from corral.wire.gateway_counters import ReportedService
@@ -54,6 +61,22 @@ def test_counters_are_added_once_however_often_and_by_whom_they_are_sent() -> No
     assert play.tokens() == {"ann": TokenSum(11, 4, 4), "bob": TokenSum(5, 0, 0)}
     play.second(counted(4, tokens=tokens | {"bob/t3": (7, 0, 0)}))
     assert play.tokens()["bob"] == TokenSum(7, 0, 0)
+
+
+def calls(count: int) -> ReportedService:
+    """Requests of one token whose answers held no tokens."""
+    return counted(count, tokens={"ann/t1": (0, 0, 0, count), "bob/t2": (1, 0, 0, 1)})
+
+
+def test_a_token_is_used_when_its_requests_grow_and_not_by_a_repeated_report() -> None:
+    play = Play()
+    play.second(calls(7))  # counted under an earlier head: when is not known
+    assert play.traffic.take_used_tokens() == []
+    play.second(calls(8))
+    play.second(calls(8), gateway="elsewhere")
+    assert play.traffic.take_used_tokens() == ["t1"]
+    play.second(calls(8))
+    assert play.traffic.take_used_tokens() == []
 
 
 def test_what_an_earlier_head_has_counted_is_not_counted_again() -> None:
@@ -186,3 +209,24 @@ def test_commits_matter_only_while_there_are_services() -> None:
     assert not traffic.changed.is_set()
     traffic.committed(world, Changes(services=(service(),)))
     assert traffic.changed.is_set()
+
+
+@pytest.mark.parametrize("how", ["draining", "preempted", "stopping"])
+def test_no_requests_under_way_holds_only_once_the_committed_routes_are_known(
+    how: str,
+) -> None:
+    play = Play()
+    idle, busy = JobId("j1_1"), {"j1_1": 4}
+    play.second(counted(under_way={idle: 0}))
+    assert play.facts[CHAT].under_way == {idle: 0}
+    # a commit, which may come long after the decision that it stores
+    closed = row(1, draining_at=50.0) if how == "draining" else row(1)
+    state = ServiceState.STOPPING if how == "stopping" else ServiceState.ACTIVE
+    jobs = {str(idle): JobState.STOPPING} if how == "preempted" else None
+    play.world = world_of(service(closed, state=state), states=jobs)
+    play.second(counted(under_way=busy))
+    assert play.facts[CHAT].under_way == busy
+    play.second(counted(under_way={idle: 0}))
+    assert play.facts[CHAT].under_way == {}
+    play.second(counted(under_way={idle: 0}))
+    assert play.facts[CHAT].under_way == {idle: 0}

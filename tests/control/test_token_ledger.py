@@ -8,10 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.control.services import ServiceTraffic
-from corral.control.services.token_ledger import COMMIT_SECONDS, KEEP_SECONDS
+from corral.control.services.token_ledger import (
+    COMMIT_SECONDS,
+    KEEP_SECONDS,
+    TokenLedger,
+)
 from corral.control.token_cost import tokens_since
 from corral.domain.gateway_counts import CallerCounts
-from corral.domain.ids import QueueName, ServiceName, UserName
+from corral.domain.ids import ClusterId, QueueName, ServiceName, UserName
 from corral.domain.job import JobSpec
 from corral.domain.ledger import day_of
 from corral.domain.service import Service, ServiceState
@@ -32,6 +36,16 @@ CHAT = ServiceName("chat")
 Sums = Counter[tuple[str, str]]  # by user and name of the amount
 
 
+NAMES = (
+    "requests",
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "fallback_tokens",
+    "batch_tokens",
+)
+
+
 class GatewayProcess:
     """A gateway whose counters are in its memory, and now and then in its file."""
 
@@ -49,7 +63,12 @@ class GatewayProcess:
             for caller, one in self.counts.items()
         }
         revision = ReportedRevision(revision=1, tokens=tokens)
-        chat = ReportedService(revisions=(revision,))
+        fallback = {
+            caller: ReportedTokens(prompt=one.fallback)
+            for caller, one in self.counts.items()
+            if one.fallback
+        }
+        chat = ReportedService(revisions=(revision,), fallback=fallback)
         return CountersReport(
             processes=(ReportedProcess(process=self.id, services={"chat": chat}),)
         )
@@ -115,16 +134,15 @@ class Cluster:
         rows = asyncio.run(self.store.days(first=0, last=99_999))
         sums: Sums = Counter()
         for row in rows:
-            for name in ("requests", "prompt_tokens", "cached_tokens", "output_tokens"):
+            for name in NAMES:
                 sums[row.user, name] += int(getattr(row.amounts, name))
         return +sums
 
 
 def sums_of(counts: dict[str, CallerCounts]) -> Sums:
     sums: Sums = Counter()
-    names = ("requests", "prompt_tokens", "cached_tokens", "output_tokens")
     for caller, one in counts.items():
-        for name, count in zip(names, one, strict=True):
+        for name, count in zip(NAMES, one, strict=True):
             sums[caller.partition("/")[0], name] += count
     return +sums
 
@@ -132,12 +150,13 @@ def sums_of(counts: dict[str, CallerCounts]) -> Sums:
 calls = st.tuples(
     st.sampled_from(["ann/t1", "ann/t2", "bob/t3"]),
     st.builds(
-        lambda prompt, cached, output: CallerCounts(
-            1, prompt, min(cached, prompt), output
+        lambda prompt, cached, output, fallback: CallerCounts(
+            1, prompt, min(cached, prompt), output, fallback
         ),
         st.integers(0, 900),
         st.integers(0, 900),
         st.integers(0, 90),
+        st.just(0) | st.integers(0, 900),
     ),
 )
 steps = st.one_of(
@@ -261,3 +280,19 @@ def test_a_process_is_forgotten_long_after_its_end_and_never_while_it_reports() 
     cluster.lead()
     cluster.settle()
     assert cluster.ledger()["ann", "prompt_tokens"] == 11
+
+
+def test_tokens_of_batches_are_counted_apart_and_cost_half() -> None:
+    gateway = GatewayProcess(1)
+    gateway.serve("ann/t1", CallerCounts(1, 60, 10, 40))
+    gateway.serve("ann/j1.1/batch", CallerCounts(2, 600, 100, 400))
+    ledger = TokenLedger()
+    ledger.take(gateway.report(), 1.0)
+    world = World(cluster=ClusterId("c"), term=1)
+    news = ledger.news(world, Now(wall=86_400.0, serving=1.0))
+    [record] = news.accounts
+    assert record.amounts.prompt_tokens == 660
+    assert record.amounts.batch_tokens == 1000
+    assert record.amounts.service_tokens == 100 + 500
+    [count] = news.gateway_counts
+    assert count.tokens_since(0) == 100 + 500

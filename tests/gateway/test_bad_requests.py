@@ -1,14 +1,22 @@
 """Requests that are refused: their framing, their bodies, their time."""
 
 import asyncio
+import gzip
 import json
+import random
+from typing import Any
 
 import pytest
 
 from corral.gateway import client_connection
+from corral.gateway.stream_continuation import StreamContinuation
+from tests.gateway.test_access import with_callers
 from tests.gateway.worlds import (
+    STREAM_HEAD,
     MockReplica,
+    answer_raw,
     answer_stream,
+    chunk,
     gateway,
     play,
     request_bytes,
@@ -258,3 +266,161 @@ def test_a_stream_is_not_disturbed_by_bytes_after_its_request() -> None:
             await client.close()
 
     play(scenario())
+
+
+USAGES = [
+    ({"prompt_tokens": 5, "cached_tokens": 9, "completion_tokens": 2}, (5, 5, 2)),
+    ({"prompt_tokens": -5, "completion_tokens": 2}, (0, 0, 2)),
+    ({"prompt_tokens": "5", "completion_tokens": 2.5}, (0, 0, 2)),
+    ({"prompt_tokens": 10**30, "completion_tokens": 2}, (10**12 - 1, 0, 2)),
+    ({"prompt_tokens": [5], "completion_tokens": None}, None),
+    ({}, None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("usage", "counts"), USAGES)
+def test_usage_that_cannot_be_is_cut_to_what_is_possible(
+    usage: object, counts: tuple[int, int, int] | None
+) -> None:
+    async def scenario() -> None:
+        text = json.dumps({"choices": [], "usage": usage}).encode()
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text)
+        async with gateway(MockReplica("a", answer_raw(head + text))) as world:
+            answer = await world.post()
+            assert (answer.status, answer.body) == (200, text)
+            sums = world.total.tokens[""]
+            seen = (sums.prompt, sums.cached, sums.output)
+            assert sums.requests == 1
+            if counts is None:
+                assert seen == (0, 0, 0)
+            else:
+                assert (seen[1], seen[2]) == (counts[1], counts[2])
+                assert 0 <= seen[1] <= seen[0] <= counts[0]
+
+    play(scenario())
+
+
+def test_an_error_inside_an_answer_of_status_200_passes_unchanged() -> None:
+    async def scenario() -> None:
+        text = b'{"error": {"message": "out of memory"}}'
+        whole = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(text), text)
+        replica = MockReplica("a", answer_raw(whole))
+        async with gateway(replica) as world:
+            assert (await world.post()).body == text
+            event = b"data: " + text + b"\n\n"
+            stream = STREAM_HEAD + chunk(event) + b"0\r\n\r\n"
+            replica.behave = answer_raw(stream)
+            answer = await world.post({"model": "chat", "stream": True})
+            assert answer.body.startswith(event)
+            assert "[DONE]" not in answer.events
+
+    play(scenario())
+
+
+def test_an_encoded_body_and_a_key_of_another_cluster_are_refused() -> None:
+    async def scenario() -> None:
+        async with gateway(MockReplica("a"), routes=with_callers) as world:
+            client = await world.connect()
+            answer = await client.post(extra="Authorization: Bearer sk-else\r\n")
+            assert (answer.status, answer.code) == (401, "invalid_api_key")
+            bomb = gzip.compress(b'{"model": "chat"' + b" " * 10_000_000 + b"}")
+            extra = "Authorization: Bearer sk-bob\r\nContent-Encoding: gzip\r\n"
+            answer = await client.post(bomb, extra=extra)
+            assert (answer.status, answer.code) == (400, "bad_request")
+            await client.close()
+
+    play(scenario())
+
+
+ODD: list[Any] = [
+    None,
+    5,
+    -1,
+    2**63,
+    "x",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    [None],
+    1.5,
+    True,
+    [[1]],
+    [{}],
+]
+OPENAI_CHUNK = {
+    "id": "a",
+    "choices": [
+        {
+            "index": 0,
+            "delta": {"role": "assistant", "content": "h"},
+            "text": "t",
+            "token_ids": [1, 2],
+            "prompt_token_ids": [3],
+            "finish_reason": None,
+        }
+    ],
+    "usage": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}},
+}
+LLAMA_CHUNK = {
+    "content": "x",
+    "tokens": [1],
+    "tokens_predicted": 1,
+    "tokens_evaluated": 2,
+    "stop": False,
+    "timings": {"cache_n": 1},
+}
+
+
+def damaged(value: Any, chance: random.Random) -> Any:
+    """Return a copy with one or two values of other types."""
+    copy = json.loads(json.dumps(value))
+    spots: list[tuple[Any, Any]] = []
+
+    def walk(part: Any) -> None:
+        keys = part if isinstance(part, dict) else range(len(part))
+        for key in keys:
+            spots.append((part, key))
+            if isinstance(part[key], dict | list):
+                walk(part[key])
+
+    walk(copy)
+    for part, key in chance.sample(spots, chance.randint(1, 2)):
+        part[key] = chance.choice(ODD)
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["text", "vllm", "llama.cpp"])
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/completions"])
+def test_events_of_any_shape_do_not_disturb_a_continuation(
+    kind: str, path: bytes
+) -> None:
+    chance = random.Random(29)
+    fields: dict[str, object] = {"model": "m", "stream": True, "temperature": 0}
+    fields["stream_options"] = {"include_usage": True}
+    if path == b"/v1/completions":
+        fields["prompt"] = "x"
+    else:
+        fields["messages"] = [{"role": "user", "content": "x"}]
+    body = json.dumps(fields).encode()
+    passed = 0
+    for _ in range(1000):
+        continuation = StreamContinuation.begin(kind, path, body, "id")
+        assert continuation is not None
+        if continuation.is_preparing:
+            assert continuation.take_prompt(b'{"prompt": "x"}')
+        for _ in range(3):
+            event = damaged(
+                LLAMA_CHUNK if kind == "llama.cpp" else OPENAI_CHUNK, chance
+            )
+            if not continuation.is_lost:
+                passed += bool(continuation.feed(data_event(event)))
+            if chance.random() < 0.3:
+                continuation.move()
+        assert continuation.closing_events(5).endswith(b"data: [DONE]\n\n")
+    assert passed > 150
+
+
+def data_event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"

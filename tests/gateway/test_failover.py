@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from corral.gateway import service_route
+from corral.gateway import service_replicas
 from corral.route import outlier_ejection
 from corral.route.concurrency_limit import ConcurrencyLimit
 from tests.gateway.worlds import (
@@ -354,7 +354,7 @@ def test_requests_wait_in_the_gateway_and_are_shed_when_it_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        service_route, "ConcurrencyLimit", lambda: ConcurrencyLimit(initial=2)
+        service_replicas, "ConcurrencyLimit", lambda: ConcurrencyLimit(initial=2)
     )
 
     async def scenario() -> None:

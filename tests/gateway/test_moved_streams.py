@@ -73,14 +73,16 @@ def test_a_cut_stream_goes_on_at_another_replica(kind: str, path: bytes) -> None
 def test_many_streams_survive_a_killed_replica() -> None:
     async def scenario() -> None:
         engine = Engine(is_exact=False)
+        begun: dict[str, int] = {"a": 0, "b": 0, "c": 0}
 
         def behave(request: Request, side: ReplicaSide) -> None:
             async def send() -> None:
                 text = engine.stream(request.head.split(b" ")[1], request.json)
                 side.write(STREAM_HEAD)
-                for event in text.split(b"\n\n")[:-1]:
+                for number, event in enumerate(text.split(b"\n\n")[:-1]):
                     side.write(chunk(event + b"\n\n"))
-                    await asyncio.sleep(0.01)
+                    begun[side.replica.name] += number == 3
+                    await asyncio.sleep(0.03)
                 side.write(b"0\r\n\r\n")
 
             side.start(send())
@@ -89,10 +91,7 @@ def test_many_streams_survive_a_killed_replica() -> None:
         async with gateway(*replicas, continues="vllm") as world:
             expected = read((await stream(world, CHAT)).body)
             streams = [asyncio.ensure_future(stream(world, CHAT)) for _ in range(60)]
-            await world.until(
-                lambda: all(side.tasks for one in replicas for side in one.sides)
-            )
-            await asyncio.sleep(0.08)
+            await world.until(lambda: begun["a"] >= 12)
             replicas[0].kill()
             for answer in await asyncio.gather(*streams):
                 check_same(answer.body, expected)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ class GatewayProcess:
     port: int
     log: list[str] = field(default_factory=list)
     has_ended: bool = False
+    recorded: set[int] = field(default_factory=set)
 
     async def read_log(self) -> None:
         """Read the log to its end, which is that of the last process."""
@@ -49,13 +50,37 @@ class GatewayProcess:
                 await asyncio.sleep(0.01)
         return lines[times - 1]
 
+    async def until_recorded(self, record: Path, count: int) -> None:
+        """Wait until this number of processes with a parent's role were recorded."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with suppress(FileNotFoundError):
+                    pid = json.loads(record.read_bytes())["pid"]
+                    workers = [
+                        worker_of(line) for line in self.log if "listening" in line
+                    ]
+                    if pid not in workers:
+                        self.recorded.add(pid)
+                if len(self.recorded) >= count:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def until_received(self, replica: MockReplica, count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(replica.requests) < count:
+                await asyncio.sleep(0.01)
+
     async def connect(self) -> Client:
         return Client(*await asyncio.open_connection("127.0.0.1", self.port))
 
 
 @asynccontextmanager
 async def process(
-    tmp_path: Path, *replicas: MockReplica, workers: int = 1, key: str = ""
+    tmp_path: Path,
+    *replicas: MockReplica,
+    workers: int = 1,
+    key: str = "",
+    words: Sequence[str] = (),
 ) -> AsyncIterator[GatewayProcess]:
     for replica in replicas:
         await replica.start()
@@ -66,7 +91,7 @@ async def process(
     }
     routes = tmp_path / "routes.json"
     routes.write_text(json.dumps({"version": 1, "open": True, "services": [service]}))
-    arguments = ["gateway", "--routes", str(routes), "--port", "0"]
+    arguments = ["gateway", "--routes", str(routes), "--port", "0", *words]
     if key:
         (tmp_path / "key").write_text(key)
         arguments += ["--counters-key-file", str(tmp_path / "key")]
@@ -174,7 +199,7 @@ def test_a_successor_that_cannot_start_leaves_the_gateway_as_it_is(
         async with process(tmp_path, replica) as gateway:
             (tmp_path / "routes.json").write_text("{")
             gateway.process.send_signal(signal.SIGUSR2)
-            await gateway.until_logged("this process stays")
+            await gateway.until_logged("these workers stay")
             client = await gateway.connect()
             assert (await client.post()).status == 200
             await client.close()
@@ -182,17 +207,31 @@ def test_a_successor_that_cannot_start_leaves_the_gateway_as_it_is(
     play(scenario())
 
 
-def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+def worker_of(line: str) -> int:
+    """Return the process that has written a line of the log."""
+    return int(line.split("gateway[")[1].split("]")[0])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_that_dies_is_started_again_and_no_new_connection_fails(
+    tmp_path: Path, workers: int
+) -> None:
     async def scenario() -> None:
         replica = MockReplica("a")
-        async with process(tmp_path, replica, workers=2) as gateway:
-            line = await gateway.until_logged("listening on")
-            worker = int(line.split("gateway[")[1].split("]")[0])
-            os.kill(worker, signal.SIGKILL)
-            await gateway.until_logged("listening on", 3)
-            client = await gateway.connect()
-            assert (await client.post()).status == 200
-            await client.close()
+        async with process(tmp_path, replica, workers=workers) as gateway:
+            os.kill(
+                worker_of(await gateway.until_logged("listening on")), signal.SIGKILL
+            )
+            while not any("listening on" in line for line in gateway.log[workers:]):
+                client = await gateway.connect()
+                with suppress(ConnectionError, asyncio.IncompleteReadError):
+                    assert (await client.post()).status == 200
+                await client.close()
+            await gateway.until_logged("listening on", workers + 1)
+            for _ in range(20):
+                client = await gateway.connect()
+                assert (await client.post()).status == 200
+                await client.close()
             gateway.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE):
                 assert await gateway.process.wait() == 0
@@ -284,6 +323,63 @@ def test_workers_end_with_their_parent_and_leave_no_file(tmp_path: Path) -> None
             async with asyncio.timeout(PATIENCE):
                 while not gateway.has_ended:  # the last one closes the log
                     await asyncio.sleep(0.01)
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_requests_do_not_notice_that_the_recorded_process_is_killed(
+    tmp_path: Path, workers: int
+) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a")
+        record = tmp_path / "gateway.json"
+        words = ["--record", str(record)]
+        async with process(tmp_path, replica, workers=workers, words=words) as gateway:
+            await gateway.until_recorded(record, 1)
+            replica.behave = answer_stream(100, 0.02)
+            first = await gateway.connect()
+            stream = asyncio.ensure_future(first.post(STREAM))
+            await gateway.until_received(replica, 1)
+            replica.behave = MockReplica("b").behave
+            stop = asyncio.Event()
+            clients = [
+                asyncio.ensure_future(load(gateway, stop, keeps=number % 2 == 0))
+                for number in range(4)
+            ]
+            gateway.process.kill()
+            await gateway.until_logged("has taken over")
+            # the worker was recorded for the meantime, and now the new parent is
+            await gateway.until_recorded(record, 2)
+            stop.set()
+            statuses = [status for client in clients for status in await client]
+            assert set(statuses) == {200}
+            assert len(statuses) > 20
+            assert (await stream).events[-1] == "[DONE]"
+            await first.close()
+
+    play(scenario())
+
+
+def test_a_killed_parent_that_was_to_end_has_no_successor(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        replica = MockReplica("a", answer_stream(3000, 0.01))
+        words = ["--record", str(tmp_path / "gateway.json")]
+        async with process(tmp_path, replica, words=words) as gateway:
+            client = await gateway.connect()
+            stream = asyncio.ensure_future(client.post(STREAM))
+            await gateway.until_received(replica, 1)
+            gateway.process.send_signal(signal.SIGTERM)
+            with suppress(ConnectionRefusedError):
+                while True:  # until the worker drains
+                    await (await gateway.connect()).close()
+            gateway.process.kill()
+            await gateway.until_logged("ends at once")
+            assert not (await stream).is_whole
+            async with asyncio.timeout(PATIENCE):
+                while not gateway.has_ended:  # the last process closes the log
+                    await asyncio.sleep(0.01)
+            await client.close()
 
     play(scenario())
 

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import service_route
+from corral.gateway import service_replicas
 from corral.gateway.attempt import ReplicaAttempt
 from corral.gateway.service_route import ServiceRoute
 from corral.gateway.token_counts import TokenCounts
 from corral.route import first_token_deadline
 from corral.route.first_token_deadline import LEAST_SAMPLES
 from tests.gateway.worlds import (
+    Behave,
     MockReplica,
     ReplicaSide,
     Request,
     World,
+    answer_close,
     answer_json,
     answer_nothing,
     answer_raw,
@@ -23,6 +25,7 @@ from tests.gateway.worlds import (
     gateway,
     json_bytes,
     play,
+    request_bytes,
 )
 
 STREAM = {"model": "chat", "messages": [], "stream": True}
@@ -170,6 +173,74 @@ def test_a_slow_first_token_alone_fails_no_request(
     play(scenario())
 
 
+def after(seconds: float, behave: Behave) -> Behave:
+    """Return a behaviour that begins later."""
+
+    def later(request: Request, side: ReplicaSide) -> None:
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            behave(request, side)
+
+        side.start(wait())
+
+    return later
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        (after(0.3, answer_stream(20)), answer_nothing, 0),
+        (answer_nothing, answer_stream(20), 1),
+        (after(0.5, answer_stream(20)), answer_close, 0),
+        (after(0.2, answer_close), after(0.3, answer_stream(20)), 1),
+        (after(0.2, ERROR), after(0.3, answer_stream(20)), 1),
+    ],
+)
+def test_a_late_attempt_races_with_another_and_the_loser_is_cancelled(
+    first: Behave, second: Behave, winner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_token_deadline, "LEAST_SECONDS", 0.1)
+
+    async def scenario() -> None:
+        names, behave = in_turn(first, second)
+        replicas = {name: MockReplica(name, behave) for name in "ab"}
+        async with gateway(*replicas.values(), deadline_seconds=5) as world:
+            learn_quick_first_tokens(world)
+            post = asyncio.ensure_future(world.post(STREAM))
+            await world.until(lambda: len(names) == 2)
+            assert len(set(names)) == 2
+            answered = world.metrics.by_replica[names[winner]].requests
+            loser = replicas[names[1 - winner]]
+            if answer_nothing in (first, second):
+                # the loser is cut when the other one begins, not when it ends
+                await world.until(lambda: not loser.sides)
+                assert not post.done()
+            answer = await post
+            assert answer.events[-1] == "[DONE]"
+            assert len(answer.events) == 21
+            assert answered == {200: 1}
+
+    play(scenario())
+
+
+def test_a_client_that_leaves_ends_both_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(first_token_deadline, "LEAST_SECONDS", 0.1)
+
+    async def scenario() -> None:
+        replicas = [MockReplica(name, answer_nothing) for name in "ab"]
+        async with gateway(*replicas) as world:
+            learn_quick_first_tokens(world)
+            client = await world.connect()
+            client.writer.write(request_bytes(STREAM))
+            await world.until(lambda: all(one.requests for one in replicas))
+            await client.close()
+            await world.until(lambda: not any(one.sides for one in replicas))
+
+    play(scenario())
+
+
 def test_the_limit_learns_from_the_requests_in_flight_at_sending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,7 +252,7 @@ def test_the_limit_learns_from_the_requests_in_flight_at_sending(
         def observe(self, in_flight: int, *_: float) -> None:
             observed.append(in_flight)
 
-    monkeypatch.setattr(service_route, "ConcurrencyLimit", Recorder)
+    monkeypatch.setattr(service_replicas, "ConcurrencyLimit", Recorder)
 
     async def scenario() -> None:
         waiting: list[tuple[Request, ReplicaSide]] = []

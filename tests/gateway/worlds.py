@@ -140,7 +140,7 @@ class ReplicaSide(asyncio.Protocol):
             request = Request(head + found, b"")
             if not found:
                 return
-            length = int(request.lines[b"content-length"])
+            length = int(request.lines.get(b"content-length", b"0"))
             if len(rest) < length:
                 return
             request.body = rest[:length]
@@ -185,12 +185,14 @@ class MockReplica:
     sides: set[ReplicaSide] = field(default_factory=set, repr=False)
     closed_at: list[float] = field(default_factory=list, repr=False)
     connections: int = 0
+    side: type[ReplicaSide] = ReplicaSide
+    received: int = 0
     server: asyncio.Server | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self.server = await loop.create_server(
-            lambda: ReplicaSide(self), "127.0.0.1", self.port
+            lambda: self.side(self), "127.0.0.1", self.port
         )
         self.port = self.server.sockets[0].getsockname()[1]
 
@@ -357,6 +359,7 @@ class Client:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    patience: float = PATIENCE
 
     async def post(
         self, body: object | None = None, path: str = CHAT, extra: str = ""
@@ -371,7 +374,7 @@ class Client:
 
     async def answer(self) -> Answer:
         """Read one answer by its framing."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             text = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = text.split("\r\n")[:-2]
             pairs = [line.split(": ", 1) for line in lines]

@@ -7,7 +7,9 @@ from typing import Any
 from corral.control.services.routes import routes_of
 from corral.domain.ids import JobId
 from corral.domain.service import ServiceSpec
+from corral.domain.service_affinity import Affinity
 from corral.reconcile.desired_state import launch_of
+from corral.wire.gateway_routes import KvEventsEntry
 from tests.reconcile.serving import Serving, service_spec
 from tests.worlds import gang
 
@@ -49,6 +51,29 @@ def test_a_replica_on_one_node_needs_no_second_port() -> None:
     assert (attempt.replica_port, attempt.listening_port) == (None, 20001)
     (entry,) = routes_of(world, (), 1).services
     assert [replica.port for replica in entry.replicas] == [20001]
+
+
+def test_a_replica_with_exact_affinity_gets_ports_for_the_events_of_its_cache() -> None:
+    serving = Serving(service_spec(affinity=Affinity.EXACT))
+    serving.ready()
+    world = serving.cluster.world
+    attempt = world.attempts[JOB]
+    assert (attempt.listening_port, attempt.kv_ports) == (20001, (20002, 20003))
+    launch = launch_of(world, world.jobs[JOB], attempt, attempt.nodes[0])
+    assert launch.ports == (20001, 20001, 20002, 20003)
+    (entry,) = routes_of(world, (), 1).services
+    (replica,) = entry.replicas
+    assert replica.kv_events == KvEventsEntry(port=20002, replay_port=20003)
+    assert ports_by_node(serving)[attempt.nodes[0]] == [20001, 20002, 20003]
+
+
+def test_with_too_few_ports_it_serves_without_the_events_of_its_cache() -> None:
+    spec = service_spec(affinity=Affinity.EXACT)
+    serving = serving_with_ports((1, 2), spec)
+    (attempt,) = serving.cluster.world.attempts.values()
+    assert (attempt.listening_port, attempt.kv_ports) == (1, ())
+    (entry,) = routes_of(serving.cluster.world, (), 1).services
+    assert [replica.kv_events for replica in entry.replicas] == [None]
 
 
 def test_a_gang_that_is_not_a_replica_has_one_port() -> None:

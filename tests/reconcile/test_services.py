@@ -342,3 +342,9 @@ def test_an_unready_replica_ends_before_ready_ones() -> None:
     serving.not_ready(1)
     serving.scale(2, 2)
     assert (serving.numbers, serving.draining) == ([2, 3], [1])
+
+
+def test_replicas_are_spread_over_the_nodes() -> None:
+    serving = Serving(service_spec(min_replicas=3, max_replicas=3), nodes=3)
+    attempts = serving.cluster.world.attempts.values()
+    assert {attempt.nodes for attempt in attempts} == {("n1",), ("n2",), ("n3",)}

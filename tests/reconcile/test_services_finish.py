@@ -20,17 +20,17 @@ from tests.reconcile.serving import Serving, several
 JOB = JobId("j1_1")
 
 
-def desired(serving: Serving) -> DesiredState:
-    """The desired state of the node of the first replica."""
+def desired(serving: Serving, job: JobId = JOB) -> DesiredState:
+    """The desired state of the node of the replica with this job."""
     cluster = serving.cluster
-    node = cluster.world.attempts[JOB].nodes[0]
+    node = cluster.world.attempts[job].nodes[0]
     held = [one for one in cluster.world.allocations.values() if one.seat.node == node]
     version = Version(term=1, counter=1)
     return wanted_of(cluster.world, node, held, cluster.facts.nodes[node], version)
 
 
-def stopped(serving: Serving) -> list[str]:
-    return [stop.why for stop in desired(serving).stop]
+def stopped(serving: Serving, job: JobId = JOB) -> list[str]:
+    return [stop.why for stop in desired(serving, job).stop]
 
 
 def preempt(serving: Serving) -> None:
@@ -113,10 +113,10 @@ def test_a_drained_replica_that_is_preempted_still_finishes_its_requests() -> No
     serving.ask(Requeue(job=JobId("j1_2")))
     serving.tick(20.0)
     assert serving.job(2).why == StopWhy.REQUEUE
-    assert stopped(serving) == []
+    assert stopped(serving, JobId("j1_2")) == []
     serving.tick(20.0)
     assert serving.job(2).why == StopWhy.CANCEL
-    assert stopped(serving) == ["cancel"]
+    assert stopped(serving, JobId("j1_2")) == ["cancel"]
 
 
 def test_a_clock_that_is_set_back_ends_the_wait() -> None:

@@ -76,6 +76,22 @@ def test_long_prompts_are_compared_with_their_own_time() -> None:
     assert limit.limit == 64
 
 
+def test_prompts_that_were_cached_unexpectedly_do_not_lower_the_limit() -> None:
+    limit = ConcurrencyLimit(64)
+    for number in range(1000):
+        limit.observe(30, 0.2 if number % 10 == 0 else 5.5, 5.0)
+    assert limit.limit == 64
+
+
+def test_short_prompts_behind_a_long_one_do_not_lower_the_limit() -> None:
+    limit = ConcurrencyLimit(64)
+    for _ in range(100):
+        limit.observe(30, 10.0, 10.0)
+        for _ in range(9):
+            limit.observe(30, 1.0, 0.1)
+    assert limit.limit == 64
+
+
 @given(
     samples=st.lists(
         st.tuples(st.integers(0, 10_000), st.floats(0, 1e6), st.floats(0, 1e3)),

@@ -413,3 +413,18 @@ def test_who_asks_for_a_label_or_a_rack_that_no_node_has_is_told_how_to_give_it(
         "or label the nodes: corral node label NODE rack=a"
         in reasons[JobId("near")].suggestions[0]
     )
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(1, 6))
+def test_replicas_of_a_service_take_nodes_without_another_one_while_there_is_room(
+    gpus: list[int], replicas: int
+) -> None:
+    nodes = [labelled(f"n{number}", free) for number, free in enumerate(gpus)]
+    gangs = [
+        replace(gang(f"r{number}", order=number), kin="chat", spreads=True)
+        for number in range(replicas)
+    ]
+    seats = where(run(nodes, *gangs))
+    assert len(seats) == min(replicas, sum(gpus)), "none waits because of it"
+    used = {node for nodes_of_one in seats.values() for node in nodes_of_one}
+    assert len(used) == min(replicas, len(nodes))

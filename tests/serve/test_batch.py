@@ -78,7 +78,7 @@ def test_each_line_has_its_answer_in_the_form_of_openai(tmp_path: Path) -> None:
     assert server.keys == {f"Bearer {KEY}"}
     assert set(server.models) == {"chat"}
     progress = batch.progress
-    assert (progress["done"], progress["left"], progress["state"]) == (
+    assert (progress["done"], progress["unanswered"], progress["state"]) == (
         50,
         0,
         "finished",
@@ -374,7 +374,7 @@ def progress(**more: Any) -> BatchProgress:
         "done": 5,
         "failed": 1,
         "expired": 0,
-        "left": 4,
+        "unanswered": 4,
         "lines_per_second": 2.0,
         "prompt_tokens": 1,
         "completion_tokens": 2,

@@ -13,6 +13,7 @@ from corral.serve.batch_file import (
     MOST_FILE_BYTES,
     BatchFileInvalid,
     BatchRequests,
+    BatchRules,
     in_prefix_order,
     prefix_of,
     read_batch,
@@ -25,8 +26,8 @@ MODELS = ("chat", "org/name")
 def faults(tmp_path: Path, *lines: Any) -> list[str]:
     path = write_lines(tmp_path / "in.jsonl", lines)
     with pytest.raises(BatchFileInvalid) as caught:
-        read_batch(path, MODELS)
-    return caught.value.faults
+        read_batch(path, BatchRules(models=MODELS))
+    return [fault.text for fault in caught.value.faults]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,32 @@ def test_a_wrong_line_is_refused_with_its_number(
     assert text in fault
 
 
+@pytest.mark.parametrize(
+    ("wrong", "code", "param"),
+    [
+        ("{", "invalid_json_line", None),
+        (line(1, body={"model": "m"}), "duplicate_custom_id", "custom_id"),
+        (line(2, body={}), "missing_model", "body.model"),
+        (line(2, body={"model": "n"}), "mismatched_model", "body.model"),
+        (
+            line(2, url="/v1/embeddings", body={"model": "m"}),
+            "mismatched_endpoint",
+            "url",
+        ),
+    ],
+)
+def test_a_file_of_one_model_names_code_line_and_field_of_each_fault(
+    tmp_path: Path, wrong: Any, code: str, param: str | None
+) -> None:
+    first, last = (line(number, body={"model": "m"}) for number in (1, 3))
+    path = write_lines(tmp_path / "in.jsonl", [first, wrong, last])
+    rules = BatchRules(endpoint=CHAT, is_of_one_model=True)
+    with pytest.raises(BatchFileInvalid) as caught:
+        read_batch(path, rules)
+    [fault] = caught.value.faults
+    assert (fault.code, fault.line, fault.param) == (code, 2, param)
+
+
 def test_all_wrong_lines_are_named_and_the_first_are_shown(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.jsonl", ["{"] * 30)
     with pytest.raises(BatchFileInvalid) as caught:
@@ -66,6 +93,16 @@ def test_all_wrong_lines_are_named_and_the_first_are_shown(tmp_path: Path) -> No
 
 def test_a_file_without_lines_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "", "  ") == ["the file has no lines"]
+
+
+def test_more_lines_than_the_limit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.serve.batch_file.MOST_LINES", 2)
+    path = write_lines(tmp_path / "in.jsonl", [line(1), line(2), line(3)])
+    with pytest.raises(BatchFileInvalid, match="3 lines; at most 2") as caught:
+        read_batch(path)
+    assert [fault.code for fault in caught.value.faults] == ["too_many_requests"]
 
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
@@ -88,7 +125,7 @@ def test_a_revision_of_a_model_and_no_model_are_accepted(tmp_path: Path) -> None
         tmp_path / "in.jsonl",
         [line(1, body={"model": "chat@3"}), line(2), line(3, body={"model": None})],
     )
-    lines = read_batch(path, MODELS)
+    lines = read_batch(path, BatchRules(models=MODELS))
     requests = BatchRequests(path, "org/name")
     models = [json.loads(requests.request_of(one).body)["model"] for one in lines]
     assert models == ["chat@3", "org/name", "org/name"]

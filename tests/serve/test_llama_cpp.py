@@ -31,6 +31,19 @@ def test_without_a_key_none_is_required(monkeypatch: pytest.MonkeyPatch) -> None
     assert parameters.api_keys == []
 
 
+def test_an_adapter_is_applied_to_no_request_that_does_not_name_it() -> None:
+    words = ["--model", "/m.gguf", "--lora", "/a.gguf", "--lora", "/b.gguf"]
+    parameters = server_parameters(
+        SimpleNamespace(model=SimpleNamespace()),
+        parsed_options(words),
+        lambda path, scale: (path, scale),
+    )
+    assert parameters.lora_adapters == [
+        ("/a.gguf", 0.0),
+        ("/b.gguf", 0.0),
+    ]
+
+
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_missing_model_or_wheel_is_reported_in_one_line(
     tmp_path: Path, exists: bool

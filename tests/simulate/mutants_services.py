@@ -30,7 +30,7 @@ SERVICES = [
     ),
     Mutant(
         "a replica is ended while requests are under way",
-        "reconcile.services.replicas:_has_finished",
+        "reconcile.services.finished_requests:has_finished",
         "return under_way == 0 and seconds >= COUNTER_AGE_SECONDS",
         "return True",
         "drain",
@@ -38,7 +38,7 @@ SERVICES = [
     ),
     Mutant(
         "counters from before a drain end a replica",
-        "reconcile.services.replicas:_has_finished",
+        "reconcile.services.finished_requests:has_finished",
         "and seconds >= COUNTER_AGE_SECONDS",
         "",
         "drain",
@@ -46,7 +46,7 @@ SERVICES = [
     ),
     Mutant(
         "unknown requests count as none",
-        "reconcile.services.replicas:_has_finished",
+        "reconcile.services.finished_requests:has_finished",
         "under_way == 0",
         "not under_way",
         "drain",
@@ -111,9 +111,33 @@ SERVICES = [
     Mutant(
         "there are never fewer replicas",
         "reconcile.services.replica_plan:_Planner.drain_surplus",
-        "> self.service.wanted",
+        "> self._wanted",
         "> self.service.spec.max_replicas",
         "peace",
         seed=1_000_000,
+    ),
+    Mutant(
+        "a job that stops too slowly starts on lent GPUs",
+        "schedule.placement.sleeping_room:LentSeat.admits",
+        "self.stop_seconds is None or stop_seconds <= self.stop_seconds",
+        "True",
+        "lent",
+        seed=1_000_009,
+    ),
+    Mutant(
+        "a replica takes requests before it has its GPUs again",
+        "reconcile.services.replica_state:_with_readiness",
+        "row.sleep.room_at is None or seen is None or seen.is_asleep",
+        "seen is None",
+        "lent",
+        seed=1_000_131,
+    ),
+    Mutant(
+        "an engine is woken before it has its GPUs again",
+        "reconcile.desired_state:_is_to_sleep",
+        "and sleep.room_at is None",
+        "and sleep.wakes_at is None",
+        "I3",
+        seed=1_000_131,
     ),
 ]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
+from corral.domain.batch import Batch, BatchId, FileId, FilePurpose, StoredFile
 from corral.domain.cause import Cause
 from corral.domain.event_kind import EventKind
 from corral.domain.gateway_counts import CallerCounts, GatewayCount
@@ -273,3 +274,29 @@ def service(sequence: int = 7, name: str = "chat", **changes: Any) -> Service:
         "replicas": (row,),
     }
     return Service(**(fields | changes))
+
+
+def stored_file(id: str = "f1", owner: UserName = ANN, at: float = 1.0) -> StoredFile:
+    return StoredFile(
+        id=FileId(id),
+        owner=owner,
+        name="é ☃.jsonl",
+        purpose=FilePurpose.BATCH,
+        size_bytes=100,
+        created_at=at,
+        expires_at=at + 10.0,
+    )
+
+
+def batch(id: str = "b1", owner: UserName = ANN, at: float = 1.0) -> Batch:
+    return Batch(
+        id=BatchId(id),
+        owner=owner,
+        name="batch-a",
+        input_file=FileId("f1"),
+        endpoint="/v1/completions",
+        window="24h",
+        created_at=at,
+        deadline=at + 86_400.0,
+        metadata=(("k", "v"),),
+    )

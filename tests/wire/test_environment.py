@@ -72,6 +72,14 @@ def test_a_replica_on_several_nodes_listens_on_another_port_than_its_ranks_meet(
     assert (told["MASTER_PORT"], told["CORRAL_PORT"]) == ("20007", "20031")
 
 
+def test_a_replica_that_publishes_its_cache_gets_the_ports_for_it() -> None:
+    settings = NodeSettings(node=N1, head_file="/x")
+    replica = replace(REPLICA, kv_ports=(20_002, 20_003))
+    variables = of_attempt(launch_of(key_of(1), replica=replica), settings)
+    assert variables["CORRAL_KV_EVENTS_PORT"] == "20002"
+    assert variables["CORRAL_KV_REPLAY_PORT"] == "20003"
+
+
 def test_a_job_cannot_replace_the_port_of_a_replica() -> None:
     launch = launch_of(key_of(1), replica=REPLICA, env=(("CORRAL_PORT", "1"),))
     told = of_attempt(launch, NodeSettings(node=N1, head_file="/x"))

@@ -28,6 +28,7 @@ def test_a_spec_reads_as_it_was_written() -> None:
         launch_of(KEY, secrets=("HF_TOKEN",)),
         launch_of(KEY, workdir="0" * 64),
         launch_of(KEY, image="docker://alpine"),
+        launch_of(KEY, model="hf://org/name"),
         # whose key may be in no file
         launch_of(KEY, replica=REPLICA),
     ],

@@ -6,10 +6,24 @@ import jsonschema_rs
 import pytest
 
 from corral.domain.errors import SpecInvalid
+from corral.domain.ids import QueueName
 from corral.domain.job import Disconnect, JobSpec
 from corral.domain.resources import Resources
-from corral.domain.service import CanaryRule, ContinueBy, ScaleRule, ServiceSpec
+from corral.domain.service import (
+    CanaryRule,
+    ContinueBy,
+    ParkBy,
+    ScaleRule,
+    ServiceSpec,
+)
+from corral.domain.service_access import (
+    Adapter,
+    CallAccess,
+    FallbackRule,
+    request_names,
+)
 from corral.wire import schemas
+from corral.wire.engine_presets import ENGINE_PRESETS
 from corral.wire.service_document import read_service
 from corral.wire.yaml_document import Document, documents_of
 
@@ -48,15 +62,19 @@ def test_a_long_document_means_what_it_says() -> None:
             name="chat",
             run=command,
             resources=Resources(gpu_millis=2000, gpu_type="h100"),
+            model="hf://org/name@rev",
         ),
         models=("chat", "org/name"),
         min_replicas=1,
         max_replicas=8,
         probe="/health",
+        source="hf://org/name@rev",
         engine="vllm",
         scale=ScaleRule(
             ttft_p90_seconds=0.5, itl_p90_seconds=0.05, back_within_seconds=10.0
         ),
+        park=ParkBy.ENGINE,
+        sleep_calls=ENGINE_PRESETS["vllm"].sleep_calls,
         canary=CanaryRule(share=0.05, seconds=600.0),
         body_bytes=10_000_000,
         deadline_seconds=60.0,
@@ -146,6 +164,13 @@ def test_a_command_of_its_own_serves_the_model_that_it_names() -> None:
     assert service(model="org/tiny", models="x").models == ("org/tiny", "chat", "x")
 
 
+def test_a_command_of_its_own_gets_a_model_that_the_node_fetches() -> None:
+    spec = service(model="hf://org/name@v1")
+    assert spec.models == ("chat", "org/name")
+    assert spec.replica.model == "hf://org/name@v1"
+    assert service(model="tiny").replica.model is None
+
+
 def test_a_command_of_its_own_keeps_the_rules_of_the_engine() -> None:
     spec = with_engine("vllm", "hf://org/name", run="vllm serve org/name --seed 1")
     assert spec.replica.run == "vllm serve org/name --seed 1"
@@ -221,3 +246,55 @@ def test_the_schema_refuses_what_cannot_be_read(fields: dict[str, Any]) -> None:
     with pytest.raises(SpecInvalid):
         read_service(Document(value=document, source="service"))
     assert not jsonschema_rs.is_valid(schemas()["service"], document)
+
+
+ADAPTERS = {"tone": "hf://org/tone", "legal": "/data/legal"}
+
+
+def test_adapters_have_names_of_their_own_and_the_engine_is_started_for_them() -> None:
+    spec = with_engine("vllm", "/m", adapters=ADAPTERS)
+    assert spec.adapters == (
+        Adapter(name="legal", source="/data/legal"),
+        Adapter(name="tone", source="hf://org/tone"),
+    )
+    assert spec.max_adapters == 4
+    assert spec.models == ("chat", "m")
+    assert set(request_names(spec.models, spec.adapters)) == {
+        *("chat", "m", "legal", "tone"),
+        *("chat:legal", "chat:tone", "m:legal", "m:tone"),
+    }
+    assert "--enable-lora --max-loras 4" in spec.replica.run
+    assert "--enable-lora" not in with_engine("vllm", "/m").replica.run
+    assert with_engine("vllm", "/m", max_adapters=9).max_adapters == 9
+
+
+def test_an_adapter_more_needs_no_new_revision_where_the_engine_loads_it() -> None:
+    vllm = with_engine("vllm", "/m", adapters=ADAPTERS)
+    more = with_engine("vllm", "/m", adapters={**ADAPTERS, "new": "/x"})
+    assert not more.needs_revision(vllm)
+    assert vllm.with_settings_of(more).adapters == more.adapters
+    assert with_engine("vllm", "/m", max_adapters=5).needs_revision(vllm)
+    fixed = with_engine("llama.cpp", "/m.gguf", adapters={"legal": "/l.gguf"})
+    assert "--lora /l.gguf" in fixed.replica.run
+    both = {"legal": "/l.gguf", "tone": "/t.gguf"}
+    assert with_engine("llama.cpp", "/m.gguf", adapters=both).needs_revision(fixed)
+
+
+def test_callers_and_the_fallback_are_settings_without_a_new_revision() -> None:
+    spec = service(
+        allow={"users": ["ann", "@operator"], "queues": "research"},
+        fallback={
+            "url": "https://API.example.com:443/v1/",
+            "model": "large",
+            "secret": "API_KEY",
+        },
+    )
+    assert spec.allow == CallAccess(
+        users=("ann", "@operator"), queues=(QueueName("research"),)
+    )
+    assert spec.fallback == FallbackRule(
+        url="https://api.example.com/v1", model="large", secret="API_KEY"
+    )
+    assert not spec.needs_revision(service())
+    assert service(allow={}).allow == CallAccess()
+    assert service().allow is None

@@ -1,8 +1,9 @@
 """The commands of engines, run by a shell with programs that only print."""
 
+import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ def run(tmp_path: Path) -> Run:
     programs.mkdir()
 
     def run_command(
-        document: dict[str, Any], *, gpus: str = "2", have: str = "python vllm"
+        document: dict[str, Any],
+        *,
+        gpus: str = "2",
+        have: str = "python vllm",
+        model_path: str = "",
+        more: Mapping[str, str] | None = None,
     ) -> list[str]:
         for name in have.split():
             (programs / name).write_text(PROGRAM)
@@ -44,7 +50,9 @@ def run(tmp_path: Path) -> Run:
                 "CORRAL_PORT": "29501",
                 "CORRAL_REPLICA_KEY": KEY,
                 "CORRAL_GPUS": gpus,
+                "CORRAL_MODEL": model_path or "/node/model",
                 "TMPDIR": str(tmp_path),
+                **(more or {}),
             },
             capture_output=True,
             text=True,
@@ -67,8 +75,7 @@ def test_vllm_gets_the_model_its_names_and_the_gpus(run: Run) -> None:
         "models": ["a;b"],
     }
     got = run(document | {"resources": {"gpu": "h100:4"}})
-    assert got[:3] == ["vllm", "serve", "org/name"]
-    assert option(got, "--revision") == "v1"
+    assert got[:3] == ["vllm", "serve", "/node/model"]
     assert (option(got, "--host"), option(got, "--port")) == ("10.0.0.7", "29501")
     names = got.index("--served-model-name")
     assert got[names + 1 : names + 3] == ["chat", "a;b"]
@@ -97,10 +104,40 @@ def test_a_path_is_one_word_and_may_begin_in_the_home(run: Run) -> None:
     assert run({"engine": "vllm", "model": "~/a b"})[2] == "/home/a user/a b"
 
 
-def test_vllm_streams_a_model_from_an_object_store(run: Run) -> None:
-    got = run({"engine": "vllm", "model": "s3://bucket/m"})
-    assert got[2] == "s3://bucket/m"
-    assert option(got, "--load-format") == "runai_streamer"
+@pytest.mark.parametrize("engine", ENGINE_PRESETS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        "hf://org/name",
+        "s3://bucket/m",
+        f"https://host/m.gguf#sha256={'a' * 64}",
+    ],
+)
+def test_every_engine_gets_the_path_of_a_model_that_the_node_has_fetched(
+    run: Run, tmp_path: Path, engine: str, model: str
+) -> None:
+    path = tmp_path / "the model.gguf"
+    path.write_text("weights")
+    got = run(
+        {"engine": engine, "model": model},
+        have="python vllm transformers",
+        model_path=str(path),
+    )
+    if engine == "transformers":
+        (link,) = tmp_path.glob("tmp*/chat")
+        assert link.resolve() == path
+    else:
+        assert str(path) in got
+
+
+def test_llama_cpp_loads_the_first_file_of_weights_of_a_folder(
+    run: Run, tmp_path: Path
+) -> None:
+    for number in (2, 1):
+        (tmp_path / f"w-0000{number}-of-00002.gguf").write_text("weights")
+    document = {"engine": "llama.cpp", "model": "hf://org/name"}
+    got = run(document, model_path=str(tmp_path))
+    assert option(got, "--model") == f"{tmp_path}/w-00001-of-00002.gguf"
 
 
 def test_sglang_gets_one_name_and_the_key(run: Run) -> None:
@@ -110,6 +147,26 @@ def test_sglang_gets_one_name_and_the_key(run: Run) -> None:
     assert option(got, "--served-model-name") == "chat"
     assert option(got, "--tensor-parallel-size") == "2"
     assert option(got, "--api-key") == KEY
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_engine_with_exact_affinity_publishes_the_events_of_its_cache(
+    run: Run, engine: str
+) -> None:
+    document = {"engine": engine, "model": "/m", "affinity": "exact"}
+    ports = {"CORRAL_KV_EVENTS_PORT": "29502", "CORRAL_KV_REPLAY_PORT": "29503"}
+    events = json.loads(option(run(document, more=ports), "--kv-events-config"))
+    assert events.pop("enable_kv_cache_events", True) is True
+    assert events == {
+        "publisher": "zmq",
+        "endpoint": "tcp://*:29502",
+        "replay_endpoint": "tcp://10.0.0.7:29503",
+    }
+    # without free ports for them, it serves without events
+    assert "--kv-events-config" not in run(document)
+    assert "--kv-events-config" not in run(
+        document | {"affinity": "prompt"}, more=ports
+    )
 
 
 def test_llama_cpp_runs_its_server_if_there_is_one_and_else_the_wheel(run: Run) -> None:
@@ -133,15 +190,6 @@ def test_transformers_serves_the_model_under_the_name_of_the_service(
     assert got[:3] == ["transformers", "serve", "chat"]
     (link,) = tmp_path.glob("tmp*/chat")
     assert link.resolve() == tmp_path / "weights"
-
-
-def test_transformers_downloads_the_revision(run: Run) -> None:
-    document = {"engine": "transformers", "model": "hf://org/name@v1"}
-    spec = read_service(
-        Document(value={"kind": "service", "name": "chat", **document}, source="x")
-    ).spec
-    assert 'snapshot_download("org/name", revision="v1")' in spec.replica.run
-    assert run(document, have="python transformers")[:2] == ["transformers", "serve"]
 
 
 def test_tiny_gets_all_names(run: Run) -> None:

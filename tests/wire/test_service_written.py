@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,20 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         "limits": LIMITS,
         "drain": SECONDS,
         "continues": st.sampled_from(["none", "text", "vllm", "llama.cpp"]),
+        "allow": st.fixed_dictionaries(
+            {},
+            optional={
+                "users": st.sampled_from([[], ["ann", "@operator"]]),
+                "queues": st.lists(NAMES, max_size=2, unique=True),
+            },
+        ),
+        "fallback": st.sampled_from(
+            [
+                {"url": url, "model": "large", "secret": "API_KEY"}
+                for url in ("https://api.example.com/v1", "https://[2001:db8::1]:8443")
+            ]
+        ),
+        "affinity": st.sampled_from(["prompt", "exact"]),
         "resources": RESOURCES,
         "any_of": st.lists(RESOURCES.map(lambda one: {"resources": one}), max_size=2),
         "queue": NAMES,
@@ -89,6 +104,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         document |= {"engine": draw(st.sampled_from(["vllm", "sglang"]))}
         document["model"] = draw(SOURCES)
+        if document["engine"] == "vllm" and draw(st.booleans()):
+            document["adapters"] = {"~legal": "hf://org/lora", "~tone": "~/lora"}
+            document["max_adapters"] = draw(st.integers(1, 256))
     else:
         document["run"] = draw(st.sampled_from(["x", "set -e\na 'b'\nc"]))
         document["engine"] = draw(st.none() | st.sampled_from(sorted(ENGINE_PRESETS)))
@@ -116,6 +134,35 @@ def test_a_document_that_is_written_out_is_the_same_when_it_is_read(
 ) -> None:
     spec = read(document)
     assert read(written_service(spec)) == spec
+
+
+ENGINE_DOCUMENT = {
+    "kind": "service",
+    "name": "chat",
+    "model": "hf://org/name@v1",
+    "engine": "vllm",
+    "replicas": "1..8",
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"models": ["gpt"]},
+        {"models": []},
+        {"engine": "sglang"},
+        {"engine": "tiny", "model": "~/m.pt", "probe": "/ready"},
+    ],
+)
+def test_what_an_engine_fills_in_is_left_out(more: dict[str, Any]) -> None:
+    document = ENGINE_DOCUMENT | more
+    assert written_service(read(document)) == document
+
+
+def test_a_command_of_its_own_is_written_also_with_an_engine() -> None:
+    written = written_service(read(ENGINE_DOCUMENT | {"run": "vllm serve x"}))
+    assert (written["run"], written["engine"]) == ("vllm serve x", "vllm")
 
 
 def test_what_has_its_default_is_left_out() -> None:

@@ -35,6 +35,7 @@ PARTS: list[dict[str, Any]] = [
     {
         "setup": "pip install x",
         "image": "ubuntu:24.04",
+        "model": "hf://org/name@v1",
         "disconnect": "wait",
         "self_stop": "1h",
     },

@@ -14,9 +14,14 @@ from websockets.exceptions import ConnectionClosedOK, WebSocketException
 
 from corral.agent.checks.runner import Checks
 from corral.agent.connection import Dialler
+from corral.agent.content_cache.keeper import ContentKeeper
+from corral.agent.content_cache.launch_models import LaunchModels
+from corral.agent.content_cache.peer_lookup import PeerLookup
+from corral.agent.content_cache.store import ContentStore
 from corral.agent.converge import Obedience, Ranks
 from corral.agent.disk_room import closed_by, room_at
 from corral.agent.disk_use import keep_bounded
+from corral.agent.engine_sleep import EngineSleep
 from corral.agent.fetch_inputs import Prepare
 from corral.agent.head_channel import HEARTBEATS, Heartbeats
 from corral.agent.head_silence import overdue
@@ -32,6 +37,7 @@ from corral.agent.telemetry.sampler import Senses
 from corral.agent.token_renewal import Renewal
 from corral.agent.user_accounts import Accounts
 from corral.agent.watching.stack_server import StackServer
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import DesiredState, Launch, Version
 from corral.domain.errors import CorralError
 from corral.domain.ids import BootId, JobId
@@ -48,9 +54,11 @@ from corral.wire.agent_messages import (
     SignalNow,
     StacksNow,
 )
+from corral.wire.content_messages import ContentNow
 from corral.wire.node import NodeSettings
 from corral.wire.rank_environment import of_node
 
+CONTENT: Final = "content"  # folder of the cache, in the node's directory
 ATTACH: Final = "/v1/agents/attach/"
 LEASE_SECONDS: Final = 1.0
 DISK_SECONDS: Final = 1.0
@@ -96,7 +104,9 @@ class Agent:
     shipper: LogShipper = field(init=False)
     checks: Checks = field(init=False)
     probes: ReadinessProbes = field(init=False)
+    engine_sleep: EngineSleep = field(init=False)
     obedience: Obedience = field(init=False)
+    content_keeper: ContentKeeper = field(init=False)
     renewal: Renewal = field(init=False)
     _closed: str = ""  # why the node takes no new work
     _observes: bool = False
@@ -107,6 +117,12 @@ class Agent:
         self.prepare.accounts.changed = self._accounts_changed
         self.beats = Heartbeats(node=self, clock=self.clock)
         self.probes = ReadinessProbes(on_change=self.beats.wake)
+        self.engine_sleep = EngineSleep(on_change=self.beats.wake)
+        self.content_keeper = ContentKeeper(
+            ContentStore(self.node_dir / CONTENT),
+            PeerLookup(self.prepare.fetch_bytes).peers,
+            on_change=self.beats.wake,
+        )
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts",
             read=self.read,
@@ -128,6 +144,7 @@ class Agent:
             environment=self.environment,
             boot=self.boot,
             checks=self.checks,
+            models=LaunchModels(self.node_dir, self.content_keeper),
         )
 
         self.renewal = Renewal(
@@ -155,6 +172,9 @@ class Agent:
         observed_attempts = self.obedience.seen()
         self.shipper.observe(observed_attempts)
         self.probes.follow(self.obedience.launches, observed_attempts)
+        self.engine_sleep.follow(
+            self.obedience.launches, self.obedience.asleep, observed_attempts
+        )
         failed = {
             attempt.key
             for attempt in observed_attempts
@@ -178,6 +198,7 @@ class Agent:
                 task_group.create_task(self.dialler.keep(HEARTBEATS, self.beats.talk))
                 task_group.create_task(self.dialler.keep(LOGS, self.shipper.talk))
                 task_group.create_task(self.obedience.run())
+                task_group.create_task(self.content_keeper.keep(self._own_address))
                 task_group.create_task(self._watch_leases())
                 task_group.create_task(self._look_again())
                 task_group.create_task(self.senses.keep(self.ranks, self.beats.wake))
@@ -196,7 +217,9 @@ class Agent:
         finally:
             await self.obedience.close()
             await self.probes.close()
+            await self.engine_sleep.close()
             await self.checks.close()
+            await self.content_keeper.close()
             self.prepare.close()
             self.shipper.close()
             self.known.close()
@@ -208,7 +231,7 @@ class Agent:
             port
             for launch in launches
             if launch.node_rank == 0
-            for port in (launch.master_port, launch.listening_port)
+            for port in launch.ports
         )
         accounts = self.prepare.accounts
         new_inventory, _ = await asyncio.gather(self.look(held_ports), accounts.look())
@@ -254,6 +277,11 @@ class Agent:
         """
         return address_towards(self.dialler.heads.url())
 
+    def _own_address(self) -> str:
+        """Return the address at which other nodes reach this one. Raises: OSError,
+        ValueError."""
+        return self.settings.address or self.address()
+
     def hello(self) -> Hello:
         """Return the first message of a connection to the head, with the node's
         identity and inventory.
@@ -264,12 +292,12 @@ class Agent:
             protocol=PROTOCOL,
             node=self.settings.node,
             boot=self.boot,
-            address=self.settings.address or self.address(),
+            address=self._own_address(),
             inventory=self.inventory_now,
         )
 
     def seen(self) -> tuple[Seen, ...]:
-        return self.probes.reported(self.obedience.seen())
+        return self.engine_sleep.reported(self.probes.reported(self.obedience.seen()))
 
     def _is_idle(self) -> bool:
         return all(attempt.phase.is_over for attempt in self.obedience.seen())
@@ -285,6 +313,12 @@ class Agent:
 
     def signals(self) -> tuple[Signal, ...]:
         return self.senses.signals
+
+    def content(self) -> ContentReport:
+        return self.content_keeper.report()
+
+    def request_content(self, request: ContentNow) -> None:
+        self.content_keeper.request(request)
 
     def heard(self, sent_at: float) -> None:
         self.known.hear(sent_at)

@@ -53,6 +53,14 @@ class Ranks(Protocol):
     def seen(self) -> tuple[Seen, ...]: ...
 
 
+class Models(Protocol):
+    """Interface: gives attempts their models."""
+
+    async def variables(
+        self, launch: Launch, secrets: Mapping[str, str], account: JobAccount | None
+    ) -> dict[str, str]: ...
+
+
 class Checker(Protocol):
     """Interface of the runner of checks, which run while no job runs on the node."""
 
@@ -78,10 +86,13 @@ class Obedience:
     environment: Callable[[Launch], Mapping[str, str]]
     boot: BootId
     checks: Checker
+    models: Models
     # of the newest word obeyed in this life of the agent
     version: Version | None = None
     # attempts that are to run, by that word
     launches: Mapping[AttemptKey, Launch] = field(default_factory=dict)
+    # those of them whose engine is to sleep
+    asleep: frozenset[AttemptKey] = frozenset()
     _newest: DesiredState | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _preparing: dict[AttemptKey, asyncio.Task[None]] = field(default_factory=dict)
@@ -130,6 +141,7 @@ class Obedience:
 
     def obey(self, wanted: DesiredState) -> None:
         self.launches = {launch.key: launch for launch in wanted.run}
+        self.asleep = frozenset(wanted.asleep)
         present = {attempt.key for attempt in self.seen()}
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:
@@ -200,7 +212,7 @@ class Obedience:
             account = await self.prepare.account(launch)
             work, secrets, image, _ = await asyncio.gather(
                 self.prepare.work(launch),
-                self.prepare.secrets(launch),
+                self._secrets_and_model(launch, account),
                 self.prepare.image(launch, account),
                 self.checks.clear(),
             )
@@ -219,6 +231,14 @@ class Obedience:
         except Exception as bug:
             log.exception("a bug in Corral: attempt %s.%s cannot be started", *key)
             self.ranks.refuse(key, f"a bug in Corral: {bug!r}", True)
+
+    async def _secrets_and_model(
+        self, launch: Launch, account: JobAccount | None
+    ) -> Mapping[str, str]:
+        """Return the secrets of the attempt, and the variable with the path of its
+        model, which is on the node then. Raises: NotStarted."""
+        secrets = await self.prepare.secrets(launch)
+        return {**secrets, **await self.models.variables(launch, secrets, account)}
 
     def _finish_preparing(self, key: AttemptKey) -> None:
         self._preparing.pop(key, None)

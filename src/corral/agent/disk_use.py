@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent.low_priority import take_low_priority
+from corral.agent.outputs.work_record import MODEL
 from corral.agent.settings import SettingsInvalid
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.node_policy import NodePolicy
@@ -118,7 +119,8 @@ async def _count_folder_bytes(
 
 def folder_bytes(folder: str, most: int) -> int:
     """Return the bytes on disk below a folder, each file counted once. Counting stops
-    as soon as the total exceeds `most`.
+    as soon as the total exceeds `most`. The model of an attempt does not count, because
+    it is the node's.
 
     Files that disappear during the count are ignored. Links are not followed, and other
     file systems are not entered.
@@ -126,13 +128,15 @@ def folder_bytes(folder: str, most: int) -> int:
     total = 0
     seen_inodes: set[int] = set()
     pending_folders = [folder]
-    device = os.lstat(folder).st_dev
+    device, model = os.lstat(folder).st_dev, os.path.join(folder, MODEL)
     while pending_folders and total <= most:
         with contextlib.suppress(OSError), os.scandir(pending_folders.pop()) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     entry_stat = entry.stat(follow_symlinks=False)
                     if entry_stat.st_dev != device or entry_stat.st_ino in seen_inodes:
+                        continue
+                    if entry.path == model:
                         continue
                     if entry_stat.st_nlink > 1:
                         seen_inodes.add(entry_stat.st_ino)

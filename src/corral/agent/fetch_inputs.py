@@ -202,7 +202,7 @@ class Prepare:
         job, attempt = launch.key
         try:
             text = await self._patiently(
-                lambda: self._fetch_bytes(f"{SECRETS}{job}/{attempt}")
+                lambda: self.fetch_bytes(f"{SECRETS}{job}/{attempt}")
             )
             values = msgspec.json.decode(text, type=SecretsAnswer).secrets
         except HeadRefuses as no:
@@ -268,7 +268,7 @@ class Prepare:
         Raises: HeadRefuses, HeadAway, ValueError when there is no valid answer.
         """
         text = await self._in_thread(
-            lambda: self._fetch_bytes(f"{FORGOTTEN}{','.join(jobs)}")
+            lambda: self.fetch_bytes(f"{FORGOTTEN}{','.join(jobs)}")
         )
         return msgspec.json.decode(text, type=ForgottenAnswer)
 
@@ -302,7 +302,7 @@ class Prepare:
         """
         job, attempt = key
         text = await self._patiently(
-            lambda: self._fetch_bytes(f"{OWNERS}{job}/{attempt}")
+            lambda: self.fetch_bytes(f"{OWNERS}{job}/{attempt}")
         )
         try:
             return msgspec.json.decode(text, type=OwnerAnswer).number
@@ -375,7 +375,11 @@ class Prepare:
         self._download_body(path, response_buffer, body)
         return response_buffer.getvalue()
 
-    def _fetch_bytes(self, path: str) -> bytes:
+    def fetch_bytes(self, path: str) -> bytes:
+        """Return the body of the head's answer to GET.
+
+        Raises: HeadRefuses, HeadAway when there is none.
+        """
         response_buffer = io.BytesIO()
         self._download_body(path, response_buffer)
         return response_buffer.getvalue()

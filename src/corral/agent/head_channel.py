@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection
 
 from corral.agent.connection import first_of
 from corral.agent.heartbeat import encoded
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import DesiredState, Version
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import Seen
@@ -30,6 +31,7 @@ from corral.wire.agent_messages import (
     encode,
     from_head,
 )
+from corral.wire.content_messages import ContentNow
 
 HEARTBEATS: Final = "/v1/agents/heartbeats"
 BEAT_SECONDS: Final = 1.0
@@ -52,6 +54,10 @@ class ChannelNode(Protocol):
 
     def sample(self) -> NodeSample | None:
         """Return the newest sample of the sensors."""
+        ...
+
+    def content(self) -> ContentReport:
+        """Return what the node keeps on its disk, and what it is fetching."""
         ...
 
     def signals(self) -> tuple[Signal, ...]:
@@ -90,6 +96,8 @@ class ChannelNode(Protocol):
 
     def send_files(self, request: FilesNow) -> None: ...
 
+    def request_content(self, request: ContentNow) -> None: ...
+
     def send_stacks(self, request: StacksNow) -> None: ...
 
 
@@ -104,6 +112,7 @@ class Heartbeats:
     _number: int = 0
     _said: Inventory | None = None
     _sampled: NodeSample | None = None
+    _content: ContentReport | None = None
     _sent: OrderedDict[int, float] = field(default_factory=OrderedDict)
     _heard_at: float = 0.0
     _left_out: tuple[str, ...] = ()
@@ -119,7 +128,7 @@ class Heartbeats:
         """
         hello = self.node.hello()
         await connection.send(encode(hello))
-        self._said, self._sampled = hello.inventory, None
+        self._said, self._sampled, self._content = hello.inventory, None, None
         self._sent.clear()
         self._heard_at = self.clock()
         self._changed.set()
@@ -143,6 +152,7 @@ class Heartbeats:
         self._changed.clear()
         self._number += 1
         inventory, sample = self.node.inventory(), self.node.sample()
+        content = self.node.content()
         beat = Heartbeat(
             number=self._number,
             version=self.node.version(),
@@ -150,6 +160,7 @@ class Heartbeats:
             inventory=None if inventory == self._said else inventory,
             sample=None if sample is self._sampled else sample,
             signals=self.node.signals(),
+            content=None if content == self._content else content,
         )
         self._sent[beat.number] = self.clock()
         while len(self._sent) > 4096:
@@ -157,7 +168,7 @@ class Heartbeats:
         frame, left_out = encoded(beat)
         self._warn(left_out)
         await connection.send(frame)
-        self._said, self._sampled = inventory, sample
+        self._said, self._sampled, self._content = inventory, sample, content
 
     def _warn(self, left_out: tuple[str, ...]) -> None:
         """Log which parts were left out of heartbeats. The same parts are logged only
@@ -186,6 +197,8 @@ class Heartbeats:
                     self.node.signal(request)
                 case FilesNow() as request:
                     self.node.send_files(request)
+                case ContentNow() as request:
+                    self.node.request_content(request)
                 case StacksNow() as request:
                     self.node.send_stacks(request)
                 case other:

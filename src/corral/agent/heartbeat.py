@@ -37,6 +37,7 @@ def encoded(beat: Heartbeat) -> tuple[bytes, tuple[str, ...]]:
         seen=tuple(fitted_attempts),
         inventory=_encodable_part(beat.inventory, "the inventory", left_out),
         sample=_encodable_part(beat.sample, "the sensor values", left_out),
+        content=_encodable_part(beat.content, "the kept content", left_out),
         signals=tuple(
             signal
             for signal in beat.signals

@@ -4,6 +4,7 @@ head and returns the answer."""
 from corral.api.agent_channel import Channels
 from corral.api.app import create_app
 from corral.api.auth import token_digest
+from corral.api.batch_work import keep_batches
 from corral.api.leader_proxy import Forwarder
 from corral.api.settings import ApiSettings
 from corral.api.standby_head import Front, Standby
@@ -15,5 +16,6 @@ __all__ = [
     "Front",
     "Standby",
     "create_app",
+    "keep_batches",
     "token_digest",
 ]

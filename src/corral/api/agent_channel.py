@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from corral.api.auth import caller_of
 from corral.api.desired_state_frames import word_frame
 from corral.api.kept_logs import LogKeeper
-from corral.api.node_messages import AgentRequest, Taking, Talk, recorded
+from corral.api.node_messages import AttemptRequest, Taking, Talk, recorded
 from corral.api.node_trust import ranks_of
 from corral.control import Control
 from corral.domain.desired_state import DesiredState
@@ -37,6 +37,7 @@ from corral.wire.agent_messages import (
     encode,
 )
 from corral.wire.bounded_decoding import WRONG, BoundedMessage, read_frame
+from corral.wire.content_messages import ContentNow
 
 log = HeadLogger("corral.agents")
 
@@ -129,8 +130,20 @@ class Channels:
         without a connected agent are returned."""
         return self._ask(nodes, request)
 
+    def content(
+        self, nodes: Collection[NodeId], requests: Sequence[ContentNow]
+    ) -> Sequence[NodeId]:
+        """Send requests about content to these nodes. If any agent is not connected,
+        nothing is sent, and the nodes without a connected agent are returned."""
+        if away := [node for node in nodes if node not in self._talks]:
+            return away
+        for node in nodes:
+            self._talks[node].requests += requests
+            self._talks[node].wake.set()
+        return ()
+
     def _ask(
-        self, nodes: Collection[NodeId], request: AgentRequest
+        self, nodes: Collection[NodeId], request: AttemptRequest
     ) -> Sequence[NodeId]:
         key = (request.job, request.attempt)
         talks = {
@@ -261,6 +274,8 @@ class Channels:
                 raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
             if frame.inventory is not None:
                 await self.taking.take_inventory(talk, frame.inventory, control)
+            if frame.content is not None:
+                talk.content = frame.content
             talk.has = frame.version
             talk.heard_at = control.clock.monotonic()
             seen_attempts = self.taking.seen(talk, frame, control)
@@ -273,6 +288,7 @@ class Channels:
                 address=talk.address,
                 seen=seen_attempts,
                 signals=self.taking.signals(talk, frame, control),
+                content=talk.content,
             )
             wall = control.clock.wall()
             if frame.sample is not None and talk.pace.samples.take(1, talk.heard_at):

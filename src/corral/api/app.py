@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 from corral.api import (
     active_checks,
     alerts,
+    batches,
     browser_sessions,
     cluster,
     errors,
@@ -25,6 +26,7 @@ from corral.api import (
     jobs,
     joining,
     metrics,
+    models,
     node_repairs,
     oidc,
     outputs,
@@ -34,6 +36,7 @@ from corral.api import (
     secrets,
     services,
     stacks,
+    stored_files,
     terminal_confirm,
     terminals,
     uploads,
@@ -45,8 +48,10 @@ from corral.api.agent_sessions import DialledSessions
 from corral.api.app_state import House, house_of
 from corral.api.auth import hosts_of
 from corral.api.auth_middleware import Gate
+from corral.api.batch_desk import BatchDesk
 from corral.api.disk_reserve import DiskGuard
 from corral.api.failed_log_ins import FailedLogIns
+from corral.api.file_shelf import FileShelf
 from corral.api.head_proof import Proofs
 from corral.api.job_tokens import JobTokenIndex
 from corral.api.kept_logs import LogKeeper
@@ -122,6 +127,8 @@ def create_app(
             control=control, cluster=settings.limits.quotas, logs=log_quota.used
         ),
         disk=_disk_guard(control, settings),
+        files=FileShelf(settings.files),
+        batches=BatchDesk(store=control.store),
         series=series,
         alerting=alerting,
         planner=planner,
@@ -183,7 +190,10 @@ def _collect_routes() -> list[BaseRoute]:
         *joining.router.routes,
         *queues.router.routes,
         *services.router.routes,
+        *models.router.routes,
         *gateway_routes.router.routes,
+        *stored_files.router.routes,
+        *batches.router.routes,
         *users.router.routes,
         *secrets.router.routes,
         *imports.router.routes,

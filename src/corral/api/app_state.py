@@ -11,9 +11,11 @@ from corral.api import event_streams
 from corral.api.agent_channel import Channels
 from corral.api.agent_sessions import DialledSessions
 from corral.api.auth import Caller
+from corral.api.batch_desk import BatchDesk
 from corral.api.disk_reserve import DiskGuard
 from corral.api.errors import RequestInvalid
 from corral.api.failed_log_ins import FailedLogIns
+from corral.api.file_shelf import FileShelf
 from corral.api.job_visibility import seen_events, sight_of
 from corral.api.kept_logs import LogKeeper
 from corral.api.log_quota import LogQuota
@@ -59,6 +61,8 @@ class House:
     failed_log_ins: FailedLogIns
     reads: ReadsOfOthers
     rates: Rates
+    files: FileShelf
+    batches: BatchDesk
     series: SeriesStore | None = None
     alerting: Alerting | None = None
     planner: Planner | None = None

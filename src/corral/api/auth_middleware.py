@@ -42,12 +42,26 @@ from corral.wire.head_proof import PROOF
 
 log = HeadLogger("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
+FILES_PATH: Final = "/v1/files"
+BATCHES: Final = "/v1/batches/"
+RESULTS: Final = "/results/"
+MOST_RESULT_BYTES: Final = 2_000_000_000
 USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
 # the header that says when, in seconds since 1970
 TOKEN_ENDS: Final = b"corral-token-ends"
 REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
 Talk = Callable[[WebSocket], Awaitable[None]]
 _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
+
+
+def is_upload(scope: Scope) -> bool:
+    """Return whether the route of the request reads the body piece by piece."""
+    path: str = scope["path"]
+    if path == FILES_PATH:
+        return bool(scope["method"] == "POST")
+    return path.startswith(SNAPSHOTS) or (
+        path.startswith(BATCHES) and RESULTS in path and scope["method"] == "PUT"
+    )
 
 
 class Gate:
@@ -141,7 +155,7 @@ class Gate:
         then deny a change that was made.
         """
         is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
-        if is_change and not scope["path"].startswith(SNAPSHOTS):
+        if is_change and not is_upload(scope):
             return nullcontext()
         return self._sessions.held(scope["corral.caller"])
 
@@ -174,8 +188,10 @@ class Gate:
             log.info(
                 "asked", by=caller.name, method=scope["method"], path=scope["path"]
             )
-        if scope["path"].startswith(SNAPSHOTS):
-            check_headers(scope["headers"], self._most_bytes)
+        if is_upload(scope):
+            is_snapshot = scope["path"].startswith(SNAPSHOTS)
+            most_bytes = self._most_bytes if is_snapshot else MOST_RESULT_BYTES
+            check_headers(scope["headers"], most_bytes)
             return receive
         return await read_json(scope, receive)
 
@@ -265,7 +281,7 @@ class Gate:
         """Answer with the refusal. If an answer has begun already, end it, because the
         caller has lost the right to receive it."""
         if not begun.begun or not isinstance(error, Unauthorised):
-            await self._send_answer(answer(error), scope, receive, begun)
+            await self._send_answer(answer(error, scope["path"]), scope, receive, begun)
         elif scope["type"] == "websocket":
             reason = error.message.encode()[:120].decode(errors="ignore")
             with suppress(RuntimeError, OSError):  # it may be closed already

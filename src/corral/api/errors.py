@@ -5,7 +5,7 @@ import errno
 import traceback
 from collections.abc import Mapping
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -59,6 +59,7 @@ STATUS: Final[Mapping[str, int]] = {
     "request_invalid": 422,
     "encoding_refused": 415,
 }
+OPENAI_PATHS: Final = ("/v1/files", "/v1/batches")
 # in the scope: what the route has refused, for the gate
 REFUSED: Final = "corral.refused"
 _HTTP_CODES: Final = {
@@ -106,9 +107,10 @@ class EncodingRefused(Refusal):
     code = "encoding_refused"
 
 
-def answer(error: CorralError) -> JSONResponse:
+def answer(error: CorralError, path: str = "") -> JSONResponse:
     """Return the error as a response. Raises nothing: an error of an unknown kind is
-    answered as a bug of Corral."""
+    answered as a bug of Corral. `path`: of the request; clients of OpenAI's API get
+    the error in the form of that API."""
     headers = {}
     if isinstance(error, Refusal):
         status = STATUS.get(error.code, 400)
@@ -125,10 +127,27 @@ def answer(error: CorralError) -> JSONResponse:
         headers["Connection"] = "close"  # the rest of the body is not waited for
     if isinstance(error, TooMany):
         headers["Retry-After"] = str(max(1, ceil(error.retry_seconds)))
-    body = error_of(
-        error.code, _escape_surrogates(error.message), _escape_surrogates(error.hint)
-    )
+    message, hint = map(_escape_surrogates, (error.message, error.hint))
+    body = error_of(error.code, message, hint)
+    if path.startswith(OPENAI_PATHS):
+        status = 400 if status == 422 else status
+        body = openai_error(status, error.code, message, hint)
     return JSONResponse(body, status_code=status, headers=headers)
+
+
+def openai_error(
+    status: int, code: str, message: str, hint: str = ""
+) -> Mapping[str, Any]:
+    """Return the body of an error as OpenAI's API has it."""
+    types = {401: "authentication_error", 429: "rate_limit_error"}
+    usual = "invalid_request_error" if status < 500 else "server_error"
+    error = {
+        "message": f"{message}; {hint}" if hint else message,
+        "type": types.get(status, usual),
+        "param": None,
+        "code": code,
+    }
+    return {"error": error}
 
 
 def _escape_surrogates(words: str) -> str:
@@ -165,7 +184,7 @@ async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
     too, the caller of this function sends the answer."""
     assert isinstance(error, CorralError)
     asked.scope.get(REFUSED, []).append(error)
-    return answer(error)
+    return answer(error, asked.scope["path"])
 
 
 async def on_http(request: Request, error: Exception) -> Response:
@@ -191,5 +210,6 @@ async def on_invalid(request: Request, error: Exception) -> Response:
         RequestInvalid(
             f"{field_path}: {first_error['msg']}",
             hint="for the allowed fields, see docs/reference/schema",
-        )
+        ),
+        request.scope["path"],
     )

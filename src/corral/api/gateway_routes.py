@@ -28,7 +28,7 @@ async def routes(
     counters."""
     control = house.control
     name = _gateway_name(caller, gateway)
-    control.traffic.deals.meet(name, control.serving_seconds())
+    control.traffic.meet(name, control.serving_seconds())
     published = control.routes
     if published.current is not None and published.current.version == known:
         return Response(status_code=204)

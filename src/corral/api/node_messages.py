@@ -19,6 +19,7 @@ from corral.api.node_trust import (
     was_on,
 )
 from corral.control import Control
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import Version
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node_signal import Signal
@@ -35,13 +36,15 @@ from corral.wire.agent_messages import (
     StacksNow,
 )
 from corral.wire.bounded_decoding import Dropped
+from corral.wire.content_messages import ContentNow
 
 log = HeadLogger("corral.agents")
 
 TOO_FAST: Final = "the node exceeds its limit of messages per second"
 SEE_LOG: Final = "for the reason, see the log of the job's first rank on the node"
 MOST_LABELS: Final = 5  # that an event names
-AgentRequest = AttachNow | SignalNow | FilesNow | StacksNow
+AttemptRequest = AttachNow | SignalNow | FilesNow | StacksNow
+AgentRequest = AttemptRequest | ContentNow
 MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 
@@ -65,6 +68,7 @@ class Talk:
     heads: tuple[str, ...] = ()  # last list sent to it
     users: tuple[str, ...] = ()  # last list sent to it
     seen: frozenset[AttemptKey] = frozenset()  # that it reported last
+    content: ContentReport = field(default_factory=ContentReport)
     is_partial: bool = False  # the word did not fit into one frame
     over: str = ""  # why its messages are no longer accepted
 

@@ -6,17 +6,67 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from corral.api.job_lookup import find_job
-from corral.api.job_visibility import sight_of
+from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
+from corral.api.service_lookup import visible_services
 from corral.control.reports import report_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ledger import day_of
+from corral.domain.visibility import OTHERS
+from corral.insight.lent_report import LentByService, lent_report
 from corral.wire.reports import MOST_ROWS, By, Kind, ReportView, encoded
+from corral.wire.service_answers import LentReportView, LentToView, LentView
 
 router = APIRouter()
 USUAL_DAYS = 7
 MOST_SECONDS = 32503680000.0  # the year 3000
 Moment = Annotated[float | None, Query(ge=0, le=MOST_SECONDS)]
+
+
+@router.get("/v1/reports/lent")
+async def report_lent(house: Within, caller: Asker) -> LentReportView:
+    """Return what the sleeping replicas of services have lent since each service was
+    made: the GPU-hours, who used them, and how soon they were taken back."""
+    world, sight = house.control.world, sight_of(house.control, caller)
+    services = visible_services(sight, world.services.values())
+    reports = lent_report(services, world.queues, house.control.now().wall)
+    return LentReportView(
+        services=[_lent_view(sight, report) for report in reports],
+        currency=world.queues.currency,
+    )
+
+
+def _lent_view(sight: CallerView, lent: LentByService) -> LentView:
+    spec = lent.service.spec
+    return LentView(
+        service=lent.service.name,
+        queue=spec.replica.queue,
+        sleeping=lent.sleeping,
+        asleep_gpu_hours=lent.asleep_gpu_hours,
+        lent_gpu_hours=lent.lent_gpu_hours,
+        lost_gpu_hours=lent.lost_gpu_hours,
+        earned=lent.earned,
+        wakes=lent.wakes,
+        wake_seconds=lent.wake_seconds,
+        back_within_seconds=spec.scale.back_within_seconds,
+        take_backs=lent.take_backs,
+        take_backs_in_time=lent.take_backs_in_time,
+        take_back_seconds=list(lent.take_back_seconds),
+        borrowers=[
+            LentToView(
+                queue=borrower.queue,
+                user=borrower.user
+                if sight.of(borrower.queue, borrower.user)
+                else OTHERS,
+                gpu_type=borrower.gpu_type,
+                gpu_hours=borrower.gpu_hours,
+                lost_gpu_hours=borrower.lost_gpu_hours,
+                earned=borrower.earned,
+                take_backs=borrower.take_backs,
+            )
+            for borrower in lent.borrowers
+        ],
+    )
 
 
 @router.get("/v1/reports/{kind}", response_model=ReportView)

@@ -21,6 +21,8 @@ Roles = frozenset[Role]
 VIEWERS: Final[Roles] = frozenset(LADDER)  # and all that may more
 USERS: Final = VIEWERS - {Role.VIEWER}
 OPERATORS: Final = USERS - {Role.USER}
+# with tokens that may call services and nothing else
+CALLERS: Final = USERS | {Role.CALLER}
 ADMINS: Final = OPERATORS - {Role.OPERATOR}
 NODES: Final[Roles] = frozenset({Role.NODE})
 NO_MORE: Final[Roles] = frozenset()
@@ -175,6 +177,9 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("DELETE", "/v1/services/{service}"): RouteRight(
         USERS, OPERATORS, "service.stop", jobs=Reach.OWNER
     ),
+    ("GET", "/v1/models"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
+    ("POST", "/v1/models/pull"): _unowned_route_right(OPERATORS, "model.pull"),
+    ("POST", "/v1/models/remove"): _unowned_route_right(OPERATORS, "model.remove"),
     ("HEAD", "/v1/snapshots/{sha256}"): _unowned_route_right(USERS, jobs=Reach.OWNER),
     ("PUT", "/v1/snapshots/{sha256}"): _unowned_route_right(
         USERS, "workdir.upload", jobs=Reach.OWNER
@@ -195,6 +200,7 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/tokens"): RouteRight(VIEWERS, ADMINS, jobs=Reach.OWNER),
     ("POST", "/v1/tokens"): RouteRight(USERS, ADMINS, "token.create"),
     ("DELETE", "/v1/tokens/{token}"): RouteRight(VIEWERS, ADMINS, "token.revoke"),
+    ("GET", "/v1/reports/lent"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/reports/{kind}"): _unowned_route_right(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/session"): _unowned_route_right(VIEWERS, jobs=Reach.CLUSTER),
     ("POST", "/v1/session"): _unowned_route_right(VIEWERS, "session.open"),
@@ -207,6 +213,31 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     # of gateways that an operator runs elsewhere
     ("GET", ROUTES_PATH): _unowned_route_right(OPERATORS),
     ("POST", COUNTERS_PATH): _unowned_route_right(OPERATORS, "gateway.report"),
+    ("POST", "/v1/files"): RouteRight(CALLERS, ADMINS, "file.add", jobs=Reach.OWNER),
+    ("GET", "/v1/files"): RouteRight(CALLERS, ADMINS, jobs=Reach.OWNER),
+    ("GET", "/v1/files/{file}"): RouteRight(CALLERS, ADMINS, jobs=Reach.OWNER),
+    ("GET", "/v1/files/{file}/content"): RouteRight(CALLERS, ADMINS, jobs=Reach.OWNER),
+    ("DELETE", "/v1/files/{file}"): RouteRight(
+        CALLERS, ADMINS, "file.remove", jobs=Reach.OWNER
+    ),
+    ("POST", "/v1/batches"): RouteRight(
+        CALLERS, ADMINS, "batch.create", jobs=Reach.OWNER
+    ),
+    ("GET", "/v1/batches"): RouteRight(CALLERS, ADMINS, jobs=Reach.OWNER),
+    ("GET", "/v1/batches/{batch}"): RouteRight(CALLERS, ADMINS, jobs=Reach.OWNER),
+    ("POST", "/v1/batches/{batch}/cancel"): RouteRight(
+        CALLERS, ADMINS, "batch.cancel", jobs=Reach.OWNER
+    ),
+    # of the batch's own job; the routes refuse others
+    ("GET", "/v1/batches/{batch}/input"): _unowned_route_right(
+        USERS, jobs=Reach.CLUSTER
+    ),
+    ("POST", "/v1/batches/{batch}/progress"): _unowned_route_right(
+        USERS, jobs=Reach.CLUSTER
+    ),
+    ("PUT", "/v1/batches/{batch}/results/{kind}"): _unowned_route_right(
+        USERS, "batch.deliver", jobs=Reach.CLUSTER
+    ),
     ("POST", "/v1/head/down"): _unowned_route_right(ADMINS, "head.down"),
     ("GET", "/v1/agents/node"): _unowned_route_right(NODES),
     ("DELETE", "/v1/agents/node"): _unowned_route_right(NODES, "node.leave"),
@@ -217,6 +248,7 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ),
     ("GET", "/v1/agents/owners/{job}/{attempt}"): _unowned_route_right(NODES),
     ("GET", "/v1/agents/forgotten"): _unowned_route_right(NODES),
+    ("GET", "/v1/agents/content/{key}"): _unowned_route_right(NODES),
     ("WS", "/v1/agents/heartbeats"): _unowned_route_right(NODES),
     ("WS", "/v1/agents/logs"): _unowned_route_right(NODES),
     ("WS", "/v1/agents/attach/{session}"): _unowned_route_right(NODES),

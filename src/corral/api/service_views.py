@@ -1,5 +1,6 @@
 """Views of services for the API."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,17 +10,30 @@ from corral.api.job_visibility import CallerView, as_job
 from corral.api.route_rights import LOGS
 from corral.control import Control
 from corral.control.token_cost import million_token_cost
+from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId
 from corral.domain.job_states import JobState
+from corral.domain.lending import ReplicaSleep, SleepPhase
 from corral.domain.observed_state import Seen
-from corral.domain.service import ReplicaRow, Service
+from corral.domain.service import ReplicaRow, Service, ServiceState
+from corral.domain.service_condition import failed_starts_text, turned_back_text
 from corral.domain.units import counted
-from corral.domain.world import World
+from corral.domain.world import Event, World
 from corral.wire import api
 from corral.wire import service_answers as wire
 from corral.wire.written_service import written_service
 
 NEWEST_EVENTS = 20
+READ_EVENTS = 400  # among which the scale events are
+NEWEST_SCALE_EVENTS = 12
+SCALE_EVENTS = frozenset(
+    {
+        EventKind.SERVICE_SCALED,
+        EventKind.CANARY_BEGUN,
+        EventKind.CANARY_PASSED,
+        EventKind.CANARY_TURNED_BACK,
+    }
+)
 
 
 def service_row(house: House, sight: CallerView, service: Service) -> wire.ServiceRow:
@@ -33,9 +47,11 @@ async def service_view(
     """Return a service with its replicas, revisions and newest events. Its spec is left
     out for callers who may not read the logs of its replicas."""
     events = await house.control.store.events(
-        after=0, job=service.id, limit=NEWEST_EVENTS, newest=True
+        after=0, job=service.id, limit=READ_EVENTS, newest=True
     )
+    scale_events = [event for event in events if event.kind in SCALE_EVENTS]
     has_log_access = caller.may_on(as_job(service), key=LOGS)
+    failed_starts = service.fruitless + service.trial_fruitless
     return wire.ServiceView.of(
         service,
         **_common_fields(house, sight, service),
@@ -44,12 +60,11 @@ async def service_view(
         replica_list=[
             replica_view(house.control, sight, service, row) for row in service.replicas
         ],
-        events=[
-            api.EventView.of(event).model_copy(update={"text": sight.text(event.text)})
-            for event in events
-        ],
-        failed_starts=service.fruitless + service.trial_fruitless,
-        last_end=sight.text(service.last_end),
+        events=_event_views(sight, events[-NEWEST_EVENTS:]),
+        scale_events=_event_views(sight, scale_events[-NEWEST_SCALE_EVENTS:]),
+        failed_starts=failed_starts,
+        # without such a start, it would be of an earlier revision
+        last_end=sight.text(service.last_end) if failed_starts else "",
         retry_at=service.trial_retry_at
         if service.trial_fruitless
         else service.retry_at,
@@ -61,15 +76,52 @@ async def service_view(
     )
 
 
+def _event_views(sight: CallerView, events: Sequence[Event]) -> list[api.EventView]:
+    return [
+        api.EventView.of(event).model_copy(update={"text": sight.text(event.text)})
+        for event in events
+    ]
+
+
 def _common_fields(house: House, sight: CallerView, service: Service) -> dict[str, Any]:
     return {
         "reason": sight.text(service.reason),
+        "problem": sight.text(_problem_of(house.control, service)),
         "rates": rates_of(house.control, service),
         "url": house.settings.gateway_url(),
     }
 
 
+def _problem_of(control: Control, service: Service) -> str:
+    """Return why the service has fewer ready replicas than it wants, or why its newest
+    revision does not serve; "" if nothing is wrong."""
+    if service.state is not ServiceState.ACTIVE:
+        return ""
+    text = failed_starts_text(service)
+    if not text and service.ready_count < service.wanted:
+        unready = (row for row in service.replicas if not row.is_ready)
+        reasons = (
+            (row, _unready_reason(control, row, None, probe_of(control, row.job)))
+            for row in unready
+            if row.draining_at is None
+        )
+        text = next(
+            (
+                f"{service.name}_{row.number} is {state_of(control.world, row.job)}: "
+                f"{reason}"
+                for row, reason in reasons
+                if reason
+            ),
+            "",
+        )
+    return text or turned_back_text(service)
+
+
 def rates_of(control: Control, service: Service) -> wire.ServiceRatesView:
+    """Return what was measured of a service. One that is stopped has no rates: an active
+    service may have its name."""
+    if service.state is ServiceState.STOPPED:
+        return wire.ServiceRatesView()
     rates = control.traffic.service_rates(service.name, control.serving_seconds())
     return wire.ServiceRatesView(**asdict(rates))
 
@@ -97,6 +149,8 @@ def replica_view(
         under_way=under_way,
         reason=sight.text(_unready_reason(control, row, under_way, probe)),
         probe_text=probe_text,
+        sleep="" if row.sleep is None else row.sleep.phase.value,
+        lent_to=[str(id) for id in _borrowers(sight, row)],
     )
 
 
@@ -120,6 +174,23 @@ def probe_of(control: Control, job: JobId) -> Seen | None:
     return None
 
 
+def _borrowers(sight: CallerView, row: ReplicaRow) -> list[JobId]:
+    """Return the jobs that use GPUs of a sleeping replica."""
+    sleep = row.sleep
+    return sight.ids([borrow.job for borrow in sleep.borrows]) if sleep else []
+
+
+def _sleep_text(sleep: ReplicaSleep, jobs: str) -> str:
+    """Return what a sleeping replica does now, as text."""
+    match sleep.phase:
+        case SleepPhase.FALLING_ASLEEP:
+            return "it falls asleep, because its service does not need it now"
+        case SleepPhase.ASLEEP:
+            return f"it sleeps; its GPUs are lent to {jobs}" if jobs else "it sleeps"
+        case SleepPhase.WAKING:
+            return f"it wakes, after {jobs} has stopped" if jobs else "it wakes"
+
+
 def _unready_reason(
     control: Control, row: ReplicaRow, under_way: int | None, probe: Seen | None
 ) -> str:
@@ -130,6 +201,9 @@ def _unready_reason(
     if row.draining_at is not None:
         after = f" after {counted(under_way, 'request')}" if under_way else ""
         return f"it ends{after}: {row.reason}" if row.reason else f"it ends{after}"
+    if row.sleep is not None:
+        jobs = ", ".join(borrow.job for borrow in row.sleep.borrows)
+        return _sleep_text(row.sleep, jobs)
     if row.ready_at is not None:
         return ""
     if job.state is not JobState.RUNNING:

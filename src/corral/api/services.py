@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 
 from corral.api.app_state import House
 from corral.api.auth import Caller
+from corral.api.fallback_checks import check_fallback
 from corral.api.job_tokens import check_submitted
 from corral.api.job_visibility import CallerView, as_job, sight_of
 from corral.api.jobs import Asker, Within
@@ -27,11 +28,12 @@ from corral.api.submission import (
     check_workdir,
 )
 from corral.control.request_checks import accepted
-from corral.control.service_checks import check_service
-from corral.domain.errors import Conflict, SpecInvalid
+from corral.control.service_checks import check_affinity, check_names, check_service
+from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.job import JobSpec, ReplicaRole
 from corral.domain.requests import ApplyService, RollBackService, StopService
 from corral.domain.service import Service, ServiceSpec, ServiceState
+from corral.domain.service_access import request_names
 from corral.wire import service_answers as wire
 from corral.wire.service_document import read_service
 from corral.wire.yaml_document import Document
@@ -78,7 +80,7 @@ def _check_apart(specs: Sequence[ServiceSpec]) -> None:
                 hint="give each service a name of its own",
             )
         names.add(spec.name.lower())
-        for model in spec.models:
+        for model in request_names(spec.models, spec.adapters):
             if model in models:
                 raise SpecInvalid(
                     f"both {models[model]} and {spec.name} serve the model {model}",
@@ -97,14 +99,36 @@ async def _checked(house: House, caller: Caller, spec: ServiceSpec) -> ServiceSp
     present = control.world.services.get(spec.name)
     if present is not None:
         _check_rights(house, caller, present)
+    sight = sight_of(control, caller)
+    services = control.world.services.values()
+    check_names(services, spec, lambda other: sight.job(as_job(other)))
     check_service(control.world, ApplyService(spec=spec, key_seed=""))
+    check_affinity(spec.affinity)
     check_submitted([spec.replica], caller.job)
     await check_queues_of(house, [spec.replica], caller)
-    await check_secrets(house, [spec.replica], caller)
+    await _check_callers(house, caller, spec)
     replicas = [spec.replica] * spec.min_replicas if present is None else []
     with await admitted(house, caller, replicas) if replicas else nullcontext():
         replica = _accepted(house, spec)
     return replace(spec, replica=replica)
+
+
+async def _check_callers(house: House, caller: Caller, spec: ServiceSpec) -> None:
+    """Check the secrets and the fallback, and the queues whose users may call.
+
+    Raises: SpecInvalid, NotFound, Forbidden.
+    """
+    needed = [spec.replica]
+    if spec.fallback is not None:
+        needed.append(replace(spec.replica, secrets=(spec.fallback.secret,)))
+    await check_secrets(house, needed, caller)
+    if spec.fallback is not None:
+        private_ok = house.settings.fallback_private_ok
+        await check_fallback(spec.fallback, private_ok=private_ok)
+    tree = house.control.world.queues
+    for name in spec.allow.queues if spec.allow is not None else ():
+        if name not in tree.by_name:
+            raise NotFound("queue", name, list(tree.by_name), see="corral queue ls")
 
 
 def _accepted(house: House, spec: ServiceSpec) -> JobSpec:

@@ -107,6 +107,9 @@ class ApiSettings:
     token_seconds: float = 30 * DAY_SECONDS
     # a machine is given the secrets of the jobs placed on it
     operators_add_machines: bool = False
+    fallback_private_ok: bool = (
+        False  # fallbacks of services may have private addresses
+    )
     log_bytes: int = 64 * MEGABYTE  # of one rank
     work: WorkLimits = field(default_factory=WorkLimits)  # of kept work folders
     limits: ClusterLimits = field(default_factory=ClusterLimits)
@@ -119,6 +122,10 @@ class ApiSettings:
     @property
     def snapshots(self) -> Path:
         return (self.shared or self.root) / "snapshots"
+
+    @property
+    def files(self) -> Path:
+        return (self.shared or self.root) / "files"
 
     @property
     def logs(self) -> Path:

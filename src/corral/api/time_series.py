@@ -1,5 +1,5 @@
-"""The route of time series: of nodes, jobs, queues and the cluster, over the last
-month."""
+"""The route of time series: of nodes, jobs, queues, services and the cluster, over the
+last month."""
 
 from math import isnan
 from typing import Annotated, Final
@@ -10,6 +10,7 @@ from corral.api.errors import RequestInvalid
 from corral.api.job_lookup import find_job
 from corral.api.job_visibility import sight_of
 from corral.api.jobs import Asker, Within
+from corral.api.service_lookup import find_service
 from corral.domain.ids import NodeId
 from corral.domain.time_series import Curve, averaged
 from corral.domain.units import HOUR_SECONDS
@@ -18,7 +19,7 @@ from corral.wire import time_series as answers
 
 router = APIRouter()
 CLUSTER: Final = "cluster"
-KINDS: Final = ("node:", "job:", "queue:")
+KINDS: Final = ("node:", "job:", "queue:", "service:")
 
 
 @router.get("/v1/series")
@@ -31,17 +32,21 @@ async def series(
     until: float | None = None,
     points: Annotated[int, Query(ge=1, le=10_000)] = 360,
 ) -> answers.SeriesView:
-    """Return the time series of `key` (cluster, node:N, job:J, queue:Q) from `since`
-    (default: an hour ago) to `until` (default: now). The series has at most `points`
-    values, each the mean of its interval. `fields`, separated by commas, selects
-    fields."""
+    """Return the time series of `key` (cluster, node:N, job:J, queue:Q, service:S)
+    from `since` (default: an hour ago) to `until` (default: now). The series has at
+    most `points` values, each the mean of its interval. `fields`, separated by commas,
+    selects fields."""
     if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(
-            f"`key` is {key[:60]!r}, not cluster, node:NAME, job:ID or queue:NAME"
+            f"`key` is {key[:60]!r}, not cluster, node:NAME, job:ID, queue:NAME or "
+            "service:NAME"
         )
     kind, _, name = key.partition(":")
-    if kind == "job" and not sight_of(house.control, caller).everything:
+    sight = sight_of(house.control, caller)
+    if kind == "job" and not sight.everything:
         await find_job(house.control, name, caller)
+    if kind == "service" and not sight.everything:
+        await find_service(house.control, sight, name)
     now = house.control.now().wall
     until = now if until is None else until
     since = until - HOUR_SECONDS if since is None else since

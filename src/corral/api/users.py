@@ -279,11 +279,12 @@ async def create_token(
     is_own = name == caller.name
     highest_role = lesser(owner.role, caller.role) if is_own else owner.role
     role = _check_token_role(body, owner, highest_role)
-    expires_at = None
+    expires_at = asked_end = None
     if not body.never_expires:
-        expires_at = now + (body.expires_seconds or house.settings.token_seconds)
+        asked_end = now + (body.expires_seconds or house.settings.token_seconds)
+        expires_at = asked_end
     if is_own and caller.expires_at is not None:
-        expires_at = min(expires_at or caller.expires_at, caller.expires_at)
+        expires_at = min(asked_end or caller.expires_at, caller.expires_at)
     secret, new_token = fresh_token(name, role, now, expires_at)
     detail = f"{role} of {name}" + (
         f", until {moment_text(expires_at)}" if expires_at else ""
@@ -295,12 +296,14 @@ async def create_token(
         await store.add_token(
             new_token, entry=caller.entry(now, on=new_token.id, detail=detail)
         )
+    house.control.traffic.changed.set()  # the gateways get it at once
     return wire.TokenMade(
         token=secret,
         id=new_token.id,
         user=name,
         role=role,
         expires_at=new_token.expires_at,
+        is_shortened=expires_at != asked_end,
     )
 
 
@@ -369,6 +372,7 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.TokenVi
         now, on=found_token.id, detail=f"{found_token.role} of {found_token.user}"
     )
     revoked = await control.store.revoke_token(found_token.id, at=now, entry=entry)
+    control.traffic.changed.set()
     return wire.TokenView.of(revoked or found_token, now)
 
 

@@ -137,6 +137,7 @@ async def job_detail(
         pretend=_has_pretend(control.world, attempts[-1].nodes if attempts else ()),
         origin=origin_text(job.spec.origin),
         next=restart_text(job, saves, whole=whole),
+        service=job.spec.replica.service if job.spec.replica is not None else "",
         checkpoints=api.CheckpointView.all_of(saves, job.spec.checkpoint),
     )
 

@@ -98,6 +98,13 @@ class DeclaredSettings:
         "removed first",
         "SIZE",
     )
+    model_cache: str | None = declared(
+        None,
+        "Size of the models that a node keeps; the least recently used are removed "
+        "first",
+        "SIZE",
+        default_text="a fifth of its disk",
+    )
     # Retention, health and tokens
     keep_days: float = declared(
         30.0, "Days for which a job is kept after its end", "DAYS"
@@ -223,6 +230,12 @@ class DeclaredSettings:
         1,
         "Number of processes of the gateway; one for each core is the most useful",
         "N",
+        of_head_alone=True,
+    )
+    fallback_private_ok: bool = declared(
+        False,
+        "Allow fallbacks of services at private addresses and without TLS, which "
+        "requests then reach from the gateway",
         of_head_alone=True,
     )
     # Several heads on one store

@@ -17,7 +17,7 @@ from typing import Final
 
 from corral import __version__
 from corral.boot.settings import ClusterDir, ClusterSettings, is_any, once
-from corral.boot.tls import host_of
+from corral.boot.tls import Tls, files_of, host_of
 from corral.engines.local.processes import LocalProcess, reap, spawn
 from corral.gateway.process_record import GatewayRecord, read_record
 from corral.ports.log import HeadLogger
@@ -81,7 +81,9 @@ class GatewayProcess:
     def url(self) -> str:
         """Return the address of the gateway for clients; "" while none listens."""
         record = self.record
-        return "" if record is None else _url_at(host_of(self.settings), record.port)
+        if record is None:
+            return ""
+        return _url_at(record.scheme, host_of(self.settings), record.port)
 
     @property
     def own_url(self) -> str:
@@ -91,7 +93,7 @@ class GatewayProcess:
         if record is None:
             return ""
         host = "127.0.0.1" if is_any(record.host) else record.host
-        return _url_at(host, record.port)
+        return _url_at(record.scheme, host, record.port)
 
     def look_after(self) -> bool:
         """Adopt the gateway, or start or replace it. Return whether it was started now.
@@ -137,14 +139,20 @@ class GatewayProcess:
         for process in processes:
             end_process(process)
 
+    @property
+    def _tls(self) -> Tls | None:
+        """Return the files of the head's certificate, which the gateway serves by too."""
+        return files_of(self.place, self.settings)
+
     def _fits(self, record: GatewayRecord) -> bool:
         return record.version == __version__ and self._has_settings(record)
 
     def _has_settings(self, record: GatewayRecord) -> bool:
         wanted = self.settings
-        return (record.host, record.workers) == (
+        return (record.host, record.workers, record.certificate) == (
             wanted.host,
             wanted.gateway_workers,
+            "" if self._tls is None else str(self._tls.certificate),
         ) and wanted.gateway_port in (0, record.port)
 
     def _reap_children(self) -> None:
@@ -198,7 +206,12 @@ class GatewayProcess:
             *("--workers", str(self.settings.gateway_workers)),
             *("--counters-key-file", str(self.key_file)),
             *("--record", str(self.record_file)),
+            *("--head-file", str(self.place.head_json)),
+            *("--head-ca", str(self.place.trusted)),
         ]
+        if self._tls is not None:
+            words += ["--tls-cert", str(self._tls.certificate)]
+            words += ["--tls-key", str(self._tls.key)]
         try:
             pid = spawn(words, dict(os.environ), self.log_file)
         except OSError as error:  # the head does without
@@ -246,8 +259,9 @@ def end_process(process: LocalProcess) -> None:
     reap(process.pid)
 
 
-def _url_at(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _url_at(scheme: str, host: str, port: int) -> str:
+    address = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{address}:{port}"
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     sys.modules["numba"] = None  # type: ignore[assignment]  # a head never waits for a compiler
 
 from corral import __version__
-from corral.api import ApiSettings, Channels, Front, create_app
+from corral.api import ApiSettings, Channels, Front, create_app, keep_batches
 from corral.boot.alerts import alerting_of
 from corral.boot.audit_syslog import syslog_of
 from corral.boot.bug_replays import keeper_of_replays
@@ -240,7 +240,6 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
         tokens = await begin(store, place, settings, keys, prometheus, clock, hide)
         tls = tls_of(place, settings, clock.wall())
         with bind(place, settings.host, settings.port) as listening:
-            head: HeadProcess
             table = ConnectionTable(connection_limits(), clock.monotonic)
             syslog = syslog_of(place, settings, store)
             about = ApiSettings(
@@ -268,6 +267,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: HideText) ->
                 audit_trouble=lambda: "" if syslog is None else syslog.trouble(),
                 token_seconds=settings.token_days * DAY_SECONDS,
                 operators_add_machines=settings.operators_add_machines,
+                fallback_private_ok=settings.fallback_private_ok,
                 limits=settings.limits,
                 work=work_limits(settings.keep_work_days, settings.keep_work_size),
             )
@@ -322,6 +322,7 @@ def service_gateway_of(
         process=beside.gateway,
         seals=about.seals,
         quotas=about.limits.quotas,
+        fallback_private_ok=about.fallback_private_ok,
     )
 
 
@@ -369,6 +370,7 @@ def turns_of(
             alerting=alerting,
             app=app,
             log_quota=app.state.house.log_quota,
+            batches=lambda: keep_batches(app.state.house),
             lent=None if works is local_engine else works,
         )
 

@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from corral.boot.clock import SystemClock
 from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import is_any, once, write_atomically
 from corral.domain.errors import Conflict, CorralError, Trouble
+from corral.gateway.certificate_watch import unverified_context
 from corral.gateway.kept_counters import kept_folder, read_kept
 from corral.gateway.listening_socket import WORKER_VARIABLE
 from corral.gateway.process_record import read_record
@@ -128,7 +129,9 @@ class JoinedGateway:
         `join_client.ask`."""
         query = f"known={self._version}&gateway={self._name}"
         routes = self._head.ask("GET", f"{ROUTES_PATH}?{query}")
-        if routes is not None:
+        # versions rise with the term of the leader: a head that no longer leads has
+        # older routes
+        if routes is not None and int(routes["version"]) > self._version:
             write_atomically(self.routes_file, json.dumps(routes))
             self._version = int(routes["version"])
 
@@ -139,7 +142,16 @@ class JoinedGateway:
         if record is None:
             return
         host = "127.0.0.1" if is_any(record.host) else record.host
-        connection = HTTPConnection(host, record.port, timeout=ANSWER_SECONDS)
+        connection = (
+            HTTPSConnection(
+                host,
+                record.port,
+                timeout=ANSWER_SECONDS,
+                context=unverified_context(),
+            )
+            if record.certificate
+            else HTTPConnection(host, record.port, timeout=ANSWER_SECONDS)
+        )
         try:
             key = self.key_file.read_text().strip()
             headers = {"Authorization": f"Bearer {key}"}

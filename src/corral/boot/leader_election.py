@@ -55,6 +55,7 @@ class LeaderTerm:
     gateway: ServiceGateway
     app: ASGIApp
     log_quota: LogQuota
+    batches: Callable[[], Coroutine[None, None, None]]
     lent: LivingEngine | None
 
     async def look_after(self) -> None:
@@ -76,6 +77,7 @@ class LeaderTerm:
             self.recorder.run(),
             self.alerting.run(),
             self.gateway.run(),
+            self.batches(),
             self.look_after(),
             swept,
         ]

@@ -67,6 +67,20 @@ def check_gateway(port: int, workers: int) -> None:
         )
 
 
+def model_cache_bytes(size: str | None) -> int | None:
+    """Return the size of the models that a node keeps; None for the default. Raises:
+    SpecInvalid."""
+    if size is None:
+        return None
+    try:
+        return bytes_of(size)
+    except ValueError as error:
+        raise SpecInvalid(
+            f"--model-cache {size[:60]}: {error}",
+            hint="for example: corral up --model-cache 500GB",
+        ) from None
+
+
 def work_limits(days: float, size: str) -> WorkLimits:
     """Return the limits of kept work folders, by days and by size. Raises: SpecInvalid."""
     try:

@@ -10,6 +10,7 @@ from typing import Final
 
 from corral.api.settings import ApiSettings
 from corral.control import Control
+from corral.domain.batch import KEPT_SECONDS
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId
 from corral.domain.world import World
@@ -44,6 +45,7 @@ async def keep_swept(control: Control, about: ApiSettings) -> None:
                 await sweep_snapshots(
                     control.store, about.snapshots, control.clock.wall()
                 )
+                await sweep_files(control.store, about.files, control.clock.wall())
             except (OSError, Trouble) as error:
                 log.warning("uploads_not_swept", error=str(error))
 
@@ -85,6 +87,35 @@ def _expired_snapshots(snapshots: Path, now: float) -> list[str]:
         for ending, seconds in patience.items()
         if name.endswith(ending) and (snapshots / name).stat().st_mtime < now - seconds
     ]
+
+
+async def sweep_files(store: Store, folder: Path, now: float) -> None:
+    """Remove the files of users that have expired, unless a batch that is not over
+    reads them; what has no row in the store; and batches whose files have expired.
+
+    Raises: OSError, StoreTrouble.
+    """
+    names = await asyncio.to_thread(_list_directory, folder)
+    files = await store.files()
+    used = {batch.input_file for batch in await store.open_batches()}
+    expired = [file for file in files if file.expires_at <= now and file.id not in used]
+    for file in expired:
+        await store.drop_file(file.id)
+    kept_names = {file.id for file in files} - {file.id for file in expired}
+    # a file is renamed before it has a row
+    unused = [name for name in names if name not in kept_names]
+    await asyncio.to_thread(_remove_old, folder, unused, now - STALLED_SECONDS)
+    await store.drop_batches(created_before=now - KEPT_SECONDS)
+
+
+def _remove_old(folder: Path, names: Iterable[str], before: float) -> None:
+    for name in names:
+        path = folder / name
+        try:
+            if path.stat().st_mtime < before:
+                path.unlink()
+        except FileNotFoundError:
+            continue
 
 
 def _list_directory(logs: Path) -> list[str]:

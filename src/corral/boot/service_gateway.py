@@ -14,15 +14,23 @@ import msgspec
 from corral.agent.connection import first_of
 from corral.api.job_tokens import tokens_of_running_jobs
 from corral.api.settings import Seals
+from corral.boot.fallback_keys import NeededKeys, needed_keys, read_fallback_keys
 from corral.boot.gateway_process import GatewayProcess
 from corral.boot.settings import write_atomically
 from corral.control import Control
+from corral.control.services.budget_deals import BudgetState
 from corral.control.services.published_routes import OWN_GATEWAY
-from corral.control.services.routes import callers_of
+from corral.control.services.routes import RouteInputs, callers_of, token_of_caller
+from corral.control.services.token_budgets import budget_states, has_budgets, month_of
 from corral.domain.errors import Trouble
+from corral.domain.ids import JobId, TokenId
+from corral.domain.ledger import UsageRecord, day_of
 from corral.domain.users import Token, User
+from corral.gateway.certificate_watch import unverified_context
 from corral.gateway.kept_counters import kept_folder, read_kept
 from corral.ports.log import HeadLogger
+from corral.serve.batch_spec import batch_of
+from corral.wire.caller_names import batch_caller
 from corral.wire.gateway_counters import decode_counters
 from corral.wire.gateway_routes import CallerEntry
 
@@ -33,6 +41,7 @@ START_SECONDS: Final = 0.1  # between two looks at a process that is being start
 RELOAD_SECONDS: Final = 60.0  # after which users and tokens are read in any case
 UNUSED_SECONDS: Final = 60.0  # without a service, after which the gateway ends
 ANSWER_SECONDS: Final = 3.0
+TOKEN_USE_SECONDS: Final = 60.0  # between two records of the use of one token
 COUNTERS: Final = "/internal/counters"
 log = HeadLogger("corral.gateway")
 
@@ -45,11 +54,19 @@ class ServiceGateway:
     process: GatewayProcess
     seals: Seals
     quotas: Mapping[str, int] = field(default_factory=dict)  # of all users
+    fallback_private_ok: bool = False
     _has_routes: bool = field(default=False)
     _callers: tuple[CallerEntry, ...] = field(default=())
     _users: Sequence[User] = field(default=())
     _audited: int = field(default=-1)  # newest entry when the tokens were read
+    _needed_keys: NeededKeys = field(default=frozenset())
+    _inputs: RouteInputs = field(default_factory=RouteInputs)
+    # usage of the month in the ledger, and of which state of it
+    _usage: Sequence[UsageRecord] = field(default=())
+    _usage_mark: tuple[float, int, float] | None = field(default=None)
     _read_again_at: float = field(default=float("-inf"))
+    _used_tokens: set[TokenId] = field(default_factory=set)
+    _uses_stored_at: dict[TokenId, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -82,35 +99,75 @@ class ServiceGateway:
             return
         await self._read_callers()
         callers = (*self._callers, *self._job_callers())
-        dealt = self.control.traffic.deals.deal(callers, self.control.serving_seconds())
-        if published.update(self.control.world, callers, dealt):
+        traffic, now = self.control.traffic, self.control.serving_seconds()
+        dealt = traffic.deals.deal(callers, now)
+        budgets = traffic.budgets.deal(await self._budget_states(), now)
+        if published.update(self.control.world, callers, dealt, self._inputs, budgets):
             self._has_routes = False
         if not self._has_routes:
             text = published.text.decode()
             await asyncio.to_thread(write_atomically, self.process.routes_file, text)
             self._has_routes = True
 
+    async def _budget_states(self) -> dict[str, BudgetState]:
+        """Return the budgets of tokens and what was used of them. Raises: Trouble."""
+        world, wall = self.control.world, self.control.clock.wall()
+        tree = world.queues
+        if not has_budgets(self._users, self.quotas, tree):
+            return {}
+        began_at, renews_at = month_of(wall)
+        recorded = tuple(count.at for count in world.gateway_counts.values())
+        mark = (began_at, len(recorded), max(recorded, default=0.0))
+        if mark != self._usage_mark:
+            self._usage = await self.control.store.days(
+                first=day_of(began_at), last=day_of(wall)
+            )
+            self._usage_mark = mark
+        waiting = self.control.traffic.tokens.waiting(world, wall)
+        used = (*self._usage, *waiting)
+        return budget_states(self._users, self.quotas, tree, used, renews_at)
+
     def _job_callers(self) -> tuple[CallerEntry, ...]:
         """Return the callers that are running jobs, by the tokens that they were given.
-        Their requests go after those of people."""
+        Their requests go after those of people, and those of batches after all."""
         tokens = tokens_of_running_jobs(self.seals, self.control.world)
         now = self.control.clock.wall()
         return tuple(
-            msgspec.structs.replace(caller, priority="batch")
+            msgspec.structs.replace(
+                caller, name=batch_caller(caller.name), priority="batch"
+            )
+            if self._is_batch(token_of_caller(caller.name))
+            else msgspec.structs.replace(caller, priority="low")
             for caller in callers_of(tokens, self._users, now, self.quotas)
         )
 
+    def _is_batch(self, token: TokenId) -> bool:
+        """Return whether the token is that of a batch's job."""
+        job = self.control.world.jobs.get(JobId(token.partition(".")[0]))
+        return job is not None and batch_of(job.spec.run) is not None
+
     async def _read_callers(self) -> None:
-        """Read users and tokens again if any has changed, or one has expired. Each change
-        of them has its entry in the audit log. Raises: Trouble."""
+        """Read users, tokens and the secrets of fallbacks again if any has changed, or a
+        token has expired. Each change of them has its entry in the audit log. Raises:
+        Trouble."""
         store, now = self.control.store, self.control.clock.wall()
         newest = await store.audit(limit=1)
         number = newest[0].number if newest else 0
-        if number == self._audited and now < self._read_again_at:
+        needed = needed_keys(self.control.world.services.values())
+        if (number, needed) == (
+            self._audited,
+            self._needed_keys,
+        ) and now < self._read_again_at:
             return
         tokens, users = await store.tokens(), await store.users()
         self._callers = callers_of(tokens, users, now, self.quotas)
         self._users = users
+        self._inputs = RouteInputs(
+            roles={user.name: user.role for user in users},
+            fallback_keys=await read_fallback_keys(store, self.seals, needed),
+            fallback_private_ok=self.fallback_private_ok,
+        )
+        self._needed_keys = needed
         self._audited = number
         self._read_again_at = min(now + RELOAD_SECONDS, _next_expiry(tokens, now))
 
@@ -146,12 +203,32 @@ class ServiceGateway:
     async def _count(self) -> None:
         # not a line for each request
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        async with httpx2.AsyncClient(timeout=ANSWER_SECONDS, trust_env=False) as http:
+        async with httpx2.AsyncClient(
+            timeout=ANSWER_SECONDS, trust_env=False, verify=unverified_context()
+        ) as http:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
                 url = self.process.own_url if self.control.world.services else ""
                 reported = await self._read_counters(http, url) if url else frozenset()
                 await self._read_kept(reported)
+                await self._record_token_uses()
+
+    async def _record_token_uses(self) -> None:
+        """Store when the tokens of callers were last used, for each at most once in
+        TOKEN_USE_SECONDS."""
+        clock, wall = self.control.serving_seconds(), self.control.clock.wall()
+        self._used_tokens.update(self.control.traffic.take_used_tokens())
+        for token in sorted(self._used_tokens):
+            stored_at = self._uses_stored_at.get(token, float("-inf"))
+            if clock - stored_at < TOKEN_USE_SECONDS:
+                continue
+            try:
+                await self.control.store.use_token(token, at=wall)
+            except Trouble as error:
+                log.warning("token_use_not_stored", error=str(error))
+                return
+            self._used_tokens.discard(token)
+            self._uses_stored_at[token] = clock
 
     async def _read_kept(self, reported: frozenset[str]) -> None:
         """Take the counters of processes that do not report any more, and remove the

@@ -18,6 +18,7 @@ from corral.boot.limit_settings import (
     MOST_PORT,
     check_gateway,
     check_limits,
+    model_cache_bytes,
     work_limits,
 )
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
@@ -159,6 +160,7 @@ class ClusterSettings(DeclaredSettings):
         self._check_retention()
         ClusterLimits.of(self.quotas, self.disk_reserve)  # raises on invalid values
         work_limits(self.keep_work_days, self.keep_work_size)
+        model_cache_bytes(self.model_cache)
         self._check_health()
         self._check_head()
         self._check_address()
@@ -310,10 +312,14 @@ class ClusterSettings(DeclaredSettings):
 
     @property
     def limits(self) -> ClusterLimits:
-        """Return the limits of users for which no individual limits are set, and the
-        disk space that stays free."""
+        """Return the limits of users for which no individual limits are set, the disk
+        space that stays free, and the size of the models that a node keeps."""
         cluster_limits = ClusterLimits.of(self.quotas, self.disk_reserve)
-        return replace(cluster_limits, user_requests=self.user_requests)
+        return replace(
+            cluster_limits,
+            user_requests=self.user_requests,
+            model_cache_bytes=model_cache_bytes(self.model_cache),
+        )
 
     @property
     def health_rules(self) -> HealthRules:

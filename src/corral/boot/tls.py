@@ -84,6 +84,20 @@ def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | No
     return own_tls(place, names_of(settings.host), now) if makes_own(settings) else None
 
 
+def files_of(place: ClusterDir, settings: ClusterSettings) -> Tls | None:
+    """Return the TLS files of the head as `tls_of` does, without creating any."""
+    if settings.tls_certificate and settings.tls_key:
+        path = Path(settings.tls_certificate)
+        return Tls(certificate=path, key=Path(settings.tls_key), trusted=path)
+    if not makes_own(settings):
+        return None
+    return Tls(
+        certificate=place.tls / HEAD_CERTIFICATE,
+        key=place.tls / HEAD_KEY,
+        trusted=place.trusted,
+    )
+
+
 def own_files(place: ClusterDir) -> dict[str, Path]:
     """Return the files, by their names in a backup, with which agents and clients
     recognise a head that creates its own certificate: the authority of the cluster, and

@@ -2,8 +2,6 @@
 sends to a service."""
 
 import json
-import secrets
-import shutil
 import tempfile
 import time
 from contextlib import suppress
@@ -14,27 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.batch_spec import (
-    INPUT,
-    NAME_PREFIX,
-    BatchJob,
-    batch_of,
-    name_of_batch,
-    spec_of_batch,
-)
 from corral.cli.batch_text import BatchRow, progress_of, show_batch, show_batches
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common, Ordinal, declined
 from corral.cli.job_changes import change_all
 from corral.cli.option_types import Duration, PathText, QueueName, ServiceName
 from corral.cli.printing import note, print_json, say
-from corral.cli.service_text import model_of
+from corral.domain.batch import (
+    LEAST_WINDOW_SECONDS,
+    MOST_WINDOW_SECONDS,
+    BatchStatus,
+)
 from corral.domain.errors import Conflict, CorralError, NotFound, SpecInvalid
 from corral.domain.units import counted, seconds_of
 from corral.serve.batch_answers import ERRORS, OUTPUT
-from corral.serve.batch_file import BatchFileInvalid, read_batch
+from corral.serve.batch_file import BatchFileInvalid, BatchRules, read_batch
 from corral.serve.batch_pace import HURRIED_CONCURRENCY
 from corral.serve.batch_progress import PROGRESS_FILE, BatchProgress
+from corral.serve.batch_spec import NAME_PREFIX, batch_of
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -43,8 +38,7 @@ if TYPE_CHECKING:
 
 LISTED_SECONDS = 86_400.0  # after which an ended batch is listed with --all alone
 MOST_LISTED = 200
-LEAST_WITHIN_SECONDS = 60.0
-MOST_WITHIN_SECONDS = 7 * 86_400.0
+MOST_NAME_LETTERS = 200
 GATEWAY_SECONDS = 15.0
 POLL_SECONDS = 0.2
 _ALL = Parameter(name=["--all", "-a"], negative="", show_default=False)
@@ -73,7 +67,7 @@ def submit(
         checkpoint: Path in which answers are kept until the end, on storage that all
             nodes share (default: the first shared path of the cluster).
     """
-    seconds = _within_seconds(within)
+    _check_within(within)
     if concurrency is not None and concurrency > HURRIED_CONCURRENCY:
         raise Usage(
             f"--concurrency {concurrency:,} is too much",
@@ -84,15 +78,7 @@ def submit(
         lines = _count_lines(file, {*target.models, target.name})
         if not common.agreed(f"send {counted(lines, 'request')} to {target.name}?"):
             raise declined("nothing was submitted")
-        batch = BatchJob(
-            service=target.name,
-            model=model_of(target),
-            lines=lines,
-            folder=secrets.token_hex(8),
-            deadline=SystemClock().wall() + seconds,
-            concurrency=concurrency,
-        )
-        job = _submitted(client, batch, file, target.url, queue, checkpoint)
+        job = _submitted(client, file, target, within, concurrency, queue, checkpoint)
     if common.json:
         print_json(job)
         return
@@ -123,24 +109,23 @@ def _reachable(client: "Client", name: str) -> "ServiceView":
         time.sleep(POLL_SECONDS)
 
 
-def _within_seconds(text: str) -> float:
-    """Return the seconds of --within. Raises: Usage."""
+def _check_within(text: str) -> None:
+    """Check the time of --within. Raises: Usage."""
     try:
         seconds = seconds_of(text)
     except ValueError:
         seconds = 0.0
-    if not LEAST_WITHIN_SECONDS <= seconds <= MOST_WITHIN_SECONDS:
+    if not LEAST_WINDOW_SECONDS <= seconds <= MOST_WINDOW_SECONDS:
         raise Usage(
             f"--within {text[:40]} is not a time from 1m to 7d",
             hint="write, for example: --within 24h",
         )
-    return seconds
 
 
 def _count_lines(file: Path, models: set[str]) -> int:
     """Check the file, and return the number of its lines. Raises: SpecInvalid."""
     try:
-        return len(read_batch(file, models))
+        return len(read_batch(file, BatchRules(models=models)))
     except OSError as error:
         raise SpecInvalid(
             f"{file} cannot be read: {error.strerror}", hint="name a file of requests"
@@ -155,25 +140,34 @@ def _count_lines(file: Path, models: set[str]) -> int:
 
 def _submitted(
     client: "Client",
-    batch: BatchJob,
     file: Path,
-    gateway_url: str,
+    target: "ServiceView",
+    within: str,
+    concurrency: int | None,
     queue: str | None,
     checkpoint: str | None,
-) -> "api.JobView":
-    with tempfile.TemporaryDirectory(prefix="corral-batch-") as folder:
-        shutil.copyfile(file, Path(folder) / INPUT)
-        # a prompt may contain a key, which would keep the file out of the snapshot
-        (Path(folder) / ".corralignore").write_text(f"!{INPUT}\n")
-        spec = spec_of_batch(
-            batch,
-            name=name_of_batch(file),
-            workdir=Path(folder),
-            gateway_url=gateway_url,
-            queue=queue,
-            checkpoint=checkpoint,
+) -> "api.JobDetail":
+    """Upload the file, create the batch, and return its job. Raises: SpecInvalid."""
+    uploaded = client.upload_file(file)
+    batch = client.create_batch(
+        uploaded.id,
+        within=within,
+        service=target.name,
+        name=file.name[:MOST_NAME_LETTERS],
+        queue=queue,
+        concurrency=concurrency,
+        checkpoint=checkpoint,
+    )
+    while batch.status == BatchStatus.VALIDATING:
+        time.sleep(POLL_SECONDS)
+        batch = client.batch(batch.id)
+    if batch.corral.job is None:
+        faults = batch.errors.data if batch.errors is not None else []
+        raise SpecInvalid(
+            "\n".join(fault.message for fault in faults) or f"{batch.id} was cancelled",
+            hint="correct this, then run the command again",
         )
-        return client.submit(spec)[0]
+    return client.job(batch.corral.job)
 
 
 def ls(

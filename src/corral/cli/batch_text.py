@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from corral.boot.clock import SystemClock
-from corral.cli.batch_spec import BatchJob
 from corral.cli.printing import clean, clock_text, show_pairs, show_table, state, table
 from corral.domain.units import duration_text
 from corral.serve.batch_progress import BatchProgress
+from corral.serve.batch_spec import BatchJob
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -76,7 +76,7 @@ def show_batches(rows: Sequence[BatchRow]) -> None:
                 else (
                     f"{progress.done:,}",
                     f"{progress.failed + progress.expired:,}",
-                    f"{progress.left:,}",
+                    f"{progress.unanswered:,}",
                     "" if row.job.is_over else f"{progress.lines_per_second:.3g}",
                     f"{progress.prompt_tokens + progress.completion_tokens:,}",
                 )
@@ -130,7 +130,7 @@ def _progress_pairs(progress: BatchProgress, *, is_over: bool) -> list[tuple[str
         f"{progress.prompt_tokens:,} in ({progress.cached_tokens:,} cached), "
         f"{progress.completion_tokens:,} out"
     )
-    pairs = [("progress", f"{done}, {progress.left:,} left"), ("tokens", tokens)]
+    pairs = [("progress", f"{done}, {progress.unanswered:,} left"), ("tokens", tokens)]
     if is_over:
         return pairs
     behind = "; too slow for its deadline" if progress.is_behind else ""

@@ -38,6 +38,7 @@ def chat(
 
     with common.client() as client:
         target, token = client.service(service), client.access_token()
+        trusted = client.trust_of(target.url)
     if not target.url or target.is_stopped:
         text = (
             "is stopped" if target.is_stopped else "cannot be reached: no gateway runs"
@@ -46,8 +47,14 @@ def chat(
             f"the service {target.name} {text}", hint=f"run: corral why {target.name}"
         )
 
+    if target.replicas == "0":
+        raise Conflict(
+            f"the service {target.name} may have no replicas",
+            hint=f"run: corral service scale {target.name} 1",
+        )
+
     def ask(messages: "Sequence[Message]") -> "Iterator[ChatPiece]":
-        return stream_chat(target.url, token, model_of(target), messages)
+        return stream_chat(target.url, token, model_of(target), messages, trusted)
 
     if prompt is not None:
         _print_answer(ask([{"role": "user", "content": prompt}]))

@@ -89,10 +89,25 @@ def show_sameness(found: "api.Checkup") -> None:
             for nodes in groups_by_size
         )
         say(f"the nodes see different files in this directory: {groups_text}")
+    elif nodes_by_listing and not sees_files(found):
+        say(
+            "the directory has no files on any of the checked nodes; if it should have "
+            "some, mount it there, then run the command again"
+        )
     elif nodes_by_listing and len(found.nodes) > 1:
         say(
             f"all {len(next(iter(nodes_by_listing.values())))} nodes see the same files"
         )
+
+
+def sees_files(found: "api.Checkup") -> bool:
+    """Return whether any node sees files in the checked directory."""
+    return any(
+        bool(result.value)
+        for node in found.nodes
+        for result in node.results
+        if result.unit.startswith(LISTING)
+    )
 
 
 def sees_other(found: "api.Checkup") -> bool:

@@ -9,7 +9,6 @@ from corral.cli.embedded_head import (
     end_head,
     say_what_is_pretended,
     say_who_is_kept_out,
-    unfinished,
 )
 from corral.cli.head_options import Change, Common, declined
 from corral.cli.joining import down as end_joined
@@ -18,8 +17,8 @@ from corral.cli.lost_work import WAITING, agreed_to_lose
 from corral.cli.nodes import show_nodes
 from corral.cli.printing import note, print_json, say, show_pairs
 from corral.cli.setting_options import requested_settings
+from corral.cli.unfinished_work import UnfinishedWork
 from corral.cli.up_options import SettingOptions, SshOptions
-from corral.domain.units import counted
 
 if TYPE_CHECKING:
     from corral.boot.bring_up import Start
@@ -77,7 +76,7 @@ def _start_cluster(
     is_replaced = restart and head_runs(common.place)
     if is_replaced:
         with common.client() as client:
-            end_head(common.place, client, unfinished(client), jobs="leave")
+            end_head(common.place, client, UnfinishedWork.of(client), jobs="leave")
     try:
         start = bring_up(common.place, asked)
     except (Conflict, SpecInvalid):
@@ -94,10 +93,9 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
 
     with common.client() as client:
         if start.continues:
-            left_jobs = len(unfinished(client))
+            work = UnfinishedWork.of(client)
             note(
-                f"the cluster in {common.place.root} continues with "
-                f"{counted(left_jobs, 'unfinished job')}"
+                f"the cluster in {common.place.root} continues with {work.counts_text}"
             )
         if start.lost_port is not None:
             note(
@@ -243,8 +241,8 @@ def down(
     """Stop the head and its agents.
 
     Args:
-        jobs: What to do with unfinished jobs: stop cancels them; leave lets them
-            continue, and the next `corral up` finds them again.
+        jobs: What to do with services and unfinished jobs: stop ends them; leave lets
+            them continue, and the next `corral up` finds them again.
         leave: The same as --jobs leave.
     """
     from corral.boot.gateway_process import end_gateway
@@ -258,42 +256,34 @@ def down(
     if not head_runs(cluster_dir):
         if not node_processes(cluster_dir):
             end_gateway(cluster_dir)
-            _tell_down(common, [], f"no head or agent runs in {cluster_dir.root}")
+            none = UnfinishedWork(jobs=())
+            _tell_down(common, none, f"no head or agent runs in {cluster_dir.root}")
             return
         # only a head knows what its nodes hold, and ends them in order
         start_head(cluster_dir)
     with common.client() as client:
-        running = unfinished(client)
-        if running and request == "stop":
-            say(_unfinished(running), stderr=True)
-            stops = [job.id for job in running if job.state not in WAITING]
-            if not agreed_to_lose(
-                client, stops, "stop these jobs and the cluster?", common
-            ):
+        work = UnfinishedWork.of(client)
+        if work and request == "stop":
+            for line in work.lines():
+                say(line, stderr=True)
+            stops = [job.id for job in work.jobs_of_users if job.state not in WAITING]
+            if not agreed_to_lose(client, stops, work.question, common):
                 raise declined(
                     "nothing was stopped",
-                    hint="to let the jobs continue, run: corral down --leave",
+                    hint="to let them continue, run: corral down --leave",
                 )
-        end_head(cluster_dir, client, running, jobs=request)
-    left_text = ""
-    if running and request == "leave":
-        left_text = f"; {counted(len(running), 'job continues', 'jobs continue')}"
-    _tell_down(common, running, f"down{left_text}")
+        end_head(cluster_dir, client, work, jobs=request)
+    left_text = f"; {work.continues_text}" if work and request == "leave" else ""
+    _tell_down(common, work, f"down{left_text}")
 
 
-def _tell_down(common: Common, running: "list[api.JobView]", text: str) -> None:
+def _tell_down(common: Common, work: UnfinishedWork, text: str) -> None:
     if common.json:
-        print_json({"down": True, "jobs": [job.id for job in running]})
+        services = [service.name for service in work.services]
+        jobs = [job.id for job in work.jobs]
+        print_json({"down": True, "jobs": jobs, "services": services})
     else:
         say(text)
-
-
-def _unfinished(running: "list[api.JobView]") -> str:
-    job_names_text = ", ".join(f"{job.name} ({job.state})" for job in running[:5])
-    remainder_text = f" and {len(running) - 5} more" if len(running) > 5 else ""
-    return (
-        f"{counted(len(running), 'unfinished job')}: {job_names_text}{remainder_text}"
-    )
 
 
 def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen

@@ -76,6 +76,11 @@ To start one, run corral serve, or apply a file. For example:
     scale: {ttft_p90: 500ms}
 """
 
+MODELS: Final = """Manage the models that nodes keep on their disks.
+
+A node fetches the model of a job before the job starts, and keeps it for the next one.
+Models that were not used for long are removed when others need the room.
+"""
 BATCHES: Final = """Send many requests of a file to a service, and collect the answers.
 
 Each line of the file is a request in the form of OpenAI's Batch API. For example:

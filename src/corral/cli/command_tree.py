@@ -9,6 +9,7 @@ from corral.cli.command_help import (
     APPLY,
     BATCHES,
     GATEWAY,
+    MODELS,
     RUN,
     SERVE,
     SERVICES,
@@ -41,6 +42,7 @@ and prints what to do about each problem.
     "key": "Rotate the cluster's key, and create keys for backups.",
     "service": SERVICES,
     "batch": BATCHES,
+    "model": MODELS,
     "unit": "Run the head, or a node's agent, as a unit of systemd.",
     "completion": "Install or print shell completion.",
 }
@@ -209,6 +211,24 @@ COMMANDS: Final = (
         "Ctrl-C ends an answer, and Ctrl-D the chat.",
     ),
     Command(
+        "model ls",
+        "models:ls",
+        "List the models that nodes keep, and those that they are fetching.",
+        alias="list",
+    ),
+    Command(
+        "model pull",
+        "models:pull",
+        "Fetch a model onto nodes, so that replicas start there at once.\n\n"
+        "Without --node and --all, one node fetches it; others then get it from there.",
+    ),
+    Command(
+        "model rm",
+        "models:rm",
+        "Remove a model from nodes.\n\nA model that a job uses is not removed.",
+        alias="remove",
+    ),
+    Command(
         "batch submit",
         "batch:submit",
         "Send the requests of a file to a service, and keep the answers.\n\n"
@@ -279,6 +299,11 @@ COMMANDS: Final = (
         "Report the cost of GPU-hours and energy, and of waste.\n\n"
         "The price of a GPU-hour is the node's label `price`, else the rate of the "
         "queue's budget, else the list price of clouds (USD, in a separate column).",
+    ),
+    Command(
+        "report lent",
+        "lent_report:lent",
+        "Report what the sleeping replicas of services have lent.",
     ),
     Command(
         "report goodput",

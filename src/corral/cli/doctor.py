@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
-from corral.cli.check_table import failed_of, show_checks, show_sameness
+from corral.cli.check_table import (
+    LISTING,
+    failed_of,
+    sees_files,
+    show_checks,
+    show_sameness,
+)
 from corral.cli.embedded_head import head_for
 from corral.cli.error_output import DONE, JOB_FAILED, REFUSED, Usage
 from corral.cli.head_options import Change
@@ -174,9 +180,13 @@ def _say_next(found: "api.Checkup", again: str) -> None:
             if check_result.result == "failed"
         ]
         if bad and all(failed_result.kind == "data" for failed_result in bad):
+            sees_none = all(result.unit.startswith(LISTING) for result in bad)
+            if sees_none and not sees_files(found):
+                continue  # a line for all nodes is printed already
+            problem = "sees no files in" if sees_none else "cannot read"
             say(
-                f"{node.node} cannot read the directory: mount the directory there, "
-                f"or run: corral node cordon {node.node}"
+                f"{node.node} {problem} the directory: mount the directory there, or "
+                f"run: corral node cordon {node.node}"
             )
         elif bad:
             repair_advice = f"after the repair, run: corral node clear {node.node}"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from corral.cli.printing import note
-from corral.domain.units import counted
+from corral.cli.unfinished_work import UnfinishedWork, awaited_text
 
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
@@ -85,48 +85,23 @@ def _end_again(common: "Change", left: frozenset[str]) -> None:
     """End the head that this command started, unless it has received jobs other than
     `left` since."""
     with common.client() as client:
-        running = unfinished(client)
-        if all(job.id in left for job in running):
-            end_head(common.place, client, running, jobs="leave")
+        work = UnfinishedWork.of(client)
+        if all(job.id in left for job in work.jobs):
+            end_head(common.place, client, work, jobs="leave")
 
 
 def unfinished(client: "Client") -> "list[api.JobView]":
     return client.jobs(limit=10_000)
 
 
-def awaited_text(
-    running: "Sequence[api.JobView]", nodes: "Sequence[api.NodeView]", seconds: float
-) -> str:
-    """Return which jobs must end before the head ends. For example: waiting at most 135
-    s for 1 job to end: train (j3) on n2; node n2 is silent and does not answer."""
-    on_nodes = [job for job in running if job.nodes]
-    if not on_nodes:
-        return ""
-    job_names_text = ", ".join(
-        f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5]
-    )
-    remainder_text = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
-    job_node_ids = {node for job in on_nodes for node in job.nodes}
-    away = [
-        node for node in nodes if node.id in job_node_ids and node.liveness != "alive"
-    ]
-    mute = "".join(
-        f"; node {node.id} is {node.liveness} and does not answer" for node in away
-    )
-    return (
-        f"waiting at most {seconds:.0f} s for {counted(len(on_nodes), 'job')} to end: "
-        f"{job_names_text}{remainder_text}{mute}"
-    )
-
-
 def end_head(
     place: "ClusterDir",
     client: "Client",
-    running: "list[api.JobView]",
+    work: UnfinishedWork,
     *,
     jobs: Literal["leave", "stop"],
 ) -> None:
-    """End the head. `jobs`: whether the running jobs are stopped too, or left to
+    """End the head. `jobs`: whether the unfinished work is stopped too, or left to
     continue. Raises: Conflict when the head does not end."""
     from corral.boot.settings import read_json
     from corral.boot.start_head import head_runs, node_processes, until
@@ -134,10 +109,8 @@ def end_head(
     from corral.engines.local.processes import LocalProcess
 
     head = LocalProcess.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
-    head_seconds = JOBS_SECONDS if running else GONE_SECONDS
-    awaited = (
-        awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
-    )
+    head_seconds = JOBS_SECONDS if work else GONE_SECONDS
+    awaited = awaited_text(work, client.nodes(), head_seconds) if jobs == "stop" else ""
     client.down(jobs=jobs)
 
     def is_gone() -> bool:
@@ -148,7 +121,7 @@ def end_head(
         if awaited:
             note(awaited)
         has_ended = until(is_gone, head_seconds - QUIET_SECONDS)
-    if has_ended and not (running and jobs == "leave"):
+    if has_ended and not (work and jobs == "leave"):
         has_ended = until(lambda: not node_processes(place), GONE_SECONDS)
     if not has_ended:
         node_pids = [process.pid for process in node_processes(place)]

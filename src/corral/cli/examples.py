@@ -126,6 +126,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "report usage": ("corral report usage --by user --since 7d",),
     "report waste": ("corral report waste --by job --since 7d",),
     "report cost": ("corral report cost --by queue --csv",),
+    "report lent": ("corral report lent --json",),
     "report goodput": ("corral report goodput --by job --html goodput.html",),
     "import sacct": ("corral import sacct slurm.txt --dry-run",),
     "import kueue": ("corral import kueue workloads.json --dry-run",),

@@ -4,6 +4,7 @@ code at the end."""
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from corral.cli import error_output
@@ -26,6 +27,8 @@ LAST_EVENTS_SECONDS = 2.0
 _ENDS = {
     event for (_, event), state in MOVES.items() if state in FINAL - {JobState.DONE}
 }
+ENDS = frozenset({JobEvent.FINISHED, *_ENDS})
+FAILURES = frozenset({JobEvent.RANKS_FAILED, JobEvent.NODE_LOST})
 SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED, *_ENDS})
 SAID_ELSEWHERE -= {JobEvent.ASKED_CANCEL}  # of a job that runs it says who has asked
 MOST_TOLD = 10  # failures of one submission that are printed one by one
@@ -40,12 +43,17 @@ def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
     lines = LogLinePrinter(
         output_stream, label=ranks.per == "gpu" or ranks.shape.nodes > 1
     )
-    events = threading.Thread(target=_tell_events, args=(common, job.id), daemon=True)
+    order = _OutputOrder()
+    events = threading.Thread(
+        target=_tell_events, args=(common, job.id, order), daemon=True
+    )
     try:
         events.start()
         for piece in client.logs(job.id, follow=True):
+            order.has_begun.wait(LAST_EVENTS_SECONDS)
             lines.write(piece)
         lines.finish()
+        order.is_printed.set()
         events.join(LAST_EVENTS_SECONDS)
         ended_job = client.wait(job.id)
     except KeyboardInterrupt:
@@ -55,6 +63,27 @@ def follow_one(client: "Client", job: "api.JobView", common: Common) -> int:
     if not common.json:
         note_outputs(client, job.id)
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputOrder:
+    """Order of events and output in a terminal or file that gets both: that the job runs
+    comes before its output, and that it is over comes after it."""
+
+    has_begun: threading.Event = field(default_factory=threading.Event)
+    is_printed: threading.Event = field(default_factory=threading.Event)
+
+    def before(self, kind: str) -> None:
+        """Wait until an event of this kind may be printed."""
+        if kind in FAILURES | ENDS:
+            self.has_begun.set()  # some ranks may have printed
+        if kind in ENDS:
+            self.is_printed.wait(LAST_EVENTS_SECONDS)
+
+    def after(self, kind: str) -> None:
+        """Note that an event of this kind was printed."""
+        if kind == JobEvent.RANKS_UP:
+            self.has_begun.set()
 
 
 def follow_many(client: "Client", jobs: "Sequence[api.JobView]", common: Common) -> int:
@@ -101,16 +130,20 @@ def _tell_failure(job: "api.JobDetail") -> None:
     note(f"{job.name} is {job.state}{code}{reason_text}\nsee: corral why {job.id}")
 
 
-def _tell_events(common: Common, id: str) -> None:
+def _tell_events(common: Common, id: str, order: _OutputOrder) -> None:
     """Print the events of a job as they arrive. This function runs in a separate thread
     with a separate connection."""
     try:
         with common.client() as client:
             for event in client.events(id, follow=True):
+                order.before(event.kind)
                 if event.kind not in SAID_ELSEWHERE:
                     note(event.text)
+                order.after(event.kind)
     except CorralError:
         return  # the logs tell the same trouble in the main thread
+    finally:
+        order.has_begun.set()
 
 
 def _still_running(jobs: "Sequence[api.JobView]") -> None:

@@ -11,6 +11,7 @@ from corral.cli.error_output import Usage
 from corral.cli.option_types import Address, Fingerprint, TokenText, Url, WholeNumber
 
 if TYPE_CHECKING:
+    from corral.gateway.head_connection import HeadAddress
     from corral.gateway.settings import GatewaySettings
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -28,6 +29,10 @@ def gateway(
     workers: WholeNumber = 1,
     counters_key_file: Path | None = None,
     record: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    head_file: Path | None = None,
+    head_ca: Path | None = None,
 ) -> int:
     """Serve the replicas of services to OpenAI clients.
 
@@ -35,8 +40,7 @@ def gateway(
         routes: JSON file of services, replicas and callers.
         join: Address of a head. The gateway serves its services, and goes on with the
             last state while the head is away.
-        token: Token of an operator of that cluster (default: the variable
-            CORRAL_TOKEN).
+        token: Token of an operator there (default: the variable CORRAL_TOKEN).
         fingerprint: Fingerprint of the head's certificate. Without it, this machine
             must already trust the certificate.
         host: Address to listen on.
@@ -44,8 +48,13 @@ def gateway(
         workers: Processes that share the port; one for each core is the most useful.
         counters_key_file: File with the key that reads /internal/counters.
         record: File in which the process that listens is recorded.
+        tls_cert: PEM file of a certificate with its chain, to serve HTTPS. A renewed
+            one is taken when the file changes.
+        tls_key: PEM file of the certificate's key.
+        head_file: File with the address of the head that answers requests for files
+            and batches, as the cluster's directory has it.
+        head_ca: Certificates that verify this head.
     """
-    from corral.gateway.counters import read_counters_key
     from corral.gateway.server import run_gateway
     from corral.gateway.settings import GatewaySettings
 
@@ -60,15 +69,29 @@ def gateway(
         host=host,
         port=port,
         workers=workers,
-        counters_key=None
-        if counters_key_file is None
-        else read_counters_key(counters_key_file),
+        counters_key=_read_key(counters_key_file),
         record=record,
+        tls_certificate=tls_cert,
+        tls_key=tls_key,
+        head=_head_at(head_file, head_ca),
     )
     if join is not None:
-        token = token or os.environ.get("CORRAL_TOKEN")
         settings = _joined(settings, join, token, fingerprint)
     return run_gateway(settings)
+
+
+def _read_key(path: Path | None) -> bytes | None:
+    """Return the key that reads the counters; None without a file."""
+    from corral.gateway.counters import read_counters_key
+
+    return None if path is None else read_counters_key(path)
+
+
+def _head_at(file: Path | None, trusted: Path | None) -> "HeadAddress | None":
+    """Return the head whose address is in a file; None without one."""
+    from corral.gateway.head_connection import HeadAddress
+
+    return None if file is None else HeadAddress(file=file, trusted=trusted)
 
 
 def _joined(
@@ -86,7 +109,9 @@ def _joined(
     )
     from corral.boot.settings import ClusterDir
     from corral.gateway.counters import read_counters_key
+    from corral.gateway.head_connection import HeadAddress
 
+    token = token or os.environ.get("CORRAL_TOKEN")
     if not token:
         raise Usage(
             "--token is missing: a gateway of another machine needs the token of an "
@@ -105,4 +130,5 @@ def _joined(
         routes=joined.routes_file,
         counters_key=read_counters_key(joined.key_file),
         record=joined.record_file,
+        head=HeadAddress(url=url, fingerprint=fingerprint, trusted=head.trusted),
     )

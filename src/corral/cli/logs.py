@@ -100,8 +100,21 @@ def _print_pieces(
         else:
             lines.write(piece)
     lines.finish()
-    if not common.json and job.attempt and (follow or job.is_over):
+    if common.json:
+        return
+    if follow and options["attempt"] is None:
+        _note_end(client.job(job.id))
+    if job.attempt and (follow or job.is_over):
         note_outputs(client, job.id)
+
+
+def _note_end(job: "api.JobDetail") -> None:
+    """Print how a job that was followed has ended."""
+    if not job.is_over:
+        return
+    reason = f": {job.reason}" if job.reason and job.state != "DONE" else ""
+    see = "" if job.state == "DONE" else f"; see: corral why {job.id}"
+    note(f"{job.name} is {job.state}{reason}{see}")
 
 
 def _note_not_run(job: "api.JobDetail", more: str = "") -> None:

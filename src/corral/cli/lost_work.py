@@ -70,6 +70,11 @@ def job_impact(job: "api.JobDetail", now: float) -> str:
         return f"{subject}: no work would be lost"
     count = job.shape.nodes * job.shape.gpus_per_node
     gpu_text = f" on {count:g} GPU{'s' if count > 1 else ''}" if count else ""
+    if job.service:
+        return (
+            f"{subject}{gpu_text}, and finishes its requests; {job.service} gets another "
+            "replica"
+        )
     saves = [save.at for save in job.checkpoints if not save.quarantined]
     lost_work_text = duration_text(max(0.0, now - max([began_at, *saves])))
     if not saves:

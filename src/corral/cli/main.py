@@ -46,7 +46,7 @@ OTHER_WORDS: Final = {
     "tail": "corral logs -f JOB",
     "scale": "corral service scale NAME N; for a job: corral run --nodes MIN-MAX -- CMD",
     "services": "corral service ls",
-    "deploy": "corral serve NAME --model MODEL, or corral apply -f FILE",
+    "deploy": "corral serve NAME --engine ENGINE --model MODEL, or corral apply -f FILE",
     "rollback": "corral service rollback NAME",
     "chat": "corral service chat NAME",
     "scp": "corral cp JOB:PATH .",

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
+from corral.cli import services
 from corral.cli.curves.output import as_json, print_csv, show
 from corral.cli.curves.rows import (
     CLUSTER,
@@ -25,10 +26,12 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import Common
 from corral.cli.option_types import NodeName, PeriodStart, QueueName, Seconds
 from corral.cli.printing import console, note, print_json, say
+from corral.domain.errors import NotFound, SpecInvalid
 from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
     from corral.client import Client
+    from corral.wire import api
     from corral.wire.time_series import SeriesView
 
 HOUR_SECONDS: Final = 3600.0
@@ -128,7 +131,7 @@ def _load_picture(
 
 
 def _of_job(client: "Client", name: str, now: float, back: float | None) -> Picture:
-    job_detail = client.job(name)
+    job_detail = _job_of(client, name)
     if job_detail.whose:
         note(job_detail.whose)
     end_time = job_detail.ended_at if job_detail.ended_at is not None else now
@@ -148,6 +151,23 @@ def _of_job(client: "Client", name: str, now: float, back: float | None) -> Pict
     grid = Grid.over(start_time, end_time)
     answers = _fetch_series(client, job_asks(job_detail, start_time, end_time))
     return job_picture(job_detail, grid, answers, is_over=job_detail.is_over)
+
+
+def _job_of(client: "Client", name: str) -> "api.JobDetail":
+    """Return the job of this name or id.
+
+    Raises: NotFound; SpecInvalid if the name is that of an array or a service.
+    """
+    try:
+        return client.job(name)
+    except NotFound:
+        replicas = services.job_or_replicas(client, name)
+        if not isinstance(replicas, list):
+            return replicas
+        raise SpecInvalid(
+            f"{name} has several jobs, and series are shown of one",
+            hint=f"run: corral metrics {replicas[0].id}; for the others, run: corral ps",
+        ) from None
 
 
 def _full_series_query(key: str, grid: Grid) -> SeriesQuery:
@@ -179,4 +199,6 @@ def _print_picture(
             output_console.clear()
         elif clear:
             say()
+        elif picture.has_not_run:
+            return  # the reason is printed already
         show(picture, width=output_console.width, every_gpu=every_gpu)

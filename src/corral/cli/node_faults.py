@@ -19,6 +19,18 @@ _RESTRICTION_TEXTS: Final = {
 }
 
 
+_REMEDY_TEXTS: Final = {
+    "ignore": "none needed",
+    "restart-app": "restart the job",
+    "cordon": "look at the node",
+    "drain": "drain the node",
+    "reset": "reset the GPU",
+    "reboot": "reboot the node",
+    "deep-test": "run the vendor's deep test",
+    "rma": "replace the part",
+}
+
+
 def health_text(node: "api.NodeView") -> str:
     """Return the worst fault of the node, marked if the node is suspect; "" if it has
     no fault."""
@@ -41,7 +53,7 @@ def show_conditions(conditions: "list[api.NodeConditionView]") -> None:
             condition.text,
             str(condition.count),
             moment_text(condition.since),
-            condition.remedy,
+            _REMEDY_TEXTS.get(condition.remedy, condition.remedy),
             restriction,
         )
     say()

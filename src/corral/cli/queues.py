@@ -126,8 +126,8 @@ class BudgetOptions:
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the queues, each with its owned, used and borrowed GPUs, waiting jobs, share
-    and budget."""
+    """List the queues, each with its owned, used and borrowed GPUs, waiting jobs, budget,
+    its share of the cluster, and its fair share by weight."""
     with common.client() as client:
         queues = client.queues()
     if common.json:
@@ -141,9 +141,9 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         "RUNNING",
         "WAITING",
         "SHARE",
-        "DUE",
+        "FAIR SHARE",
         "BUDGET LEFT",
-        right=("OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE"),
+        right=("OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "FAIR SHARE"),
     )
     for row in queues.queues:
         rows.add_row(
@@ -153,7 +153,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             f"{row.borrowed:g}",
             str(row.running),
             str(row.waiting),
-            share_text(row.share),
+            share_text(row.share_of_cluster),
             share_text(row.due),
             cut(_format_budget(row.budget) if row.budget is not None else ""),
         )
@@ -216,7 +216,8 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             ("owes", f"{queue_detail.owes:.2g} {_OWED}" if queue_detail.owes else ""),
             (
                 "share",
-                f"{share_text(queue_detail.share, 1)}, due {share_text(queue_detail.due, 1)}",
+                f"{share_text(queue_detail.share_of_cluster, 1)} of the cluster; its "
+                f"fair share is {share_text(queue_detail.due, 1)}",
             ),
             (
                 "used",

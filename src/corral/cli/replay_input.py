@@ -42,7 +42,21 @@ def replayed(
             "the log of jobs is missing",
             hint="run: corral simulate FILE, or: corral simulate --own",
         )
+    _refuse_requests(trace)
     return read_trace(trace), _load_replay_nodes(trace, nodes, cluster)
+
+
+def _refuse_requests(trace: Path) -> None:
+    """Refuse a trace of requests to a model. Raises: SpecInvalid."""
+    from corral.domain.errors import SpecInvalid
+    from corral.traces.request_traces import is_request_trace
+    from corral.traces.traces import log_lines
+
+    if is_request_trace(next(log_lines(trace), "")):
+        raise SpecInvalid(
+            f"{trace} is a trace of requests to a model, not a log of jobs",
+            hint=f"run: corral plan serve MODEL --replay {trace}",
+        )
 
 
 def _of_cluster(

@@ -37,6 +37,7 @@ _HTML = Parameter(
     help="Also write the report, with plots, to this file as an HTML page.",
 )
 MOST_BARS = 20
+UNKNOWN = "an unknown part"
 TOKEN_COLUMNS = frozenset({"requests", "tokens in", "cached", "tokens out"})
 PLACES = 3  # of what people read; --json and --csv have all of them
 PRETEND = (
@@ -220,11 +221,21 @@ def _report_verdict(found: "ReportView") -> str:
         column.name: _format_value(value, column.unit)
         for column, value in zip(found.columns, found.total, strict=True)
     }
-    if found.kind == "cost":
+    if not found.total[_column_index(found, "allocated")]:
+        verdict = "No GPU was allocated in this period."
+    elif found.kind == "cost":
         verdict = _cost_verdict(found, texts)
+    elif found.kind == "usage" and texts["utilisation"] == UNKNOWN:
+        verdict = (
+            f"Of {texts['allocated']} GPU-hours that were held, none were measured."
+        )
     else:
         verdict = VERDICTS[found.kind].format(**texts)
     return f"{verdict} {PRETEND}" if found.pretend else verdict
+
+
+def _column_index(found: "ReportView", name: str) -> int:
+    return [column.name for column in found.columns].index(name)
 
 
 def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
@@ -236,7 +247,7 @@ def _cost_verdict(found: "ReportView", texts: Mapping[str, str]) -> str:
     }
     currency = next(column.unit for column in found.columns if column.name == "money")
     cost_texts = []
-    if total["money"] or not total["list price"]:
+    if total["money"] or not (total["list price"] or total["without a price"]):
         cost_texts.append(
             f"{texts['money']} {currency} at the cluster's prices "
             f"({_format_losses(texts, '')})"
@@ -253,6 +264,8 @@ def _format_losses(texts: Mapping[str, str], which: str) -> str:
     """Return for example: 1.2 wasted, 3.1 for time in which no kernel ran. `which`: end
     of a column's name."""
     wasted, idle = texts[f"wasted{which}"], texts[f"not used{which}"]
+    if idle == UNKNOWN:
+        return f"{wasted} wasted; whether kernels ran was not measured"
     return f"{wasted} wasted, {idle} for time in which no kernel ran"
 
 
@@ -260,7 +273,7 @@ def _format_value(value: float | None, unit: str) -> str:
     from corral.plan.ticks import number_text
 
     if value is None:
-        return "an unknown part"
+        return UNKNOWN
     return share_text(value, 1) if unit == "share" else number_text(value)
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from corral.cli.embedded_head import head_for
-from corral.cli.error_output import DONE
+from corral.cli.error_output import DONE, Usage
 from corral.cli.head_options import Change, declined
 from corral.cli.option_types import (
     CommandLine,
@@ -28,9 +28,6 @@ from corral.cli.service_follow import follow_services
 from corral.cli.services import say_applied
 from corral.cli.spec_options import assignment
 from corral.cli.time_options import number
-
-if TYPE_CHECKING:
-    pass
 
 _DRY_RUN = Parameter(name=["--dry-run", "-n"], negative="", show_default=False)
 _DETACH = Parameter(name=["--detach", "-d"], negative="", show_default=False)
@@ -88,6 +85,13 @@ def serve(
             changing anything.
     """
     document = _document_of(locals())
+    if run is None and (engine is None or model is None):
+        raise Usage(
+            "without --run, both --engine and --model are needed",
+            hint=f"run, for example: corral serve {name} --engine {engine or 'vllm'} "
+            f"--model {model or 'hf://org/name'}; or with a server of your own, which "
+            f"listens on $CORRAL_PORT: corral serve {name} --run 'python server.py'",
+        )
     return _apply_document(document, common, dry_run=dry_run, detach=detach)
 
 
@@ -139,9 +143,8 @@ def _apply_document(
             if common.json:
                 print_json(applied)
             return DONE
-        return follow_services(
-            client, [change.name for change in applied.services], common
-        )
+        revisions = {change.name: change.revision for change in applied.services}
+        return follow_services(client, revisions, common)
 
 
 def _print_plan(document: dict[str, Any], common: Change) -> None:

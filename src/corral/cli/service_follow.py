@@ -1,9 +1,10 @@
-"""Following services until they are ready, and how to call them."""
+"""Following services until they are ready, or until a new revision has passed its
+trial, and how to call them."""
 
 import os
 import shlex
 import time as clock_time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from corral.cli.error_output import DONE, JOB_FAILED
 from corral.cli.head_options import Common
 from corral.cli.printing import clean, note, print_json, say, show_pairs
 from corral.cli.service_text import base_url, model_of, replica_state
+from corral.domain.event_kind import EventKind
 from corral.domain.units import counted
 
 if TYPE_CHECKING:
@@ -20,60 +22,140 @@ if TYPE_CHECKING:
 
 FOLLOW_POLL_SECONDS: Final = 0.5
 REASON_SECONDS: Final = 10.0  # between two reasons of a replica in the same state
+TRIAL_EVENTS: Final = frozenset(
+    {EventKind.CANARY_BEGUN, EventKind.CANARY_PASSED, EventKind.CANARY_TURNED_BACK}
+)
 
 
-def follow_services(client: "Client", names: Sequence[str], common: Common) -> int:
+def follow_services(
+    client: "Client",
+    revisions: Mapping[str, int],
+    common: Common,
+    *,
+    until_passed: bool = False,
+) -> int:
     """Follow the services until each has a ready replica, or cannot get one. Print how
-    to call them, and return the exit code. Ctrl-C ends only the output."""
-    followed = []
+    to call them, and return the exit code. Ctrl-C ends only the output.
+
+    Args:
+        revisions: Revision of each service that all its replicas are to have.
+        until_passed: Follow a revision on trial until it has passed or was turned back.
+    """
+    followed: list[tuple[shapes.ServiceView, bool]] = []
     try:
-        for name in names:
-            followed.append(_follow(client, name))
+        for name, revision in revisions.items():
+            target = _Target(revision=revision, until_passed=until_passed)
+            followed.append(_follow(client, name, target))
     except KeyboardInterrupt:
-        note(
-            f"\n{names[0]} continues; to see its state, run: corral service show "
-            f"{names[0]}"
-        )
+        name = list(revisions)[len(followed)]
+        note(f"\n{name} continues; to see its state, run: corral service show {name}")
         raise
     if common.json:
         print_json(
-            {"services": [service.model_dump(mode="json") for service in followed]}
+            {"services": [service.model_dump(mode="json") for service, _ in followed]}
         )
-    failed = [service for service in followed if not _is_served(service)]
-    for service in followed:
-        if service not in failed and not common.json:
+    failed = [service for service, is_served in followed if not is_served]
+    for service, is_served in followed:
+        if is_served and not common.json:
             say_how_to_call(service, common)
     for service in failed:
-        note(_failure_text(service))
+        note(_failure_text(service, revisions[service.name]))
     return JOB_FAILED if failed else DONE
 
 
-def _follow(client: "Client", name: str) -> "shapes.ServiceView":
-    """Print the states of the replicas of a service and their reasons, until a replica of
-    the newest revision is ready or the service cannot get one. Return its state."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Revision that is followed: until a replica of it is ready or, with `until_passed`,
+    until its trial has passed."""
+
+    revision: int
+    until_passed: bool
+
+    def is_on_trial(self, service: "shapes.ServiceView") -> bool:
+        return service.canary == self.revision and not service.canary_passed
+
+    def is_served(self, service: "shapes.ServiceView") -> bool:
+        """Return whether the revision serves, or needs no replica until the first
+        request."""
+        if service.state != "ACTIVE" or (
+            self.until_passed and self.is_on_trial(service)
+        ):
+            return False
+        is_ready = any(
+            replica.is_ready and replica.revision == self.revision
+            for replica in service.replica_list
+        )
+        is_idle = service.replicas.partition("..")[0] == "0"
+        return is_ready or (is_idle and not service.replica_list)
+
+    def has_failed(
+        self, service: "shapes.ServiceView", first: "shapes.ServiceView"
+    ) -> bool:
+        """Return whether the revision will not serve: it is not wanted any more, or a
+        replica ended before it was ready since the `first` view. A revision that is
+        followed through its trial may make further replicas."""
+        is_wanted = self.revision in (service.revision, service.canary)
+        may_retry = self.until_passed and self.is_on_trial(service)
+        has_ended = service.failed_starts > first.failed_starts and not may_retry
+        return service.state != "ACTIVE" or not is_wanted or has_ended
+
+
+def _follow(
+    client: "Client", name: str, target: _Target
+) -> "tuple[shapes.ServiceView, bool]":
+    """Print the states of the revision's replicas, their reasons and the steps of its
+    trial, until the revision serves or cannot serve. Return the service, and whether
+    the revision serves."""
     teller = _ReplicaTeller()
     first = service = client.service(name)
-    while not _is_settled(service, first):
+    last_event = 0
+    while not (target.is_served(service) or target.has_failed(service, first)):
         for replica in service.replica_list:
-            teller.tell(replica)
+            if replica.revision == target.revision:
+                teller.tell(replica)
+        last_event = _tell_trial(service, target, after=last_event)
         clock_time.sleep(FOLLOW_POLL_SECONDS)
         service = client.service(name)
-    if not _is_served(service):
-        for line in (service.turned_back_reason, service.last_end):
-            if line:
-                note(clean(line))
-    return service
+    if service is not first:
+        _tell_trial(service, target, after=last_event)
+    is_served = target.is_served(service)
+    if not is_served and service.turned_back != target.revision and service.last_end:
+        note(clean(service.last_end))
+    return service, is_served
 
 
-def _failure_text(service: "shapes.ServiceView") -> str:
-    """Return what serves now, after a revision has not become ready."""
+def _tell_trial(service: "shapes.ServiceView", target: _Target, *, after: int) -> int:
+    """Print the events of the revision's trial with a number above `after`. Return the
+    newest number."""
+    applied_at = [
+        revision.at
+        for revision in service.revisions
+        if revision.number == target.revision
+    ]
+    for event in service.events:
+        is_new = event.number > after and event.kind in TRIAL_EVENTS
+        if is_new and applied_at and event.at >= applied_at[0]:
+            note(clean(event.text))
+    return max((event.number for event in service.events), default=after)
+
+
+def _failure_text(service: "shapes.ServiceView", revision: int) -> str:
+    """Return what serves now, after a revision has not become ready, or did not pass
+    its trial."""
     see = f"see: corral why {service.name}"
+    if service.state != "ACTIVE":
+        return f"{service.name} is {service.state}; {see}"
     if not service.ready:
         return f"{service.name} has no ready replica; {see}"
+    if service.turned_back == revision:
+        what = "did not pass its trial"
+    elif revision in (service.revision, service.canary):
+        what = "is not ready"
+    else:
+        what = "was replaced by another one"
     return (
-        f"revision {_newest(service)} of {service.name} is not ready; revision "
-        f"{service.revision} still serves, by {counted(service.ready, 'ready replica')}; "
-        f"{see}"
+        f"revision {revision} of {service.name} {what}; revision {service.revision} "
+        f"serves, by {counted(service.ready, 'ready replica')}; {see}"
     )
 
 
@@ -96,32 +178,6 @@ class _ReplicaTeller:
         self._told_at[replica.job] = now
         reason = f": {clean(replica.reason)}" if replica.reason else ""
         note(f"{replica.name} is {state}{reason}")
-
-
-def _is_settled(service: "shapes.ServiceView", first: "shapes.ServiceView") -> bool:
-    """Return whether following ends: requests are served by the newest revision, or a
-    replica ended before it was ready, or the revision did not pass its canary."""
-    return (
-        _is_served(service)
-        or service.state != "ACTIVE"
-        or service.turned_back == _newest(service)
-        or service.failed_starts > first.failed_starts
-    )
-
-
-def _is_served(service: "shapes.ServiceView") -> bool:
-    """Return whether a replica of the newest revision is ready, or the service needs
-    none until the first request."""
-    is_ready = any(
-        replica.is_ready and replica.revision == _newest(service)
-        for replica in service.replica_list
-    )
-    is_idle = service.replicas.partition("..")[0] == "0" and not service.replica_list
-    return service.state == "ACTIVE" and (is_ready or is_idle)
-
-
-def _newest(service: "shapes.ServiceView") -> int:
-    return max((revision.number for revision in service.revisions), default=0)
 
 
 def say_how_to_call(service: "shapes.ServiceView", common: Common) -> None:

@@ -22,35 +22,56 @@ if TYPE_CHECKING:
     from corral.wire import service_answers as shapes
 
 MOST_MODELS = 3
+WHY_EVENTS = 5  # newest changes of the number of replicas
 
 
 def show_services(services: "Sequence[shapes.ServiceRow]", now: float) -> None:
-    """Print a table of services. `now` in seconds since 1970."""
+    """Print a table of services, what is wrong with them, and the URL of the gateway.
+    With stopped services, each has its id, because several may have one name. `now` in
+    seconds since 1970."""
+    has_stopped = any(service.is_stopped for service in services)
     rows = table(
+        *["ID"] * has_stopped,
         "NAME",
         "MODEL",
+        "STATE",
         "REVISION",
         "READY",
         "REPLICAS",
         "REQ/S",
         "TTFT P90",
         "AGE",
-        "URL",
-        right=("REPLICAS", "REQ/S", "TTFT P90", "AGE"),
+        *["STOPPED"] * has_stopped,
+        right=("REPLICAS", "REQ/S", "TTFT P90", "AGE", "STOPPED"),
     )
     for service in services:
+        per_second = f"{service.rates.requests_per_second:.3g}"
         rows.add_row(
+            *[service.id] * has_stopped,
             service.name,
             model_of(service),
+            state(service.condition_text),
             revision_text(service),
-            "stopped" if service.is_stopped else ready_text(service),
+            "" if service.is_stopped else ready_text(service),
             service.replicas,
-            f"{service.rates.requests_per_second:.3g}",
+            "" if service.is_stopped else per_second,
             latency_text(service.rates.ttft_p90_seconds),
-            age_text((service.stopped_at or now) - service.created_at),
-            cut(base_url(service)),
+            age_text(now - service.created_at),
+            *[_stopped_text(service, now)] * has_stopped,
         )
     show_table(rows)
+    for service in services:
+        if service.problem:
+            say(f"{service.name}: {clean(service.problem)}")
+    url = next(filter(None, map(base_url, services)), "")
+    if url:
+        say(f"URL {url}")
+
+
+def _stopped_text(service: "shapes.ServiceRow", now: float) -> str:
+    if service.stopped_at is None:
+        return ""
+    return f"{age_text(now - service.stopped_at)} ago"
 
 
 def model_of(service: "shapes.ServiceRow") -> str:
@@ -101,7 +122,8 @@ def _detail_rows(
     spec = service.spec or {}
     return [
         ("service", f"{service.name} ({service.id})"),
-        ("state", state(service.state)),
+        ("state", state(service.condition_text)),
+        ("problem", clean(service.problem)),
         ("reason", clean(service.reason)),
         ("model", models + (f" and {further} more" if further > 0 else "")),
         ("engine", str(spec.get("engine", ""))),
@@ -129,10 +151,17 @@ def _revision_detail(service: "shapes.ServiceView") -> str:
     if service.canary is not None:
         verb = "replaces it" if service.canary_passed else "is tried as a canary"
         text += f"; revision {service.canary} {verb}"
-    if service.turned_back is not None and service.turned_back > service.revision:
+    if is_turned_back(service):
         text += f"; revision {service.turned_back} did not pass its canary"
         text += f": {clean(service.turned_back_reason)}"
     return text
+
+
+def is_turned_back(service: "shapes.ServiceView") -> bool:
+    """Return whether the newest revision did not pass its canary. An older one that did
+    not pass says nothing of one that serves or is tried since."""
+    newest = max(service.revision, service.canary or 0)
+    return service.turned_back is not None and service.turned_back > newest
 
 
 def _requests_text(rates: "shapes.ServiceRatesView") -> str:
@@ -197,9 +226,12 @@ def _show_replicas(replicas: "Sequence[shapes.ReplicaView]") -> None:
 
 
 def replica_state(replica: "shapes.ReplicaView") -> str:
-    """Return the state of a replica: READY, DRAINING, or the state of its job."""
+    """Return the state of a replica: READY, DRAINING, the phase of its sleep, or the
+    state of its job."""
     if replica.draining_at is not None:
         return "DRAINING"
+    if replica.sleep:
+        return replica.sleep.upper()
     return "READY" if replica.is_ready else replica.state
 
 
@@ -208,14 +240,18 @@ def why_lines(service: "shapes.ServiceView", now: float) -> Iterator[str]:
     `now` in seconds since 1970."""
     if service.is_stopped:
         reason = f": {clean(service.reason)}" if service.reason else ""
-        yield f"{service.name} is {service.state}{reason}"
+        yield f"{service.name} is {service.condition_text}{reason}"
         return
     verb = "is" if service.wanted == 1 else "are"
     replicas = f"{service.ready} of {counted(service.wanted, 'replica')} {verb} ready"
-    yield f"{service.name} is {service.state}: {replicas}"
+    if not service.wanted:
+        replicas = "it needs no replica now"
+    yield f"{service.name} is {service.condition_text}: {replicas}"
     if service.reason:
         yield f"  {clean(service.reason)}"
-    if service.canary is not None or service.turned_back is not None:
+    for event in service.scale_events[-WHY_EVENTS:]:
+        yield f"  {clock_text(event.at)} {clean(event.text)}"
+    if service.canary is not None or is_turned_back(service):
         yield f"  revision {_revision_detail(service)}"
     for replica in service.replica_list:
         if not replica.is_ready:

@@ -16,7 +16,12 @@ from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common, Ordinal, declined
 from corral.cli.option_types import ReplicaRange
 from corral.cli.printing import note, print_json, say
-from corral.cli.service_text import show_service, show_services, why_lines
+from corral.cli.service_text import (
+    is_turned_back,
+    show_service,
+    show_services,
+    why_lines,
+)
 from corral.domain.errors import Forgotten, NotFound
 from corral.domain.units import counted
 
@@ -35,7 +40,8 @@ def ls(
     everything: Annotated[bool, _ALL] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
-    """List the services, each with its ready replicas, request rate and URL.
+    """List the services, each with its ready replicas and request rate, and what is
+    wrong with it.
 
     Args:
         everything: Include stopped services (default: active services only).
@@ -50,7 +56,10 @@ def ls(
     if services or everything:
         show_services(services, SystemClock().wall())
     if not services:
-        note("no services; to start one, run: corral serve NAME --model MODEL")
+        note(
+            "no services; to start one, run: corral serve NAME --engine vllm --model "
+            "hf://org/name"
+        )
 
 
 def show(service: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -119,7 +128,7 @@ def roll_back(
 
 
 def _ready_now(service: "shapes.ServiceView") -> str:
-    return f"{service.ready} of {counted(service.wanted, 'replica')} ready"
+    return service.ready_text if service.wanted else "it needs no replica now"
 
 
 def stop(*services: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -200,9 +209,10 @@ def why_service(
         return
     for line in why_lines(service, SystemClock().wall()):
         say(line)
-    if not service.failed_starts:
+    if not service.failed_starts and not is_turned_back(service):
         return
-    ended = [job for job in client.array(service.id, everything=True) if job.is_over]
+    replicas = client.array(service.id, everything=True)
+    ended = [job for job in replicas if job.state in ("FAILED", "DONE")]
     if ended:
         say(f"  for its output, run: corral logs {ended[-1].id}")
 
@@ -273,9 +283,8 @@ def apply_services(file: Path, common: Change, *, dry_run: bool, follow: bool) -
             note("nothing was changed, because of --dry-run")
         if not follow or dry_run:
             return 0
-        return follow_services(
-            client, [change.name for change in applied.services], common
-        )
+        revisions = {change.name: change.revision for change in applied.services}
+        return follow_services(client, revisions, common, until_passed=True)
 
 
 def say_applied(applied: "shapes.ServicesApplied") -> None:

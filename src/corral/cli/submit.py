@@ -217,8 +217,9 @@ def apply(
         dry_run: Show where and when the jobs would start, or how the services or queues
             would change, without changing anything.
         follow: Print the output of all jobs until they end; the exit code is 1 if a job
-            did not end as DONE. Services are followed until they are ready (default:
-            exit once the jobs are submitted).
+            did not end as DONE. Services are followed until a replica is ready, and a
+            new revision until its trial has passed; the exit code is 1 if it does not
+            (default: exit once the jobs are submitted).
     """
     from corral.cli.queues import apply_queues
     from corral.cli.services import apply_services, is_service_file

@@ -85,6 +85,13 @@ class UserQuotaOptions:
             "Limit on tokens a minute of services, in and out, for example 200000",
         ),
     ] = None
+    tokens_per_month: Annotated[
+        str | None,
+        _limit_option(
+            "tokens-per-month",
+            "Limit on tokens of services in a calendar month, for example 10000000",
+        ),
+    ] = None
     concurrent_requests: Annotated[
         str | None,
         _limit_option(

@@ -230,6 +230,11 @@ def create_token(
         f"token {created_token.id}: role {created_token.role}, user "
         f"{created_token.user}{expiry_text}; the token is not shown again"
     )
+    if created_token.is_shortened:
+        note(
+            "it expires earlier than asked, with the token that created it; a token for "
+            "another user may last longer: corral token create --user NAME"
+        )
 
 
 def _parse_seconds(text: str, example: str) -> float:

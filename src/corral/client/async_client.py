@@ -19,6 +19,7 @@ from corral.client.check_calls import AsyncChecks
 from corral.client.head_proof import async_http_client, was_refused
 from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import AsyncJobChanges
+from corral.client.model_calls import AsyncModels
 from corral.client.node_calls import AsyncNodes
 from corral.client.observation_calls import AsyncSights
 from corral.client.request_rules import (
@@ -38,6 +39,8 @@ from corral.client.workdir_snapshot import Snapshot, pack
 from corral.domain.errors import WrongHead
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
     from websockets.asyncio.client import ClientConnection
 
@@ -57,6 +60,7 @@ class AsyncClient(
     AsyncSights,
     AsyncOutputs,
     AsyncServices,
+    AsyncModels,
 ):
     """Client of one cluster for asyncio. Arguments and errors are those of `Client`."""
 
@@ -321,6 +325,13 @@ class AsyncClient(
 
     def access_token(self) -> str:
         return self._where.target().token
+
+    def trust_of(self, url: str) -> "ssl.SSLContext":
+        """Return the TLS context for an address of the cluster, such as the gateway's.
+
+        Raises: SpecInvalid if CORRAL_CA names no certificate.
+        """
+        return self._where.trust_of(url)
 
     # -- how -------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from corral.client.sse import Parser
 from corral.domain.errors import Trouble
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 ANSWER_SECONDS: Final = 600.0  # without any byte of the answer
@@ -33,10 +35,15 @@ class ChatPiece:
 
 
 def stream_chat(
-    url: str, token: str, model: str, messages: Sequence[Message]
+    url: str,
+    token: str,
+    model: str,
+    messages: Sequence[Message],
+    trusted: "ssl.SSLContext | None" = None,
 ) -> Iterator[ChatPiece]:
     """Yield the answer of the model piece by piece. `url` is the base URL of the
-    gateway, without /v1. Closing the iterator ends the request.
+    gateway, without /v1, and `trusted` verifies its certificate (default: the machine's
+    authorities do). Closing the iterator ends the request.
 
     Raises: ChatFailed.
     """
@@ -51,7 +58,11 @@ def stream_chat(
     timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_TIMEOUT)
     try:
         with (
-            httpx2.Client(timeout=timeout, trust_env=False) as http,
+            httpx2.Client(
+                timeout=timeout,
+                trust_env=False,
+                verify=True if trusted is None else trusted,
+            ) as http,
             http.stream(
                 "POST",
                 f"{url}/v1/chat/completions",

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import api_calls
 from corral.client.api_calls import ApiCall, Stream
+from corral.client.batch_calls import SyncBatches
 from corral.client.check_calls import SyncChecks
 from corral.client.head_proof import http_client, was_refused
 from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import SyncJobChanges
+from corral.client.model_calls import SyncModels
 from corral.client.node_calls import SyncNodes
 from corral.client.observation_calls import SyncSights
 from corral.client.output_calls import SyncOutputs
@@ -34,6 +36,8 @@ from corral.client.workdir_snapshot import Snapshot, pack
 from corral.domain.errors import WrongHead
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
     from websockets.sync.client import ClientConnection
 
@@ -53,6 +57,8 @@ class Client(
     SyncSights,
     SyncOutputs,
     SyncServices,
+    SyncModels,
+    SyncBatches,
 ):
     """Client of one cluster. Without arguments it uses CORRAL_URL and CORRAL_TOKEN,
     else the head of `dir` (default: CORRAL_DIR, else ~/.corral).
@@ -364,6 +370,13 @@ class Client(
     def access_token(self) -> str:
         """Return the token that the client sends, for requests to the gateway."""
         return self._where.target().token
+
+    def trust_of(self, url: str) -> "ssl.SSLContext":
+        """Return the TLS context for an address of the cluster, such as the gateway's.
+
+        Raises: SpecInvalid if CORRAL_CA names no certificate.
+        """
+        return self._where.trust_of(url)
 
     # -- how -------------------------------------------------------------------------------------
 

@@ -74,6 +74,14 @@ def stop_service_call(name: str) -> "ApiCall[shapes.ServiceView]":
     )
 
 
+def lent_report_call() -> "ApiCall[shapes.LentReportView]":
+    return ApiCall(
+        method="GET",
+        path="/v1/reports/lent",
+        read=read_as("service_answers.LentReportView"),
+    )
+
+
 def _digest_of(path: Path) -> str:
     """Return the digest of a workdir that is not uploaded."""
     with pack(path) as snapshot:
@@ -156,6 +164,15 @@ class SyncServices:
         """
         return self._call(stop_service_call(service))
 
+    def lent_report(self) -> "shapes.LentReportView":
+        """Return what the sleeping replicas of services have lent, and to whom. For
+        example:
+
+            for lent in client.lent_report().services:
+                print(lent.service, lent.lent_gpu_hours)
+        """
+        return self._call(lent_report_call())
+
 
 class AsyncServices:
     """Methods of `AsyncClient` for services."""
@@ -195,3 +212,6 @@ class AsyncServices:
 
     async def stop_service(self, service: str) -> "shapes.ServiceView":
         return await self._call(stop_service_call(service))
+
+    async def lent_report(self) -> "shapes.LentReportView":
+        return await self._call(lent_report_call())

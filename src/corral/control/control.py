@@ -244,7 +244,7 @@ class Control:
         stopped = self.stopped_placing or self.failed_placing
         engine_reason = self.engine.says((job.id, job.attempt))
         return wait_reason or reason_held(
-            self.world, job, self.now(), stopped=stopped, said=engine_reason
+            self.world, job, self.now(), self.facts, stopped=stopped, said=engine_reason
         )
 
     def progress(self, job: Job) -> Progress | None:

@@ -4,6 +4,7 @@ given."""
 from dataclasses import replace
 from typing import Final
 
+from corral.control.kept_content import fetch_text
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
@@ -25,6 +26,7 @@ from corral.schedule.waiting import Reason
 
 # what a held job waits for by itself
 _HOLDS: Final = (ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME, ReasonCode.RETRY_DELAY)
+NO_FACTS: Final = Facts()
 UNSEEN = (
     "the next scheduling pass, within a second, places the job or states why it waits"
 )
@@ -77,7 +79,13 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
 
 
 def reason_held(
-    world: World, job: Job, now: Now, *, stopped: str = "", said: str = ""
+    world: World,
+    job: Job,
+    now: Now,
+    facts: Facts = NO_FACTS,
+    *,
+    stopped: str = "",
+    said: str = "",
 ) -> Reason:
     """Return the reason for a job's state without a result of a scheduling pass.
 
@@ -87,12 +95,16 @@ def reason_held(
     Args:
         stopped: why the head places no jobs now; "" if it does.
         said: why the engine has not started a placed job; "" if unknown.
+        facts: reports of the nodes, which may be fetching the model of a placed job.
     """
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
         return Reason(
             code=ReasonCode.STOPPED if stopped else ReasonCode.NEW, sentence=sentence
         )
+    fetching = fetch_text(world, facts, job) if job.state == JobState.STARTING else ""
+    if fetching:
+        return Reason(code=ReasonCode.FETCHING_MODEL, sentence=fetching)
     if job.state == JobState.STARTING and said:
         return Reason(code=ReasonCode.ENGINE, sentence=said)
     if job.state == JobState.SUSPENDED:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 from corral.control.control import Control
+from corral.control.services.service_series import series_values
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job_states import JobState
 from corral.domain.node import Liveness
@@ -66,6 +67,12 @@ class Recorder:
         )
         for queue, values in queue_values(world).items():
             self._series.put(f"queue:{queue}", at, values)
+        now = self._control.serving_seconds()
+        for service in world.services.values():
+            rates = self._control.traffic.service_rates(service.name, now)
+            self._series.put(
+                f"service:{service.name}", at, series_values(service, rates)
+            )
         for job in world.in_state(JobState.RUNNING).values():
             progress = self._control.progress(job)
             if progress is not None:

@@ -49,7 +49,7 @@ class _Loop:
     spans: tuple[StepSpan | None, ...] = ()
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
-    told: int | None = None
+    reported_rank: int | None = None
 
 
 class Paces:
@@ -109,10 +109,10 @@ class Paces:
         loop.looks.add(look, max(progress.save_seconds for progress in said.values()))
         spans = [span for span in loop.spans if span is not None]
         loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
-        if loop.straggler is not None and loop.straggler.rank != loop.told:
-            loop.told = loop.straggler.rank
+        if loop.straggler is not None and loop.straggler.rank != loop.reported_rank:
+            loop.reported_rank = loop.straggler.rank
             yield _straggler_event(
-                world, key, loop.straggler, loop.nodes[loop.told], wall
+                world, key, loop.straggler, loop.nodes[loop.reported_rank], wall
             )
 
     def bottleneck(

@@ -19,8 +19,8 @@ MOST_REPLICAS_READ: Final = 100
 
 async def million_token_cost(control: Control, service: Service) -> float | None:
     """Return the cost of a million tokens, in and out, in the cluster's currency: of
-    this day and the one before (UTC). None without a price of the GPUs, or without
-    tokens."""
+    this day and the one before (UTC). Tokens of batches cost BATCH_TOKEN_PRICE of it.
+    None without a price of the GPUs, or without tokens."""
     today = day_of(control.now().wall)
     first_day = today - KEPT_TOKEN_DAYS + 1
     tokens = tokens_since(control.world, service, first_day)

@@ -93,6 +93,7 @@ class Allocation:
     placed_at: float = 0.0
     charged: bool = False
     replica_port: int | None = None  # of a replica on several nodes, on the first one
+    kv_ports: tuple[int, ...] = ()  # of a replica's cache events, on the first node
 
     @property
     def key(self) -> tuple[JobId, AttemptNumber, NodeId]:
@@ -101,7 +102,7 @@ class Allocation:
     @property
     def ports(self) -> tuple[int, ...]:
         """Return the ports of the node that belong to it."""
-        ports = (self.port, self.replica_port)
+        ports = (self.port, self.replica_port, *self.kv_ports)
         return tuple(port for port in ports if port is not None)
 
     @property
@@ -174,6 +175,9 @@ class Attempt:
     open_receipt: Receipt | None = None
     # on which a replica on several nodes listens; None: the port where its ranks meet
     replica_port: int | None = None
+    # on which a replica publishes the events of its KV cache, and replays them; empty:
+    # it does not
+    kv_ports: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:

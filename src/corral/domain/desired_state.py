@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from corral.domain.active_checks import CheckUp
 from corral.domain.attempt import Save, Seat
 from corral.domain.ids import BootId, ClusterId, NodeId, ServiceName
-from corral.domain.job import CheckpointRule, Per
+from corral.domain.job import CheckpointRule, Per, SleepCalls
 from corral.domain.observed_state import AttemptKey
 
 
@@ -28,6 +28,9 @@ class ReplicaLaunch:
         probe: Path that answers 200 once the replica is ready.
         key: Key that the replica's engine requires of the gateway.
         port: Port on which it listens, if its ranks meet at another one.
+        sleep: Requests by which its engine sleeps and wakes; None if it cannot.
+        kv_ports: Ports on which its engine publishes the events of its KV cache, and
+            replays them; empty: it does not.
     """
 
     service: ServiceName
@@ -36,6 +39,8 @@ class ReplicaLaunch:
     probe: str
     key: str = field(repr=False)
     port: int | None = None
+    sleep: SleepCalls | None = None
+    kv_ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,8 @@ class Launch:
     stops the attempt. Secrets are named, not included: the agent requests them with its
     own token. With `ray`, `run` is for the first node only, once all nodes have formed
     a Ray cluster that belongs to the attempt. `replica` is the role of a replica of a
-    service. `watch`: count the optimizer steps of PyTorch programs.
+    service. `model` is where the model of the job lies; it must be on the node before
+    the ranks start. `watch`: count the optimizer steps of PyTorch programs.
     """
 
     key: AttemptKey
@@ -79,6 +85,7 @@ class Launch:
     image: str | None = None
     ray: bool = False
     watch: bool = False
+    model: str | None = None
     replica: ReplicaLaunch | None = None  # None: a job that ends by itself
 
     @property
@@ -86,6 +93,12 @@ class Launch:
         """Return the port of the first node on which a replica listens."""
         port = self.replica.port if self.replica is not None else None
         return self.master_port if port is None else port
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports of the first node that belong to the attempt."""
+        kv_ports = self.replica.kv_ports if self.replica is not None else ()
+        return (self.master_port, self.listening_port, *kv_ports)
 
     @property
     def without_key(self) -> "Launch":
@@ -127,7 +140,8 @@ class DesiredState:
     durably recorded, so that their journals may be deleted. `committed` are the steps
     of the saves that the head has durably recorded, by attempt. `notices` are warnings
     for attempts in `run`. `checkup` is a round of checks: it runs while nothing else
-    does, and ends at once if an attempt is to run.
+    does, and ends at once if an attempt is to run. `asleep` are attempts in `run` whose
+    engine is to sleep.
     """
 
     cluster: ClusterId
@@ -140,3 +154,4 @@ class DesiredState:
     committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = ()
     notices: tuple[TimeWarning, ...] = ()
     checkup: CheckUp | None = None
+    asleep: tuple[AttemptKey, ...] = ()

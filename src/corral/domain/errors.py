@@ -19,6 +19,11 @@ class CorralError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def full_text(self) -> str:
+        """Return the message with the hint, for a place that has one text."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
 
 class Refusal(CorralError):
     """Refusal because of the caller's mistake or limits; nothing was changed. Its code

@@ -124,6 +124,9 @@ class EventKind(Coded):
     REPLICA_NOT_READY = "replica_not_ready", "a replica does not answer its probe"
     REPLICA_DRAINING = "replica_draining", "a replica gets no new requests, and ends"
     REPLICA_ENDED = "replica_ended", "a replica of a service has ended"
+    REPLICA_ASLEEP = "replica_asleep", "a replica sleeps, and its GPUs can be lent"
+    REPLICA_WAKES = "replica_wakes", "a sleeping replica is to take requests again"
+    LENT_TAKEN_BACK = "lent_taken_back", "a woken replica has its lent GPUs again"
     CANARY_BEGUN = "canary_begun", "a new revision of a service gets a few requests"
     CANARY_PASSED = "canary_passed", "a new revision replaces the one that serves"
     CANARY_TURNED_BACK = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from corral.domain.ids import QueueName, ServiceName, UserName
-from corral.domain.ledger import UsageAmounts
+from corral.domain.ledger import BATCH_TOKEN_PRICE, UsageAmounts
 
 KEPT_TOKEN_DAYS: Final = 2
 ProcessId = str  # random; each process of a gateway has its own
@@ -13,12 +13,16 @@ CountKey = tuple[ProcessId, ServiceName]
 
 
 class CallerCounts(NamedTuple):
-    """Requests and tokens of one user; `cached` are part of `prompt`."""
+    """Requests and tokens of one user; `cached` are part of `prompt`. `fallback`: tokens
+    in and out of fallbacks, which are counted apart. `batch`: tokens in and out of
+    batches, which are part of the others."""
 
     requests: int = 0
     prompt: int = 0
     cached: int = 0
     output: int = 0
+    fallback: int = 0
+    batch: int = 0
 
     def plus(self, other: "CallerCounts") -> "CallerCounts":
         return CallerCounts(*(a + b for a, b in zip(self, other, strict=True)))
@@ -40,6 +44,11 @@ class CallerCounts(NamedTuple):
         return self.prompt + self.output
 
     @property
+    def priced_tokens(self) -> int:
+        """Tokens in and out, of which one of a batch counts by its price."""
+        return self.tokens - round((1.0 - BATCH_TOKEN_PRICE) * self.batch)
+
+    @property
     def amounts(self) -> UsageAmounts:
         """The same as amounts of the ledger."""
         return UsageAmounts(
@@ -47,6 +56,8 @@ class CallerCounts(NamedTuple):
             prompt_tokens=float(self.prompt),
             cached_tokens=float(self.cached),
             output_tokens=float(self.output),
+            fallback_tokens=float(self.fallback),
+            batch_tokens=float(self.batch),
         )
 
 
@@ -59,7 +70,8 @@ class GatewayCount:
         queue: Queue of the service when they were added last.
         at: When they were added last (wall clock).
         users: Sums since the start of the process, by user.
-        days: Tokens in and out by day (since 1970, UTC), of the newest days.
+        days: Tokens in and out by day (since 1970, UTC), of the newest days; one of a
+            batch counts by its price.
     """
 
     process: ProcessId

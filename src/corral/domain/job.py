@@ -130,15 +130,39 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SleepCalls:
+    """Requests that put an engine to sleep and wake it. Paths are those of its port.
+
+    Args:
+        sleep: Path of a POST that puts it to sleep; "": it falls asleep by itself, once
+            it has had no request for a while.
+        wake: Path of a POST that wakes it, answered once it is awake.
+        wake_body: JSON body of that POST; "" for none.
+        state: Path of a GET that says whether it sleeps.
+        state_field: Field of the answer that is true while it sleeps.
+    """
+
+    sleep: str = ""
+    wake: str
+    wake_body: str = ""
+    state: str
+    state_field: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRole:
     """Role of a job that is a replica of a service. `probe` is the path that answers
     200 once the replica is ready. `key_seed` is the secret of the service from which
-    the key of each attempt is derived."""
+    the key of each attempt is derived. `sleep` are the requests by which its engine
+    sleeps and wakes; None if it cannot. `has_kv_events`: its engine publishes the events
+    of its KV cache."""
 
     service: ServiceName
     revision: int
     probe: str
     key_seed: str = field(repr=False)
+    sleep: SleepCalls | None = None
+    has_kv_events: bool = False
 
 
 class TokenScope(StrEnum):
@@ -192,6 +216,8 @@ class JobSpec:
     array_place: int = 0
     # OCI image or Apptainer file; None: the host's environment
     image: str | None = None
+    # where its model lies, which is on each node before the ranks start
+    model: str | None = None
     replica: ReplicaRole | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
     watch: bool = True  # count the steps of a PyTorch program that does not report them
@@ -298,6 +324,8 @@ class Job:
     # while it is HELD by a retry delay: when it begins again
     retry_at: float | None = None
     array: JobId | None = None  # the id of its array
+    # longest time from a request to stop until all its ranks were gone
+    stop_seconds: float | None = None
 
     @property
     def begins_at(self) -> float | None:

@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.units import DAY_SECONDS
 
+# of a token of a batch, which uses what others leave; of another one it is 1
+BATCH_TOKEN_PRICE: Final = 0.5
+
 
 class UsageAmounts(NamedTuple):
     """GPU-seconds, joules, money and tokens. All of them only rise. The amounts are
@@ -28,7 +31,9 @@ class UsageAmounts(NamedTuple):
     prices of clouds, in USD. The two are never added together.
 
     `requests` are those that replicas of services have answered; `cached_tokens` are
-    part of `prompt_tokens`.
+    part of `prompt_tokens`. `fallback_tokens` are those that fallbacks have counted, in
+    and out; they are part of no other amount. `batch_tokens` are those of batches, in
+    and out; they are part of `prompt_tokens` and `output_tokens`.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -49,6 +54,8 @@ class UsageAmounts(NamedTuple):
     prompt_tokens: float = 0.0
     cached_tokens: float = 0.0
     output_tokens: float = 0.0
+    fallback_tokens: float = 0.0
+    batch_tokens: float = 0.0
 
     def plus(self, other: "UsageAmounts") -> "UsageAmounts":
         return UsageAmounts._make(map(add, self, other))
@@ -58,6 +65,13 @@ class UsageAmounts(NamedTuple):
 
     def __bool__(self) -> bool:
         return any(self)
+
+    @property
+    def service_tokens(self) -> float:
+        """Tokens in and out, those of fallbacks included. A token of a batch counts by
+        its price."""
+        tokens = self.prompt_tokens + self.output_tokens + self.fallback_tokens
+        return tokens - (1.0 - BATCH_TOKEN_PRICE) * self.batch_tokens
 
 
 AMOUNTS: Final = UsageAmounts._fields

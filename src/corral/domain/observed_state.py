@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
+from corral.domain.content import ContentReport
 from corral.domain.diagnosis import Diagnosis
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, ServiceName
 from corral.domain.node_signal import Signal
@@ -107,7 +108,8 @@ class Seen:
     the first rank on the node that waits for standard input. `is_ready` is whether a
     replica answers its probe; None: it is no replica, its port is on another node, or
     it is not known yet. `probe_text` is what the newest probe has shown, if it failed.
-    `address` is where it was probed; "" if it is not ready.
+    `address` is where it was probed; "" if it is not ready. `is_asleep` is whether the
+    engine of a replica sleeps; None: it cannot, or it is not known.
     """
 
     key: AttemptKey
@@ -128,6 +130,7 @@ class Seen:
     is_ready: bool | None = None
     probe_text: str = ""
     address: str = ""
+    is_asleep: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,7 @@ class NodeFacts:
     in seconds of the head's serving clock.
 
     `signals` are events that the node has noticed about itself and that the head has
-    not yet recorded.
+    not yet recorded. `content` is what the node keeps on its disk, such as models.
     """
 
     node: NodeId
@@ -146,6 +149,7 @@ class NodeFacts:
     address: str = "127.0.0.1"
     seen: tuple[Seen, ...] = ()
     signals: tuple[Signal, ...] = ()
+    content: ContentReport = field(default_factory=ContentReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,8 @@ class Queue:
     `lend_limit_millis` how much of its own others may use. `allow` is who may submit to
     it, and to the queues below it without a list. If `visibility` is None, that of the
     queue above applies. `operators` may operate it and the queues below it.
+    `tokens_per_month` bounds the tokens of its services, and of those in the queues
+    below it, in a calendar month (UTC).
     """
 
     name: QueueName
@@ -80,6 +82,7 @@ class Queue:
     idle: IdleRule | None = None  # else that of the nearest above it
     visibility: Visibility | None = None
     operators: tuple[UserName, ...] = ()
+    tokens_per_month: int | None = None
 
     @property
     def nominal_millis(self) -> int:

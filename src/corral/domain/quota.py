@@ -37,6 +37,7 @@ class Quota(StrEnum):
     REQUESTS_PER_MINUTE = "requests_per_minute"
     TOKENS_PER_MINUTE = "tokens_per_minute"
     CONCURRENT_REQUESTS = "concurrent_requests"
+    TOKENS_PER_MONTH = "tokens_per_month"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +144,13 @@ RULES: Final[Mapping[Quota, QuotaRule]] = {
         least=1,
         most=1_000_000_000_000,
         room=SLOWER,
+    ),
+    Quota.TOKENS_PER_MONTH: QuotaRule(
+        text="tokens of services in a calendar month, in and out",
+        usual=None,
+        of_admins=None,
+        most=1_000_000_000_000_000,
+        room="wait for the next month",
     ),
     Quota.CONCURRENT_REQUESTS: QuotaRule(
         text="concurrent requests to services",
@@ -255,11 +263,13 @@ class ClusterLimits:
     """Limits of one cluster. `quotas` are the limits of users who have none of their
     own, by name. `disk_reserve_bytes` is how much of the head's disk stays free; None:
     a part of the disk. `user_requests` is the number of requests per second of one
-    user."""
+    user. `model_cache_bytes` is how much of a node's disk models may take; None: a fifth
+    of the disk."""
 
     quotas: Mapping[str, int] = field(default_factory=dict)
     disk_reserve_bytes: int | None = None
     user_requests: float = 200.0
+    model_cache_bytes: int | None = None
 
     @classmethod
     def of(cls, quotas: Iterable[str], disk_reserve: str | None) -> "ClusterLimits":

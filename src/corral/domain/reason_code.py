@@ -40,11 +40,21 @@ class ReasonCode(Coded):
         "the nodes with room run jobs that may not share a node with it (apart_from)",
         "remove apart_from, or wait until those jobs end",
     )
+    LENT_ROOM = (
+        "LentRoom",
+        "the free GPUs are lent by a sleeping replica, and the job may stop too slowly",
+        "write a shorter grace, in which the job saves and stops: grace: 5s",
+    )
     PRIORITY = "Priority", "nodes are being kept for a job that goes first"
     PREEMPTING = "Preempting", "other jobs are being stopped to make room for the job"
     PROMISED = "Promised", "nodes or GPUs are kept for the job until its latest start"
     ORDER = "Order", "the queue starts jobs strictly in order; an earlier job waits"
     ENGINE = "Engine", "the job waits in Slurm, Kubernetes or Ray and has not started"
+    FETCHING_MODEL = (
+        "FetchingModel",
+        "a node of the job is fetching its model",
+        "to fetch it beforehand: corral model pull MODEL --all --pin",
+    )
 
     # -- it waits for a limit ----------------------------------------------------------
     QUEUE_LIMIT = (
@@ -146,6 +156,11 @@ class ReasonCode(Coded):
         "Idle",
         "the job's GPUs were idle for longer than its queue allows",
         "run: corral resume JOB",
+    )
+    SLEEP = (
+        "Sleep",
+        "the replica sleeps until its service needs it",
+        "see: corral service show SERVICE",
     )
     TIME = "Time", "the job reached its max_duration and is being stopped"
     RANKS_FAILED = "RanksFailed", "a rank failed; the rest of the attempt is stopped"

@@ -11,8 +11,11 @@ from typing import Final
 
 from corral.domain.coded import Coded
 from corral.domain.ids import AttemptNumber, JobId, ServiceName, UserName
-from corral.domain.job import Disconnect, Job, JobSpec, ReplicaRole
+from corral.domain.job import Disconnect, Job, JobSpec, ReplicaRole, SleepCalls
 from corral.domain.job_states import JobState, StopWhy
+from corral.domain.lending import LentTotals, ReplicaSleep
+from corral.domain.service_access import Adapter, CallAccess, FallbackRule
+from corral.domain.service_affinity import Affinity
 from corral.domain.units import counted
 
 MOST_REPLICAS: Final = 1_000
@@ -51,8 +54,10 @@ class ScaleRule:
         tokens: Tokens a second, of prompts and answers, at a replica.
         ttft_p90_seconds: Time to first token that 9 of 10 requests keep.
         itl_p90_seconds: Time between tokens that 9 of 10 requests keep.
-        back_within_seconds: Time in which a lent GPU must be available again; it is kept,
-            and has no effect, because services lend no GPUs yet.
+        back_within_seconds: Time from the decision to wake a sleeping replica until it
+            is ready. Only jobs that stop in time may use its GPUs.
+        down_after_seconds: Time for which a replica must not have been needed before it
+            sleeps or ends.
     """
 
     queue: float | None = None
@@ -61,6 +66,7 @@ class ScaleRule:
     ttft_p90_seconds: float | None = None
     itl_p90_seconds: float | None = None
     back_within_seconds: float | None = None
+    down_after_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,14 @@ class CanaryRule:
     seconds: float = 600.0
 
 
+class ParkBy(Coded):
+    """What a sleeping replica keeps, so that it wakes soon."""
+
+    NONE = "none", "replicas do not sleep; they end"
+    CACHE = "cache", "the process ends; the node's page cache keeps the weights"
+    ENGINE = "engine", "the process stays; the engine releases the memory of its GPUs"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """Spec of a service, already validated by `wire`.
@@ -81,9 +95,19 @@ class ServiceSpec:
         models: Names under which requests reach the service.
         probe: Path that answers 200 once a replica is ready.
         engine: Name of the preset that filled in the command; "" without one.
+        source: Where the model of the engine lies, as the document says it; "" if the
+            document has a command of its own.
         body_bytes: Most bytes of a request's body.
         deadline_seconds: Most seconds to the first byte of an answer.
         drain_seconds: Most seconds that a replica gets to finish its requests.
+        sleeping: Replicas that sleep, ready to wake.
+        park: What a sleeping replica keeps.
+        sleep_calls: Requests by which an engine sleeps and wakes; None: it does not.
+        adapters: LoRA adapters of the model, by name.
+        max_adapters: Most adapters that a replica has loaded; 0: it can load none.
+        allow: Users that may call the service; None: all.
+        fallback: Provider for requests that no replica can take; None: they are refused.
+        affinity: How the gateway learns which prompts a replica has in its cache.
     """
 
     name: ServiceName
@@ -93,12 +117,21 @@ class ServiceSpec:
     max_replicas: int = 1
     probe: str = "/health"
     engine: str = ""
+    source: str = ""
     scale: ScaleRule = field(default_factory=ScaleRule)
     canary: CanaryRule = field(default_factory=CanaryRule)
     body_bytes: int = 10_000_000
     deadline_seconds: float = 60.0
     drain_seconds: float = 60.0
     continue_by: ContinueBy = ContinueBy.NONE
+    sleeping: int = 0
+    park: ParkBy = ParkBy.NONE
+    sleep_calls: SleepCalls | None = None
+    adapters: tuple[Adapter, ...] = ()
+    max_adapters: int = 0
+    allow: CallAccess | None = None
+    fallback: FallbackRule | None = None
+    affinity: Affinity = Affinity.PROMPT
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas <= MOST_REPLICAS:
@@ -106,6 +139,13 @@ class ServiceSpec:
                 f"the replicas must be from 0 to {MOST_REPLICAS:,}, the minimum first: "
                 f"{self.min_replicas}..{self.max_replicas}"
             )
+        if not 0 <= self.sleeping <= self.max_replicas:
+            raise ValueError(f"sleeping must be at most the replicas: {self.sleeping}")
+
+    @property
+    def may_sleep(self) -> bool:
+        """Whether a replica that is not needed sleeps instead of ending."""
+        return self.park is not ParkBy.NONE
 
     @property
     def replicas_text(self) -> str:
@@ -117,22 +157,27 @@ class ServiceSpec:
     def needs_revision(self, old: "ServiceSpec") -> bool:
         """Return whether replicas of the old spec cannot serve this one: what they run
         has changed, or under which names."""
-        return (self.replica, self.models, self.probe) != (
+        return (self.replica, self.models, self.probe, self.park, self.affinity) != (
             old.replica,
             old.models,
             old.probe,
+            old.park,
+            old.affinity,
         )
 
     def with_settings_of(self, new: "ServiceSpec") -> "ServiceSpec":
         """Return this spec with the settings of another one that need no new revision:
-        the range of replicas, scaling, canary, limits and drain."""
+        the range of replicas, scaling, canary, limits, drain, adapters and callers."""
         return replace(
             new,
             replica=self.replica,
             models=self.models,
             probe=self.probe,
             engine=self.engine,
+            source=self.source,
             continue_by=self.continue_by,
+            max_adapters=self.max_adapters,
+            affinity=self.affinity,
         )
 
 
@@ -170,6 +215,7 @@ class ReplicaRow:
         leaving_since: Since when one of its nodes is being drained, so that another
             replica is to replace it.
         reason: Why it is to end.
+        sleep: Its sleep, from the decision until it is ready again; None: it is awake.
     """
 
     number: int
@@ -184,11 +230,21 @@ class ReplicaRow:
     finished_attempt: AttemptNumber = AttemptNumber(0)
     leaving_since: float | None = None
     reason: str = ""
+    sleep: ReplicaSleep | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether the replica takes requests."""
-        return self.ready_at is not None and self.draining_at is None
+        return (
+            self.ready_at is not None
+            and self.draining_at is None
+            and self.sleep is None
+        )
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether the replica sleeps, or is falling asleep, and is not to wake yet."""
+        return self.sleep is not None and self.sleep.wakes_at is None
 
     def ready_seconds_by(self, now: float) -> float:
         """Return for how many seconds it has been ready in all, up to this time."""
@@ -227,6 +283,7 @@ class Service:
         turned_back: The newest revision that did not pass its trial.
         turned_back_reason: Why it did not.
         wanted: Replicas that the present demand needs.
+        sleeping: Replicas that are to sleep.
         next_number: Number of the next replica; numbers are never used twice.
         replicas: Unfinished replicas, by number.
         fruitless: Replicas of the current revision in a row that have ended before they
@@ -239,6 +296,11 @@ class Service:
             gets its room; None: it was not necessary in this replacement.
         reason: Why the service has this number of replicas.
         key_seed: Secret from which the keys of its replicas are derived.
+        start_seconds: Seconds from the placement of the newest attempt that became
+            ready until it was; None: not known.
+        wakes: Seconds of the newest wakes, the newest last, without the time in which
+            other jobs stopped.
+        lent: Sums of what its sleeping replicas have lent.
     """
 
     id: JobId
@@ -265,6 +327,20 @@ class Service:
     gave_way_at: float | None = None
     reason: str = ""
     stopped_at: float | None = None
+    sleeping: int = 0
+    start_seconds: float | None = None
+    wakes: tuple[float, ...] = ()
+    lent: LentTotals = field(default_factory=LentTotals)
+
+    @property
+    def wake_seconds(self) -> float | None:
+        """Return the longest of the newest wakes. Before the first one, return the time
+        of a start, which takes longer; None if neither is known."""
+        return max(self.wakes, default=self.start_seconds)
+
+    @property
+    def sleeping_rows(self) -> tuple[ReplicaRow, ...]:
+        return tuple(row for row in self.replicas if row.is_sleeping)
 
     @property
     def spec(self) -> ServiceSpec:
@@ -366,6 +442,7 @@ class ServiceFacts:
 
     Args:
         wanted: Replicas that the demand needs; None: not known, the number stays.
+        sleeping: Replicas that are to sleep; None: not known, the number stays.
         reason: Why it needs them.
         verdict: Whether the trial has passed; None: not decided yet.
         verdict_reason: Why.
@@ -374,6 +451,7 @@ class ServiceFacts:
     """
 
     wanted: int | None = None
+    sleeping: int | None = None
     reason: str = ""
     verdict: bool | None = None
     verdict_reason: str = ""
@@ -416,5 +494,7 @@ def replica_spec(service: Service, revision: int, number: int) -> JobSpec:
             revision=revision,
             probe=spec.probe,
             key_seed=service.key_seed,
+            sleep=spec.sleep_calls,
+            has_kv_events=spec.affinity is Affinity.EXACT,
         ),
     )

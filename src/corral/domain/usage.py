@@ -69,6 +69,7 @@ class PreemptWhy(StrEnum):
     SERVICE = "service"
     PREEMPTIBLE = "preemptible"  # the other was submitted as preemptible by any job
     ROOM = "room"  # the other is moved: it starts elsewhere at once
+    LENT = "lent"  # the other runs on GPUs that a sleeping replica had lent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ _HEAD: Final = re.compile(
     rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n"
     rb"((?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)*)\r\n"
 )
-_NOT_PASSED: Final = frozenset(
+_HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"content-length",
@@ -30,10 +30,11 @@ _NOT_PASSED: Final = frozenset(
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
-        b"set-cookie",
         b"x-request-id",
     }
 )
+_NOT_PASSED: Final = _HOP_BY_HOP | {b"set-cookie"}
+_BINARY: Final = (b"audio/", b"video/", b"image/", b"application/octet-stream")
 
 
 class BodyFraming(Enum):
@@ -50,10 +51,19 @@ class FramingFault(Exception):  # noqa: N818 - a fault, as in domain.errors
 
 class AnswerHead:
     """Fields of an answer's head that the gateway reads, and the lines that it
-    passes on."""
+    passes on.
+
+    Attributes:
+        passed: Lines of an answer from an engine.
+        fields: Headers of an answer from an HTTP service, with those of its cookies.
+        is_binary: Whether the body is sound, a picture or the like, which is passed on
+            as it comes.
+    """
 
     __slots__ = (
+        "fields",
         "framing",
+        "is_binary",
         "is_encoded",
         "is_event_stream",
         "keeps_alive",
@@ -65,6 +75,8 @@ class AnswerHead:
     def __init__(self, status: int, passed: bytes) -> None:
         self.status = status
         self.passed = passed
+        self.fields: tuple[tuple[bytes, bytes], ...] = ()
+        self.is_binary = False
         self.framing = BodyFraming.CLOSE
         self.is_encoded = False
         self.is_event_stream = False
@@ -126,6 +138,11 @@ def read_answer_head(data: bytes) -> tuple[AnswerHead, int]:
         if name.lower() not in _NOT_PASSED and name.lower() not in options
     )
     head = AnswerHead(status, passed)
+    head.fields = tuple(
+        (name, value)
+        for name, value in lines
+        if name.lower() not in _HOP_BY_HOP and name.lower() not in options
+    )
     head.keeps_alive = b"close" not in options and (
         match[1] == b"1" or b"keep-alive" in options
     )
@@ -133,6 +150,7 @@ def read_answer_head(data: bytes) -> tuple[AnswerHead, int]:
     head.is_encoded = coding != b"identity"
     content_type = fields.get(b"content-type", b"").lower()
     head.is_event_stream = content_type.startswith(b"text/event-stream")
+    head.is_binary = content_type.startswith(_BINARY)
     retry_after = fields.get(b"retry-after", b"")
     if retry_after.isdigit() and len(retry_after) < 7:
         head.retry_after = float(retry_after)

@@ -14,7 +14,9 @@ from corral.gateway.attempt import (
 )
 from corral.gateway.callers import GatewayCaller
 from corral.gateway.client_connection import ClientConnection
+from corral.gateway.endpoints import RESPONSES_PATH
 from corral.gateway.event_stream import EventStream
+from corral.gateway.fallback import MARK
 from corral.gateway.replica_connection import LossKind
 from corral.gateway.replica_pool import ReplicaPool
 from corral.gateway.request_head import RequestHead
@@ -26,6 +28,7 @@ from corral.gateway.stream_continuation import StreamContinuation
 HELD_ANSWER_BYTES: Final = 64 * 1024
 TAIL_BYTES: Final = 2048
 MOST_ATTEMPTS: Final = 3
+MOST_PLACES: Final = 16  # at which a response is looked for
 
 
 class AnsweredRequest(RoutedRequest):
@@ -41,7 +44,9 @@ class AnsweredRequest(RoutedRequest):
         "_has_engine_error",
         "_held",
         "_held_bytes",
+        "_is_unnoted",
         "_last_at",
+        "_looked_elsewhere",
         "_tail",
     )
 
@@ -68,6 +73,8 @@ class AnsweredRequest(RoutedRequest):
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._tail = b""
+        self._is_unnoted = head.path == RESPONSES_PATH
+        self._looked_elsewhere = 0
 
     # the answer
 
@@ -96,6 +103,9 @@ class AnsweredRequest(RoutedRequest):
         elif is_done:
             self._tail = payload
             self._answer_whole(head, payload)
+        elif head.is_binary:
+            self._begin_passing(head)
+            self.answer_continues(payload, is_done=False)
         else:
             self._phase = RequestPhase.HELD
             self._hold(head, payload)
@@ -103,11 +113,14 @@ class AnsweredRequest(RoutedRequest):
     def _begin_answer(self, head: AnswerHead, attempt: ReplicaAttempt) -> None:
         """Count the first byte; of a stream, pass on the head."""
         now = self._gateway.now()
+        if self._slow is not None:
+            self.drop_slow_attempt()
         self._last_at = now
         self._answered_by = attempt.pool
         if not self._is_moved:
             self._first_answer = head
-            attempt.pool.counters.ttft.observe(now - self._started)
+            if not self.caller.is_batch:  # it waits behind all others
+                attempt.pool.counters.ttft.observe(now - self._started)
         attempt.note_first_byte()
         if head.status < 500:
             self.service.note_success(attempt.pool, self._fingerprint, now)
@@ -120,8 +133,43 @@ class AnsweredRequest(RoutedRequest):
                 self.deadline = now + self._silence_seconds(attempt)
             self._begin_passing(head)
 
+    def _note_response(self, answer: bytes) -> None:
+        """Remember which replica has an answer that later requests may continue."""
+        if self._answered_by is not None:
+            name = self._answered_by.state.name
+            self._is_unnoted = not self.service.responses.note(answer, name)
+
+    def _looks_elsewhere(self, attempt: ReplicaAttempt) -> bool:
+        """Return whether another replica may have the response that is continued. Which
+        one has it is not known if another process has passed it on."""
+        if (
+            self._previous_response is None
+            or self._looked_elsewhere >= MOST_PLACES
+            or not self._can_replay()
+            or not self._has_other(attempt.pool, self._gateway.now())
+        ):
+            return False
+        self._looked_elsewhere += 1
+        return True
+
     def _is_unfit(self, head: AnswerHead, attempt: ReplicaAttempt) -> bool:
         """Handle an answer that is not passed on; return whether it was one."""
+        if self._is_at_fallback and (head.status == 429 or head.status >= 500):
+            attempt.drop_connection()
+            self._refuse(self.service.busy_refusal())
+            return True
+        if head.status == 404 and self.adapter is not None and self._can_load_again():
+            attempt.drop_connection()
+            self._has_missed_adapter = True
+            self.service.adapters.forget(attempt.pool, self.adapter)
+            self._choose_again(attempt)
+            return True
+        if head.status == 404 and self._looks_elsewhere(attempt):
+            attempt.drop_connection()
+            self._place = None
+            self._excluded = (*self._excluded, attempt.pool.state.name)
+            self._choose_again(attempt)
+            return True
         unfit = unfit_answer(head.status)
         if unfit is not None:
             attempt.drop_connection()
@@ -138,6 +186,11 @@ class AnsweredRequest(RoutedRequest):
         attempt.drop_connection()
         self._lose(retried.kind, retried.message, has_retry=True)
         return True
+
+    def _can_load_again(self) -> bool:
+        """Return whether the replica may only have lost the adapter, for which another
+        gateway has loaded a different one."""
+        return not self._has_missed_adapter and self._can_replay()
 
     def _may_retry(
         self, retried: RetriedAnswer, attempt: ReplicaAttempt, now: float
@@ -206,6 +259,8 @@ class AnsweredRequest(RoutedRequest):
             return
         payload = b"".join(self._held)
         self._held = []
+        if self._is_unnoted:
+            self._note_response(payload)
         self._begin_passing(head)
         self._pass(payload, is_done=False)
 
@@ -218,18 +273,29 @@ class AnsweredRequest(RoutedRequest):
     def _begin_passing(self, head: AnswerHead) -> None:
         self._phase = RequestPhase.PASSING
         self._body = None
+        self._client_body = None
         if not self._is_moved:
             text = open_answer(
                 head,
                 self._request_id,
                 is_chunked=not self._head.is_http10,
                 closes=not self._keeps_alive,
+                more_lines=MARK if self._is_at_fallback else b"",
             )
             self._client.write(text)
 
     def _answer_whole(self, head: AnswerHead, body: bytes) -> None:
+        if self._is_unnoted:
+            self._note_response(body)
         closes = not self._keeps_alive
-        self._client.write(whole_answer(head, self._request_id, body, closes=closes))
+        answer = whole_answer(
+            head,
+            self._request_id,
+            body,
+            closes=closes,
+            more_lines=MARK if self._is_at_fallback else b"",
+        )
+        self._client.write(answer)
         self._end(head.status)
 
     def _pass_events(
@@ -242,6 +308,8 @@ class AnsweredRequest(RoutedRequest):
     ) -> None:
         data = events.feed(payload)
         if data:
+            if self._is_unnoted:
+                self._note_response(data)
             now = self._gateway.now()
             if events.events > 1:
                 attempt.pool.counters.itl.observe(now - self._last_at)
@@ -288,6 +356,7 @@ class AnsweredRequest(RoutedRequest):
     def _can_replay(self) -> bool:
         return (
             self._body is not None
+            and not self._is_at_fallback
             and self._phase in (RequestPhase.SENT, RequestPhase.HELD)
             and self._attempts + 1 < MOST_ATTEMPTS
         )

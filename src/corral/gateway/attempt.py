@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from corral.gateway.adapter_loads import AdapterLoads
 from corral.gateway.openai_errors import GatewayCode, GatewayRefusal
 from corral.gateway.replica_connection import (
     ConnectionPool,
@@ -21,6 +22,8 @@ class ReplicaAttempt:
     """Work at one replica, counted there from its sending to its end."""
 
     __slots__ = (
+        "_adapter",
+        "_adapters",
         "_first_token_seconds",
         "_in_flight",
         "_is_running",
@@ -41,10 +44,23 @@ class ReplicaAttempt:
         self._is_running = False
         self._sampled_at = now
         self._sampled_events = 0
+        self._adapters: AdapterLoads | None = None
+        self._adapter = ""
         state = pool.state
         state.in_flight += 1
         self._in_flight = state.in_flight
         state.pending_tokens += new_tokens
+
+    def use_adapter(self, adapters: AdapterLoads, name: str) -> None:
+        """Keep an adapter from being unloaded until the attempt ends."""
+        self._adapters = adapters
+        self._adapter = name
+        adapters.use(self.pool, name)
+
+    def restart(self, now: float) -> None:
+        """Count the time from now on: only now the attempt is sent."""
+        self.sent_at = now
+        self._sampled_at = now
 
     def note_first_byte(self) -> None:
         """Count the prompt as prefilled."""
@@ -129,6 +145,8 @@ class ReplicaAttempt:
             state.running -= 1
         else:
             state.pending_tokens -= self._new_tokens
+        if self._adapters is not None:
+            self._adapters.release(self.pool, self._adapter)
 
 
 def refusal_of_loss(kind: LossKind, message: str) -> GatewayRefusal:

@@ -24,6 +24,11 @@ class GatewayCaller:
         self.priority = entry.priority
         self.limits = limits
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether its requests are those of a batch, which no user waits for."""
+        return self.priority == "batch"
+
     def admit(self, now: float, tokens: int) -> GatewayRefusal | None:
         """Admit a request of about this number of tokens, or say which limit forbids
         it."""
@@ -38,6 +43,16 @@ class GatewayCaller:
             f"the limit {refusal.limit.value} of {whose} is reached",
             retry_after=refusal.retry_after_seconds,
         )
+
+    def finish(self, used: float, admitted: float) -> None:
+        """Count the end of a request.
+
+        Args:
+            used: Tokens that it took.
+            admitted: Tokens with which it was admitted.
+        """
+        if self.limits is not None:
+            self.limits.finish(used, admitted)
 
 
 def limit_parts(entry: CallerEntry, share: float) -> LimitParts:

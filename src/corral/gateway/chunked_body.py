@@ -48,6 +48,10 @@ class ChunkedBody:
         self.is_done = False
         self.rest = b""
 
+    def lower_limit(self, size: int) -> None:
+        """Allow this number of bytes less from the next chunk on."""
+        self._limit -= size
+
     def feed(self, data: bytes) -> bytes:
         """Return the payload in the next bytes. When the body has ended, `rest` has the
         bytes after it."""

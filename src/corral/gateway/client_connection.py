@@ -26,6 +26,7 @@ BODY_SECONDS: Final = 300.0
 BODY_SILENCE_SECONDS: Final = 30.0
 KEEP_ALIVE_SECONDS: Final = 75.0
 LINGER_SECONDS: Final = 2.0
+NO_END: Final = 1 << 62
 
 
 class RequestUnderWay(Protocol):
@@ -39,6 +40,25 @@ class RequestUnderWay(Protocol):
 
     def client_gone(self) -> None:
         """End the work: the client has left."""
+
+
+class BodyReceiver(RequestUnderWay, Protocol):
+    """Request that takes its body as it comes.
+
+    Attributes:
+        body_limit: Most bytes of the body.
+    """
+
+    body_limit: int
+
+    def begin(self) -> None:
+        """Begin, before the first part of the body."""
+
+    def body_part(self, payload: bytes, *, is_done: bool) -> None:
+        """Take the next part of the body, or of what a tunnel carries."""
+
+    def body_refused(self, refusal: GatewayRefusal) -> None:
+        """End the work: the body is not valid. The client waits for the refusal."""
 
 
 class RequestHandler(Protocol):
@@ -55,6 +75,12 @@ class RequestHandler(Protocol):
 
     def serve(self, client: "ClientConnection", head: RequestHead, body: bytes) -> None:
         """Answer one whole request."""
+
+    def receive(
+        self, client: "ClientConnection", head: RequestHead, length: int
+    ) -> "BodyReceiver | None":
+        """Return the request that takes its body as it comes; None if the body is to
+        be read first. Raises: HeadRefused."""
 
     def count(self, status: int) -> None:
         """Count an answer that the gateway has made itself."""
@@ -79,6 +105,7 @@ class ClientConnection(asyncio.Protocol):
         "_is_paused",
         "_left",
         "_parts",
+        "_receiver",
         "_reserved",
         "deadline",
         "is_lingering",
@@ -96,6 +123,7 @@ class ClientConnection(asyncio.Protocol):
         self._head: RequestHead | None = None
         self._parts: list[bytes] = []
         self._left = 0
+        self._receiver: BodyReceiver | None = None
         self._reserved = 0
         self._body_deadline = 0.0
         self._chunks: ChunkedBody | None = None
@@ -116,6 +144,8 @@ class ClientConnection(asyncio.Protocol):
             self._buffer = b""
         if self.request is None:
             self._consume(data)
+        elif self._receiver is not None:
+            self._pass_body(self._receiver, data)
         else:
             self._hold(data)
 
@@ -139,7 +169,11 @@ class ClientConnection(asyncio.Protocol):
             data = b""
         finally:
             self._is_consuming = False
-        if data and not self.is_lingering:
+        if not data or self.is_lingering:
+            return
+        if self._receiver is not None:
+            self._pass_body(self._receiver, data)
+        else:
             self._hold(data)
 
     def _read_head(self, data: bytes) -> bytes:
@@ -158,8 +192,12 @@ class ClientConnection(asyncio.Protocol):
                 body = data[end:body_end]
                 gateway.serve(self, head, body)
                 return data[body_end:]
-        gateway.check_head(head)
-        self._begin_body(head, length)
+        receiver = gateway.receive(self, head, length)
+        if receiver is None:
+            gateway.check_head(head)
+            self._begin_body(head, length)
+        else:
+            self._begin_stream(receiver, head, length)
         return data[end:]
 
     def _wait_for_head(self, data: bytes) -> None:
@@ -205,6 +243,106 @@ class ClientConnection(asyncio.Protocol):
         self._body_deadline = self.deadline - BODY_SILENCE_SECONDS + BODY_SECONDS
         if head.expects_continue and self.transport is not None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # bodies that are passed on as they come, and tunnels
+
+    def _begin_stream(
+        self, receiver: BodyReceiver, head: RequestHead, length: int
+    ) -> None:
+        self._gateway.reading.discard(self)
+        self.request = receiver
+        self._receiver = receiver
+        self._left = length
+        if head.is_chunked:
+            self._chunks = ChunkedBody(receiver.body_limit)
+        if head.expects_continue:
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        receiver.begin()
+
+    def begin_tunnel(self, receiver: BodyReceiver) -> None:
+        """Pass on all that comes from now on."""
+        self._receiver = receiver
+        self._left = NO_END
+        data = self._buffer
+        self._buffer = b""
+        self.resume_reading()
+        if data:
+            self._pass_body(receiver, data)
+
+    def _pass_body(self, receiver: BodyReceiver, data: bytes) -> None:
+        try:
+            payload, rest, is_done = self._payload_of(data)
+        except HeadRefused as error:
+            self._end_stream()
+            receiver.body_refused(error.refusal)
+            self.refuse_and_close(error.refusal)
+            return
+        if is_done:
+            self._end_stream()
+            self._buffer = rest
+        receiver.body_part(payload, is_done=is_done)
+
+    def _payload_of(self, data: bytes) -> tuple[bytes, bytes, bool]:
+        """Return the payload in these bytes, what comes after the body, and whether the
+        body has ended. Raises: HeadRefused."""
+        if self._chunks is not None:
+            payload = self._chunks.feed(data)
+            return payload, self._chunks.rest, self._chunks.is_done
+        payload = data[: self._left]
+        if self._left != NO_END:
+            self._left -= len(payload)
+        return payload, data[len(payload) :], not self._left
+
+    def _end_stream(self) -> None:
+        self._receiver = None
+        self._chunks = None
+        self._left = 0
+
+    def await_body(self, seconds: float) -> None:
+        """Set the time until which the next part of the body must be there."""
+        self._gateway.reading.add(self)
+        self.deadline = self._gateway.now() + seconds
+
+    def stop_waiting(self) -> None:
+        self._gateway.reading.discard(self)
+        self.deadline = 0.0
+
+    def hand_body_to(self, receiver: BodyReceiver) -> None:
+        """Let another request take the rest of the body."""
+        if self._chunks is not None and self._receiver is not None:
+            self._chunks.lower_limit(self._receiver.body_limit - receiver.body_limit)
+        self.request = receiver
+        self._receiver = receiver
+
+    def go_on(self) -> None:
+        """Read the requests that came with the end of the body, unless one is under
+        way."""
+        if self.request is None and self._buffer and not self._is_consuming:
+            data = self._buffer
+            self._buffer = b""
+            self._consume(data)
+
+    def pause_reading(self) -> None:
+        """Read nothing for now: the replica takes the body too slowly."""
+        if self.transport is not None and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.transport is not None and self._is_paused:
+            self._is_paused = False
+            self.transport.resume_reading()
+
+    def exchange_done(self, *, keeps_alive: bool) -> None:
+        """Go on with the next request, or close. A client whose body has not ended gets
+        the time to read the answer."""
+        if self._receiver is None:
+            self.request_done(keeps_alive=keeps_alive)
+            return
+        self._end_stream()
+        self.request = None
+        self.resume_reading()
+        self._linger()
 
     def _reserve(self, size: int) -> None:
         """Count the bytes of a body that is being read. Raises: HeadRefused."""
@@ -271,6 +409,11 @@ class ClientConnection(asyncio.Protocol):
             return
         self._gateway.count(refusal.status)
         self.write(render_refusal(refusal, closes=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
         self.is_lingering = True
         self._buffer = b""
         self.deadline = self._gateway.now() + LINGER_SECONDS
@@ -298,6 +441,21 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
+
+    @property
+    def address(self) -> bytes:
+        """Address of the client; `unknown` where it has none."""
+        peer = None
+        if self.transport is not None:
+            peer = self.transport.get_extra_info("peername")
+        return str(peer[0]).encode() if peer else b"unknown"
+
+    @property
+    def is_tls(self) -> bool:
+        return (
+            self.transport is not None
+            and self.transport.get_extra_info("sslcontext") is not None
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -74,6 +74,7 @@ def render_counters(processes: Iterable[ProcessCounters]) -> bytes:
                         for name, metrics in state.services.items()
                     },
                     "callers": state.callers,
+                    "budgets": state.budgets,
                 }
                 for state in processes
             ],
@@ -92,6 +93,10 @@ def _service(metrics: ServiceMetrics) -> dict[str, object]:
         **counts,
         "in_flight": metrics.in_flight,
         "queued": metrics.queued,
+        "batch_in_flight": metrics.batch_in_flight,
+        "batch_queued": metrics.batch_queued,
+        "fallback": metrics.fallback.tokens,
+        "fallback_requests": metrics.fallback.requests,
         "revisions": [
             {"revision": revision, **_counters(counters)}
             for revision, counters in metrics.by_revision().items()

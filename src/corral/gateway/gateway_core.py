@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import re
 import secrets
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from corral.gateway.answer_framing import AnswerHeads
+from corral.gateway.budgets import BudgetCharge, GatewayBudgets
 from corral.gateway.callers import CallerDirectory, GatewayCaller
 from corral.gateway.client_connection import KEEP_ALIVE_SECONDS, ClientConnection
 from corral.gateway.counters import (
@@ -16,9 +16,22 @@ from corral.gateway.counters import (
     is_counters_key,
     render_counters,
 )
+from corral.gateway.endpoints import (
+    FORMS,
+    MODELS_PATH,
+    ONE_MODEL,
+    RELAYED,
+    is_local,
+)
+from corral.gateway.exchange_admission import open_exchange
+from corral.gateway.exchange_targets import may_be_exchange
 from corral.gateway.gateway_metrics import NO_REPLICA, NO_SERVICE, GatewayMetrics
+from corral.gateway.head_connection import HeadAddress
+from corral.gateway.head_forward import HeadForward, is_forwarded, open_forward
+from corral.gateway.large_form import WHOLE_FORM_BYTES, LargeForm
 from corral.gateway.metrics_text import metrics_text
 from corral.gateway.model_list import render_model, render_models
+from corral.gateway.model_names import ModelNames, ModelTarget, body_for_replicas
 from corral.gateway.openai_errors import (
     GatewayCode,
     GatewayRefusal,
@@ -28,10 +41,11 @@ from corral.gateway.openai_errors import (
     render_refusal,
 )
 from corral.gateway.relay import RelayedRequest
-from corral.gateway.request_body import body_with_model, read_body
-from corral.gateway.request_form import form_with_model, read_form
+from corral.gateway.request_body import read_body
+from corral.gateway.request_form import read_form
 from corral.gateway.request_head import RequestHead, RequestHeads
-from corral.gateway.routed_request import BYTES_PER_TOKEN, RoutedRequest
+from corral.gateway.routed_request import BYTES_PER_TOKEN, ActiveRequest
+from corral.gateway.service_exchange import ServiceExchange
 from corral.gateway.service_route import ServiceRoute
 from corral.wire.gateway_routes import RoutesFile
 
@@ -44,32 +58,6 @@ BODIES_BYTES: Final = 512 * 1024 * 1024
 DRAINING_IDLE_SECONDS: Final = 0.5
 HANDED_OVER_IDLE_SECONDS: Final = 5.0
 
-RELAYED: Final = frozenset(
-    {
-        b"/v1/chat/completions",
-        b"/v1/completions",
-        b"/v1/responses",
-        b"/v1/embeddings",
-        b"/v1/rerank",
-        b"/v1/score",
-        b"/v1/messages",
-        b"/v1/audio/transcriptions",
-        b"/v1/audio/speech",
-        b"/v1/images/generations",
-        b"/tokenize",
-    }
-)
-FORMS: Final = frozenset({b"/v1/audio/transcriptions"})
-MODELS_PATH: Final = b"/v1/models"
-ONE_MODEL: Final = b"/v1/models/"  # and the model's name
-LOCAL: Final = frozenset({MODELS_PATH, b"/healthz", b"/metrics", COUNTERS_PATH})
-_REVISION: Final = re.compile(r"[1-9][0-9]{0,9}")
-
-
-def is_local(path: bytes) -> bool:
-    """Return whether the gateway itself answers requests to this path."""
-    return path in LOCAL or path.startswith(ONE_MODEL)
-
 
 class GatewayCore:
     """State of one process.
@@ -79,6 +67,7 @@ class GatewayCore:
         share: Part of each caller's limits that this process grants.
         metrics: Counters of this process; None: those of a gateway of one process.
         counters_key: Key with which the counters are read; None: they are not served.
+        head_address: Head that answers requests for files and batches; None: none.
     """
 
     def __init__(
@@ -88,22 +77,27 @@ class GatewayCore:
         share: float = 1.0,
         metrics: GatewayMetrics | None = None,
         counters_key: bytes | None = None,
+        head_address: HeadAddress | None = None,
     ) -> None:
         self.now: Callable[[], float] = loop.time
         self.heads = RequestHeads()
         self.answer_heads = AnswerHeads()
         self.callers = CallerDirectory(share)
         self.metrics = metrics or GatewayMetrics()
+        counters = self.metrics.own
+        self.budgets = GatewayBudgets(counters.process, counters.budgets, share)
         self._counters_key = counters_key
         self.services: dict[str, ServiceRoute] = {}
         self.version = -1
-        self.active: set[RoutedRequest] = set()
+        self.active: set[ActiveRequest] = set()
+        self.forwards: set[HeadForward] = set()
+        self._head_address = head_address
         self.reading: set[ClientConnection] = set()
         self.connections: set[ClientConnection] = set()
         self.is_draining = False
         self.idle_seconds = KEEP_ALIVE_SECONDS
         self.body_limit = 0
-        self._by_model: dict[str, ServiceRoute] = {}
+        self._models = ModelNames()
         self._withdrawn: list[ServiceRoute] = []
         self._loop = loop
         self._nonce = secrets.token_hex(6).encode()
@@ -117,9 +111,9 @@ class GatewayCore:
     def update_routes(self, routes: RoutesFile) -> None:
         """Take a new state of the routes. Requests under way keep theirs."""
         self.callers.update(routes.callers, self.now(), is_open=routes.open)
+        self.budgets.update(routes.budgets)
         previous = self.services
         self.services = {}
-        self._by_model = {}
         for entry in routes.services:
             service = previous.get(entry.name)
             if service is None:
@@ -128,12 +122,11 @@ class GatewayCore:
             else:
                 service.update(entry)
             self.services[entry.name] = service
-            for model in entry.models:
-                self._by_model[model] = service
         for name, service in previous.items():
             if name not in self.services:
                 service.withdraw()
                 self._withdrawn.append(service)
+        self._models.update(self.services.values())
         self.body_limit = max(
             (entry.body_bytes for entry in routes.services), default=LEAST_BODY_BYTES
         )
@@ -169,15 +162,20 @@ class GatewayCore:
                 return self.callers.anyone
         else:
             raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
+        if head.path == b"/healthz":
+            return self.callers.anyone
+        return self._caller_of(head)
+
+    def _caller_of(self, head: RequestHead) -> GatewayCaller:
         caller = self.callers.find(head.key)
-        if caller is None and head.path != b"/healthz":
+        if caller is None:
             raise refused(
                 GatewayCode.INVALID_API_KEY,
                 "an API key is needed: Authorization: Bearer KEY"
                 if head.key is None
                 else "this API key is not valid",
             )
-        return caller or self.callers.anyone
+        return caller
 
     def _check_counters_key(self, head: RequestHead) -> None:
         if self._counters_key is None:
@@ -190,9 +188,15 @@ class GatewayCore:
 
     def serve(self, client: ClientConnection, head: RequestHead, body: bytes) -> None:
         """Answer one whole request, at once or through a replica."""
-        self._requests += 1
-        request_id = head.request_id or b"%b-%x" % (self._nonce, self._requests)
+        request_id = self._request_id_of(head)
         try:
+            if head.path not in RELAYED and not is_local(head.path):
+                exchange = self._open_stream(client, head, len(body), request_id)
+                client.request = exchange
+                exchange.begin()
+                if body:
+                    exchange.body_part(body, is_done=True)
+                return
             caller = self.check_head(head)
             if is_local(head.path):
                 self._answer(client, head, *self._local_answer(head, caller))
@@ -200,9 +204,10 @@ class GatewayCore:
             is_form = head.path in FORMS
             fields = read_form(head.content_type, body) if is_form else read_body(body)
             model = fields.model or ""
-            service, revision = self._find_service(model, caller, len(body))
-            if revision is not None:
-                body = _without_revision(head, body, model)
+            target = self.find_model(model, caller, len(body))
+            service = target.service
+            if not target.is_plain:
+                body = body_for_replicas(head, body, target, is_form=is_form)
         except HeadRefused as error:
             self._refuse(client, head, error.refusal, request_id)
             return
@@ -213,41 +218,109 @@ class GatewayCore:
             if refusal is not None:
                 self._refuse(client, head, refusal, request_id, service)
                 return
+        charge: BudgetCharge | None = None
+        if caller.entry.budget is not None or service.entry.budgets:
+            output = round(service.expected_output.tokens(fields.output_limit))
+            charged = self.budgets.admit(
+                caller.entry.budget, service.entry.budgets, tokens + output
+            )
+            if isinstance(charged, GatewayRefusal):
+                caller.finish(0, tokens)
+                self._refuse(client, head, charged, request_id, service)
+                return
+            charge = charged
         request = RelayedRequest(
-            self, client, service, caller, head, body, request_id, tokens, revision
+            self,
+            client,
+            service,
+            caller,
+            head,
+            body,
+            request_id,
+            tokens,
+            target.revision,
         )
+        request.adapter = target.adapter
+        request.charge = charge
         client.request = request
         request.begin(fields, now)
 
-    def _find_service(
-        self, model: str, caller: GatewayCaller, size: int
+    def receive(
+        self, client: ClientConnection, head: RequestHead, length: int
+    ) -> ServiceExchange | HeadForward | LargeForm | None:
+        """Return the request that takes its body as it comes; None if the body is to
+        be read first. Raises: HeadRefused."""
+        if head.path in FORMS and not 0 <= length <= WHOLE_FORM_BYTES:
+            caller = self.check_head(head)
+            request_id = self._request_id_of(head)
+            return LargeForm(self, client, caller, head, length, request_id)
+        if head.path in RELAYED or is_local(head.path):
+            return None
+        return self._open_stream(client, head, length, self._request_id_of(head))
+
+    def _open_stream(
+        self,
+        client: ClientConnection,
+        head: RequestHead,
+        length: int,
+        request_id: bytes,
+    ) -> ServiceExchange | HeadForward:
+        """Admit a request to the head, or to an HTTP service. Raises: HeadRefused."""
+        if self._head_address is None or not is_forwarded(head.path):
+            return self._open_exchange(client, head, length, request_id)
+        self._caller_of(head)
+        address = self._head_address
+        return open_forward(self, client, address, head, length, request_id)
+
+    def _request_id_of(self, head: RequestHead) -> bytes:
+        self._requests += 1
+        return head.request_id or b"%b-%x" % (self._nonce, self._requests)
+
+    def _open_exchange(
+        self,
+        client: ClientConnection,
+        head: RequestHead,
+        length: int,
+        request_id: bytes,
+    ) -> ServiceExchange:
+        """Admit a request to an HTTP service. Raises: HeadRefused.
+
+        The key is checked first: a caller without one sees no difference between a
+        service that exists and one that does not.
+        """
+        if not may_be_exchange(head):
+            raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
+        caller = self._caller_of(head)
+        return open_exchange(
+            self,
+            client,
+            caller,
+            head,
+            length,
+            request_id,
+            lambda model: self._service_of(model, caller),
+        )
+
+    def _service_of(
+        self, model: str, caller: GatewayCaller
     ) -> tuple[ServiceRoute, int | None]:
-        """Return the service of a model's name, and the revision in a name such as
-        `chat@3`."""
-        service = self._by_model.get(model)
-        revision: int | None = None
-        if service is None and "@" in model:
-            service, revision = self._find_revision(model)
-        if service is None or not service.admits(caller.name):
-            raise refused(
-                GatewayCode.MODEL_NOT_FOUND,
-                f"the model {model[:200]!r} does not exist, or you may not use it",
-                param="model",
-            )
-        if size > service.entry.body_bytes:
-            limit = service.entry.body_bytes
+        """Return the service and the revision of a model's name. Raises: HeadRefused."""
+        target = self.find_model(model, caller, 0)
+        return target.service, target.revision
+
+    def find_model(self, model: str, caller: GatewayCaller, size: int) -> ModelTarget:
+        """Return where the name of a model leads. Raises: HeadRefused.
+
+        Args:
+            size: Bytes of the request's body.
+        """
+        target = self._models.find(model, caller.name)
+        limit = target.service.entry.body_bytes
+        if size > limit:
             raise refused(
                 GatewayCode.BODY_TOO_LARGE, f"a body has at most {limit} bytes"
             )
-        return service, revision
-
-    def _find_revision(self, model: str) -> tuple[ServiceRoute | None, int | None]:
-        name, _, number = model.rpartition("@")
-        service = self._by_model.get(name)
-        if service is None or not _REVISION.fullmatch(number):
-            return None, None
-        revision = int(number)
-        return (service, revision) if service.has_revision(revision) else (None, None)
+        return target
 
     def _local_answer(
         self, head: RequestHead, caller: GatewayCaller
@@ -267,8 +340,8 @@ class GatewayCore:
         if head.path.startswith(ONE_MODEL):
             name = unquote_to_bytes(head.path.removeprefix(ONE_MODEL))
             model = name.decode(errors="replace")
-            service, _ = self._find_service(model, caller, 0)
-            return render_model(model, service.name), b"application/json"
+            target = self.find_model(model, caller, 0)
+            return render_model(model, target), b"application/json"
         for service in visible:
             service.measure(now)
         names = [NO_SERVICE, *(service.name for service in visible)]
@@ -365,6 +438,7 @@ class GatewayCore:
                 if replica != NO_REPLICA and replica not in in_use.get(name, ()):
                     metrics.close_replica(replica)
         self.metrics.note_callers(self.callers.limits)
+        self.metrics.note_budgets(self.budgets.counts)
         self.metrics.write(now)
 
     def _sweep_idle(self, now: float) -> None:
@@ -380,6 +454,12 @@ class GatewayCore:
             elif client.deadline < now:
                 client.close()
 
+    def end_tunnels(self) -> None:
+        """Close the tunnels, so that their clients connect again elsewhere."""
+        for request in list(self.active):
+            if isinstance(request, ServiceExchange):
+                request.end_tunnel()
+
     def drain(self, idle_seconds: float) -> None:
         """Answer what is under way, and close connections after it.
 
@@ -392,11 +472,3 @@ class GatewayCore:
             if client.is_idle:
                 client.deadline = self.now() + idle_seconds
         self._next_slow_sweep = self.now()
-
-
-def _without_revision(head: RequestHead, body: bytes, model: str) -> bytes:
-    """Return the body with the name under which replicas serve the model."""
-    name = model.rpartition("@")[0]
-    if head.path in FORMS:
-        return form_with_model(head.content_type, body, name)
-    return body_with_model(body, name)

@@ -23,13 +23,18 @@ log = logging.getLogger(__name__)
 NO_SERVICE: Final = ""
 NO_REPLICA: Final = ""
 STALE_SECONDS: Final = 5.0
+SERVICE_GAUGES: Final = ("in_flight", "queued", "batch_in_flight", "batch_queued")
 SERVICE_COUNTERS: Final = (
     "arrivals",
+    "batch_arrivals",
     "retries",
     "ejections",
     "client_gone",
     "streams_lost",
     "streams_continued",
+    "adapter_loads",
+    "adapter_unloads",
+    "adapter_failures",
 )
 
 
@@ -112,19 +117,28 @@ class ServiceMetrics(msgspec.Struct):
         by_replica: counters of the replicas in the routes, and under NO_REPLICA of
             requests that reached none.
         past: sums of replicas that have left, one for each revision.
+        fallback: counters of the requests that the fallback has answered; they are in
+            no other sum.
     """
 
     in_flight: int = 0
     queued: int = 0
+    batch_in_flight: int = 0
+    batch_queued: int = 0
     replicas: int = 0
     arrivals: int = 0
+    batch_arrivals: int = 0
     retries: int = 0
     ejections: int = 0
     client_gone: int = 0
     streams_lost: int = 0
     streams_continued: int = 0
+    adapter_loads: int = 0
+    adapter_unloads: int = 0
+    adapter_failures: int = 0
     by_replica: dict[str, ReplicaCounters] = {}
     past: list[ReplicaCounters] = []
+    fallback: ReplicaCounters = msgspec.field(default_factory=ReplicaCounters)
 
     def replica(self, name: str, revision: int | None) -> ReplicaCounters:
         """Return the counters of a replica."""
@@ -172,16 +186,17 @@ class ServiceMetrics(msgspec.Struct):
 
     def add(self, other: "ServiceMetrics") -> None:
         """Add the counters of another process. Each process sees the same replicas."""
-        for field in ("in_flight", "queued", *SERVICE_COUNTERS):
+        for field in (*SERVICE_GAUGES, *SERVICE_COUNTERS):
             setattr(self, field, getattr(self, field) + getattr(other, field))
         for name, counters in other.by_replica.items():
             self.replica(name, counters.revision).add(counters)
         self.past.extend(other.past)
+        self.fallback.add(other.fallback)
 
     def clear_gauges(self) -> None:
         """Forget the present state of a process that has ended."""
-        self.in_flight = 0
-        self.queued = 0
+        for field in SERVICE_GAUGES:
+            setattr(self, field, 0)
         for counters in self.by_replica.values():
             counters.in_flight = 0
 
@@ -210,6 +225,17 @@ class CallerUse(msgspec.Struct):
         )
 
 
+class BudgetCounts(msgspec.Struct):
+    """Use of a budget of tokens.
+
+    Attributes:
+        refused: requests that were refused because of it.
+    """
+
+    tokens: int = 0
+    refused: int = 0
+
+
 class ProcessCounters(msgspec.Struct):
     """Counters of one process since its start.
 
@@ -224,6 +250,7 @@ class ProcessCounters(msgspec.Struct):
     at: float = 0.0
     services: dict[str, ServiceMetrics] = {}
     callers: dict[str, CallerUse] = {}
+    budgets: dict[str, BudgetCounts] = {}
 
     def clear_gauges(self) -> None:
         """Forget the present state of a process that has ended."""
@@ -264,6 +291,10 @@ class GatewayMetrics:
         self._state.callers = {
             group: CallerUse.of(counted) for group, counted in limits.items()
         }
+
+    def note_budgets(self, counts: dict[str, BudgetCounts]) -> None:
+        """Take what was counted of the budgets."""
+        self._state.budgets = counts
 
     def of(self, service: str) -> ServiceMetrics:
         """Return the counters of a service, NO_SERVICE for requests without one."""

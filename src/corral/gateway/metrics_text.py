@@ -20,6 +20,9 @@ _COUNTERS: Final = (
         "streams_continued",
         "Streams continued at another replica.",
     ),
+    ("adapter_loads_total", "adapter_loads", "Adapters loaded at replicas."),
+    ("adapter_unloads_total", "adapter_unloads", "Adapters unloaded for other ones."),
+    ("adapter_failures_total", "adapter_failures", "Loads of adapters that failed."),
 )
 _TOKENS: Final = (
     ("prompt_tokens_total", "prompt", "Prompt tokens, as engines report them."),
@@ -72,11 +75,41 @@ def _lines(services: Mapping[str, ServiceMetrics], sums: _Sums) -> Iterator[str]
         for label, counters in sums.items():
             count = getattr(counters.token_sums, field)
             yield f"corral_gateway_{suffix}{{{label}}} {count}"
+    yield from _fallback_lines(services)
     for suffix, field, text in _HISTOGRAMS:
         yield from _family(suffix, "histogram", text)
         for label, counters in sums.items():
             histogram = getattr(counters, field)
             yield from _buckets(f"corral_gateway_{suffix}", label, histogram)
+
+
+def _fallback_lines(services: Mapping[str, ServiceMetrics]) -> Iterator[str]:
+    """Yield the counters of fallbacks, of the services that have used theirs."""
+    used = {
+        name: metrics.fallback
+        for name, metrics in services.items()
+        if metrics.fallback.requests
+    }
+    if not used:
+        return
+    yield from _family(
+        "fallback_requests_total", "counter", "Requests that a fallback has ended."
+    )
+    for service, counters in used.items():
+        label = f'service="{_escaped(service)}"'
+        for code, count in sorted(counters.requests.items()):
+            yield (
+                f'corral_gateway_fallback_requests_total{{{label},code="{code}"}} '
+                f"{count}"
+            )
+    yield from _family(
+        "fallback_tokens_total", "counter", "Tokens, in and out, of fallbacks."
+    )
+    for service, counters in used.items():
+        sums = counters.token_sums
+        label = f'service="{_escaped(service)}"'
+        count = sums.prompt + sums.output
+        yield f"corral_gateway_fallback_tokens_total{{{label}}} {count}"
 
 
 def _family(suffix: str, kind: str, text: str) -> Iterable[str]:

@@ -28,6 +28,9 @@ class GatewayCode(StrEnum):
     REPLICA_LOST = "replica_lost"
     BAD_ANSWER = "bad_answer"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    ADAPTER_FAILED = "adapter_load_failed"
+    INSUFFICIENT_QUOTA = "insufficient_quota"
+    HEAD_AWAY = "head_unavailable"
 
 
 STATUSES: Final = {
@@ -49,7 +52,12 @@ STATUSES: Final = {
     GatewayCode.REPLICA_LOST: 502,
     GatewayCode.BAD_ANSWER: 502,
     GatewayCode.DEADLINE_EXCEEDED: 504,
+    GatewayCode.ADAPTER_FAILED: 503,
+    GatewayCode.INSUFFICIENT_QUOTA: 429,
+    GatewayCode.HEAD_AWAY: 503,
 }
+# the one code that OpenAI also names as the type
+INSUFFICIENT_QUOTA: Final = GatewayCode.INSUFFICIENT_QUOTA.value
 REASONS: Final = {
     200: b"OK",
     400: b"Bad Request",
@@ -111,7 +119,7 @@ def error_body(status: int, code: str, message: str, param: str | None) -> bytes
     """Return the JSON text of an error as OpenAI writes it."""
     error = {
         "message": message,
-        "type": error_type(status),
+        "type": code if code == INSUFFICIENT_QUOTA else error_type(status),
         "param": param,
         "code": code,
     }

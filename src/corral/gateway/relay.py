@@ -69,6 +69,10 @@ class RelayedRequest(AnsweredRequest):
         may_replay = self._can_replay()
         if kind is not LossKind.REFUSED:  # such a replica is ejected
             self._attempts += 1
+        if self._slow is not None:
+            attempt.leave()
+            self._return_to_slow_attempt()
+            return
         if self._is_moved or self._phase is RequestPhase.PASSING:
             self._move_stream(attempt, kind, message, now, has_retry=has_retry)
             return
@@ -184,6 +188,12 @@ class RelayedRequest(AnsweredRequest):
             ):
                 self.deadline = until
                 return
+            if self._may_race(attempt):
+                kind = LossKind.NO_FIRST_BYTE
+                self.service.note_failure(attempt.pool, kind, now)
+                self._attempts += 1
+                self._begin_race(attempt, now)
+                return
         elif now - self._since >= 2 * self._deadline_seconds:
             self._attempts = MOST_ATTEMPTS
         attempt.drop_connection()
@@ -192,6 +202,13 @@ class RelayedRequest(AnsweredRequest):
             "no answer came within the deadline",
             has_retry=is_early,
         )
+
+    def _may_race(self, attempt: ReplicaAttempt) -> bool:
+        """Return whether the attempt can go on while another one is made."""
+        continuation = self._continuation
+        is_preparing = continuation is not None and continuation.is_preparing
+        has_request = attempt.connection is not None and self.adapter is None
+        return has_request and not is_preparing
 
     # back-pressure, and the end
 
@@ -251,6 +268,8 @@ class RelayedRequest(AnsweredRequest):
         now = gateway.now()
         attempt = self._attempt
         self._attempt = None
+        if self._slow is not None:
+            self.drop_slow_attempt()
         pool = self._answered_by
         tokens = 0 if pool is None else self._count_tokens(pool, attempt, now)
         if attempt is not None:
@@ -260,11 +279,15 @@ class RelayedRequest(AnsweredRequest):
         gateway.active.discard(self)
         metrics = service.metrics
         metrics.in_flight -= 1
+        if self.caller.is_batch:
+            metrics.batch_in_flight -= 1
         counters = metrics.unrouted if pool is None else pool.counters
         counters.requests[status] = counters.requests.get(status, 0) + 1
         counters.request_seconds.observe(now - self._started)
         if self.caller.limits is not None:
             self.caller.limits.finish(tokens, self._admitted_tokens)
+        if self.charge is not None:
+            self.charge.finish(tokens)
         if len(service.queue) or service.pinned:
             service.send_waiting(now)
 

@@ -39,6 +39,16 @@ class ConnectionPool(Protocol):
         """Drop a connection that has ended."""
 
 
+class RequestSender(Protocol):
+    """Sender of a request whose body comes in parts."""
+
+    def pause_sending(self) -> None:
+        """Send no more for now: the replica reads too slowly."""
+
+    def resume_sending(self) -> None:
+        """Send again."""
+
+
 class AnswerReceiver(Protocol):
     """Receiver of one answer."""
 
@@ -68,18 +78,33 @@ _VIEW: Final = memoryview(_BUFFER)
 
 
 class ReplicaConnection(asyncio.BufferedProtocol):
-    """Client's side of one connection to a replica."""
+    """Client's side of one connection to a replica.
+
+    Attributes:
+        sender: Sender of a body that comes in parts; None: each request is whole.
+        is_sending: Whether a part of the request's body is still to be sent.
+        is_head_only: Whether the answer has no body, because the method is HEAD.
+        accepts_upgrade: Whether an answer of status 101 begins a tunnel, whose bytes
+            are passed on as a body without an end.
+        answer_length: Content-Length of the answer; -1 without one.
+    """
 
     __slots__ = (
         "_body",
         "_head",
+        "_early_head",
         "_heads",
         "_interim",
         "_pending",
+        "accepts_upgrade",
+        "answer_length",
         "idle_since",
+        "is_head_only",
         "is_reused",
+        "is_sending",
         "pool",
         "receiver",
+        "sender",
         "transport",
     )
 
@@ -91,9 +116,15 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self._heads = heads
         self._head: AnswerHead | None = None
+        self._early_head: AnswerHead | None = None
         self._body: AnswerBody | None = None
         self._pending = b""
         self._interim = 0
+        self.sender: RequestSender | None = None
+        self.is_sending = False
+        self.is_head_only = False
+        self.accepts_upgrade = False
+        self.answer_length = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -105,9 +136,31 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         assert self.transport is not None
         self.transport.write(request)
 
+    def send_part(self, data: bytes, *, is_last: bool) -> None:
+        """Send a part of the request's body."""
+        self.is_sending = not is_last
+        if data and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.sender is not None:
+            self.sender.pause_sending()
+
+    def resume_writing(self) -> None:
+        if self.sender is not None:
+            self.sender.resume_sending()
+
+    def close(self) -> None:
+        """Close after what was written. The receiver gets nothing more."""
+        self.receiver = None
+        self.sender = None
+        if self.transport is not None:
+            self.transport.close()
+
     def abandon(self) -> None:
         """Close at once. The receiver gets nothing more."""
         self.receiver = None
+        self.sender = None
         if self.transport is not None:
             self.transport.abort()
 
@@ -151,7 +204,8 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         if head.status < 200:
             self._skip_interim(head, rest)
             return
-        body = AnswerBody(head, length)
+        self.answer_length = length
+        body = AnswerBody(head, 0 if self.is_head_only else length)
         self._head = head
         self._body = body
         try:
@@ -159,18 +213,42 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         except FramingFault as error:
             self._fail(str(error))
             return
+        if not payload and not body.is_done and self._waits_for_token(head):
+            self._early_head = head
+            return
+        self._begin_answer(head, body, payload)
+
+    def _waits_for_token(self, head: AnswerHead) -> bool:
+        """Return whether the answer begins with its first token: engines such as vLLM
+        send the head of a stream before they work on its prompt."""
+        return head.status == 200 and head.is_event_stream and self.sender is None
+
+    def _begin_answer(self, head: AnswerHead, body: AnswerBody, payload: bytes) -> None:
         receiver = self.receiver
         assert receiver is not None
+        self._early_head = None
         if body.is_done:
             self._end()
         receiver.answer_begins(head, payload, is_done=body.is_done)
 
     def _skip_interim(self, head: AnswerHead, rest: bytes) -> None:
+        if head.status == 101 and self.accepts_upgrade:
+            self._begin_tunnel(head, rest)
+            return
         self._interim += 1
         if self._interim > MOST_INTERIM_ANSWERS or head.status == 101:
             self._fail(f"the replica sent too many answers of status {head.status}")
         elif rest:
             self._read_head(rest)
+
+    def _begin_tunnel(self, answer: AnswerHead, rest: bytes) -> None:
+        head = AnswerHead(answer.status, answer.passed)
+        head.fields = answer.fields
+        head.keeps_alive = False
+        self._head = head
+        self._body = AnswerBody(head, -1)
+        assert self.receiver is not None
+        self.receiver.answer_begins(head, rest, is_done=False)
 
     def _read_body(self, data: bytes) -> None:
         body = self._body
@@ -182,7 +260,10 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         except FramingFault as error:
             self._fail(str(error))
             return
-        if body.is_done:
+        if self._early_head is not None:
+            if payload or body.is_done:
+                self._begin_answer(self._early_head, body, payload)
+        elif body.is_done:
             self._end()
             receiver.answer_continues(payload, is_done=True)
         elif payload:
@@ -194,6 +275,11 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         assert self._head is not None
         assert self._body is not None
         keeps_alive = self._head.keeps_alive and not self._body.has_excess
+        if self.sender is not None:
+            keeps_alive = keeps_alive and not self.is_sending
+            self.sender = None
+            self.is_head_only = False
+            self.accepts_upgrade = False
         self.receiver = None
         self._head = None
         self._body = None
@@ -217,7 +303,7 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         self.receiver = None
         if receiver is None:
             self.pool.forget(self)
-        elif self._head is not None and self._ends_by_close and exc is None:
+        elif self._ends_by_close and self._early_head is None and exc is None:
             receiver.answer_closed()
         else:
             receiver.answer_lost(LossKind.CLOSED, REPLICA_CLOSED)

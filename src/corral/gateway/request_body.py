@@ -22,6 +22,8 @@ class BodyFields(msgspec.Struct, gc=False):
     max_completion_tokens: _Tokens | None = None
     max_output_tokens: _Tokens | None = None
     n: Annotated[int, msgspec.Meta(ge=1, le=MOST_ANSWERS)] | None = None
+    previous_response_id: str | None = None
+    tools: msgspec.Raw = NOTHING
     messages: msgspec.Raw = NOTHING
     prompt: msgspec.Raw = NOTHING
     input: msgspec.Raw = NOTHING
@@ -29,7 +31,9 @@ class BodyFields(msgspec.Struct, gc=False):
     @property
     def prompt_text(self) -> bytes:
         """The bytes that begin alike for requests with a common beginning."""
-        return bytes(self.messages or self.prompt or self.input)
+        text = bytes(self.messages or self.prompt or self.input)
+        # engines write the tools before the messages
+        return bytes(self.tools) + text if self.tools else text
 
     @property
     def output_limit(self) -> int | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corral.gateway.openai_errors import GatewayCode, refused
+from corral.gateway.openai_errors import GatewayCode, HeadRefused, refused
 from corral.gateway.request_body import BodyFields
 
 MOST_PARTS: Final = 64
@@ -22,7 +22,7 @@ _NAME: Final = re.compile(
 )
 
 
-class _Part(NamedTuple):
+class FormPart(NamedTuple):
     """Part of a form: its name, and where its value is in the body."""
 
     name: bytes
@@ -55,7 +55,7 @@ def form_with_model(content_type: bytes, body: bytes, model: str) -> bytes:
     return body[: part.begin] + model.encode() + body[part.end :]
 
 
-def _field(content_type: bytes, body: bytes, name: bytes) -> _Part | None:
+def _field(content_type: bytes, body: bytes, name: bytes) -> FormPart | None:
     parts = [part for part in _parts(content_type, body) if part.name == name]
     if len(parts) > 1 or any(part.end - part.begin > FIELD_BYTES for part in parts):
         text = name.decode()
@@ -65,16 +65,10 @@ def _field(content_type: bytes, body: bytes, name: bytes) -> _Part | None:
     return parts[0] if parts else None
 
 
-def _parts(content_type: bytes, body: bytes) -> Iterator[_Part]:
-    match = _BOUNDARY.fullmatch(content_type)
-    if match is None:
-        raise refused(
-            GatewayCode.BAD_REQUEST,
-            "expected a form: multipart/form-data with boundary",
-        )
-    mark = b"--" + (match[1] or match[2])
+def _parts(content_type: bytes, body: bytes) -> Iterator[FormPart]:
+    mark = b"--" + boundary_of(content_type)
     if not body.startswith(mark + b"\r\n"):
-        raise _not_valid()
+        raise form_not_valid()
     at = len(mark)
     for _ in range(MOST_PARTS):
         if body.startswith(b"--", at):
@@ -82,12 +76,30 @@ def _parts(content_type: bytes, body: bytes) -> Iterator[_Part]:
         head_end = body.find(b"\r\n\r\n", at, at + PART_HEAD_BYTES)
         end = body.find(b"\r\n" + mark, head_end + 2) if head_end >= 0 else -1
         if end < 0 or not body.startswith(b"\r\n", at):
-            raise _not_valid()
-        named = _NAME.search(body, at, head_end)
-        yield _Part(named[1] if named else b"", min(head_end + 4, end), end)
+            raise form_not_valid()
+        name = name_of_part(body, at, head_end)
+        yield FormPart(name, min(head_end + 4, end), end)
         at = end + 2 + len(mark)
     raise refused(GatewayCode.BAD_REQUEST, f"a form has at most {MOST_PARTS} parts")
 
 
-def _not_valid() -> Exception:
+def boundary_of(content_type: bytes) -> bytes:
+    """Return the boundary of a form's parts. Raises: HeadRefused."""
+    match = _BOUNDARY.fullmatch(content_type)
+    if match is None:
+        raise refused(
+            GatewayCode.BAD_REQUEST,
+            "expected a form: multipart/form-data with boundary",
+        )
+    return match[1] or match[2]
+
+
+def name_of_part(body: bytes | bytearray, begin: int, end: int) -> bytes:
+    """Return the name in the head of a part; empty without one."""
+    match = _NAME.search(body, begin, end)
+    return bytes(match[1]) if match else b""
+
+
+def form_not_valid() -> HeadRefused:
+    """Return the refusal of a form that cannot be read."""
     return refused(GatewayCode.BAD_REQUEST, "the form is not valid")

@@ -43,25 +43,40 @@ _SINGLE: Final = frozenset(
 
 
 class RequestHead:
-    """Fields of a request's head that the gateway reads."""
+    """Fields of a request's head that the gateway reads.
+
+    Attributes:
+        query: Query of the URL, without the question mark.
+        upgrade: Protocol of the header Upgrade, in lower case; empty without one.
+        fields: All headers in their order, with names in lower case. Only requests to
+            HTTP services pass them on.
+    """
 
     __slots__ = (
         "accept",
         "content_type",
         "expects_continue",
+        "fields",
+        "host",
         "is_chunked",
         "is_http10",
         "keeps_alive",
         "key",
         "method",
         "path",
+        "query",
         "request_id",
         "traceparent",
+        "upgrade",
     )
 
     def __init__(self, method: bytes, path: bytes) -> None:
         self.method = method
         self.path = path
+        self.query = b""
+        self.host = b""
+        self.upgrade = b""
+        self.fields: tuple[tuple[bytes, bytes], ...] = ()
         self.key: bytes | None = None
         self.is_chunked = False
         self.is_http10 = False
@@ -141,7 +156,7 @@ def read_head(data: bytes) -> tuple[RequestHead, int]:
     try:
         parser.feed_data(data)
     except httptools.HttpParserUpgrade:
-        pass  # the gateway has no tunnel: the request is read as if it had no Upgrade
+        pass  # whether there is a tunnel is decided later
     except httptools.HttpParserError as error:
         raise refused(
             GatewayCode.BAD_FRAMING, f"the head is not valid: {error}"
@@ -149,9 +164,13 @@ def read_head(data: bytes) -> tuple[RequestHead, int]:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise refused(GatewayCode.VERSION_NOT_SUPPORTED, "use HTTP/1.1")
-    head = RequestHead(parser.get_method(), _path(collector.url))
+    path, query = _path(collector.url)
+    head = RequestHead(parser.get_method(), path)
+    head.query = query
     head.is_http10 = version == "1.0"
     fields = _checked_fields(collector.fields)
+    head.host = fields.get(b"host", b"")
+    head.fields = tuple((name, value.strip(b" \t")) for name, value in collector.fields)
     _check_host(fields, is_http10=head.is_http10)
     length = _body_length(head, fields)
     _read_connection(head, collector.fields)
@@ -183,13 +202,15 @@ def _check_lines(data: bytes) -> None:
         raise refused(GatewayCode.BAD_FRAMING, "a header is folded over two lines")
 
 
-def _path(url: bytes) -> bytes:
+def _path(url: bytes) -> tuple[bytes, bytes]:
+    """Return the path of a URL and its query."""
     if len(url) > URL_BYTES:
         raise refused(GatewayCode.URL_TOO_LONG, f"a URL has at most {URL_BYTES} bytes")
     if not url.startswith(b"/"):
         match = _ABSOLUTE.match(url)
         url = url[match.end() :] if match else url
-    return url.partition(b"?")[0]
+    path, _, query = url.partition(b"#")[0].partition(b"?")
+    return path, query
 
 
 def _checked_fields(lines: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -251,6 +272,9 @@ def _read_connection(head: RequestHead, lines: list[tuple[bytes, bytes]]) -> Non
     head.keeps_alive = b"close" not in options and (
         not head.is_http10 or b"keep-alive" in options
     )
+    if b"upgrade" in options and not head.is_http10:
+        upgrades = [value for name, value in lines if name == b"upgrade"]
+        head.upgrade = b",".join(upgrades).strip(b" \t").lower()
 
 
 def _key(fields: dict[bytes, bytes]) -> bytes | None:

@@ -10,7 +10,13 @@ from typing import Final
 import msgspec
 
 from corral.domain.errors import SpecInvalid
-from corral.wire.gateway_routes import ReplicaEntry, RoutesFile, decode_routes
+from corral.wire.fallback_target import FallbackTarget
+from corral.wire.gateway_routes import (
+    FallbackEntry,
+    ReplicaEntry,
+    RoutesFile,
+    decode_routes,
+)
 
 _KEY_HASH: Final = re.compile(r"[0-9a-f]{64}")
 _PRINTABLE: Final = re.compile(r"[!-~]+")
@@ -65,6 +71,7 @@ def _line(text: bytes) -> str:
 def _faults(routes: RoutesFile) -> Iterable[str]:
     callers = [caller.name for caller in routes.callers]
     yield from _repeated("callers: the name", callers)
+    caller_names = frozenset(callers)
     hashes = [caller.key_sha256 for caller in routes.callers]
     yield from _repeated("callers: the key_sha256", hashes)
     for index, caller in enumerate(routes.callers):
@@ -73,7 +80,11 @@ def _faults(routes: RoutesFile) -> Iterable[str]:
     yield from _repeated(
         "services: the name", [service.name for service in routes.services]
     )
-    models = [model for service in routes.services for model in service.models]
+    models = [
+        name
+        for service in routes.services
+        for name in (*service.models, *(adapter.name for adapter in service.adapters))
+    ]
     yield from _repeated("services: the model", models)
     for index, service in enumerate(routes.services):
         field = f"services[{index}]"
@@ -81,8 +92,10 @@ def _faults(routes: RoutesFile) -> Iterable[str]:
         yield from _repeated(f"{field}.replicas: the name", names)
         for number, replica in enumerate(service.replicas):
             yield from _replica_faults(f"{field}.replicas[{number}]", replica)
+        if service.fallback is not None:
+            yield from _fallback_faults(f"{field}.fallback", service.fallback)
         for name in service.allow or ():
-            if name not in callers:
+            if name not in caller_names:
                 yield f"{field}.allow: {name!r} is not the name of a caller"
 
 
@@ -90,6 +103,15 @@ def _replica_faults(field: str, replica: ReplicaEntry) -> Iterable[str]:
     if not _PRINTABLE.fullmatch(replica.host):
         yield f"{field}.host: expected a host name or an address"
     if replica.key is not None and not _PRINTABLE.fullmatch(replica.key):
+        yield f"{field}.key: expected printable ASCII characters without spaces"
+
+
+def _fallback_faults(field: str, fallback: FallbackEntry) -> Iterable[str]:
+    try:
+        FallbackTarget.of(fallback.url)
+    except ValueError as error:
+        yield f"{field}.url: {error}"
+    if fallback.key is not None and not _PRINTABLE.fullmatch(fallback.key):
         yield f"{field}.key: expected printable ASCII characters without spaces"
 
 

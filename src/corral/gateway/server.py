@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import uvloop
 
+from corral.gateway.certificate_watch import CertificateWatch
 from corral.gateway.listening_socket import (
     WORKER_VARIABLE,
     inherited_socket,
@@ -22,7 +23,7 @@ from corral.gateway.worker_group import WorkerGroup
 def run_gateway(settings: GatewaySettings) -> int:
     """Serve until a signal ends the gateway; return the exit code.
 
-    Raises: RoutesInvalid, and Conflict when the port is taken.
+    Raises: RoutesInvalid, CertificateInvalid, and Conflict when the port is taken.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -30,12 +31,15 @@ def run_gateway(settings: GatewaySettings) -> int:
         format="%(asctime)s %(levelname)s gateway[%(process)d]: %(message)s",
     )
     read_routes_file(settings.routes, host=settings.host)
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        CertificateWatch(settings.tls_certificate, settings.tls_key)
     _raise_descriptor_limit()
     listening = inherited_socket(os.environ)
     if listening is None:
         listening = open_listening_socket(settings.host, settings.port)
     is_worker = WORKER_VARIABLE in os.environ
-    if settings.workers > 1 and not is_worker:
+    if not is_worker:
+        # also one worker has a parent: it keeps the socket while the worker is replaced
         return uvloop.run(WorkerGroup(settings, listening).run())
     share = 1.0 / settings.workers
     uvloop.run(GatewayWorker(settings, listening, share=share).run())

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
+from corral.gateway.head_connection import HeadAddress
 
 MOST_WORKERS: Final = 256
 
@@ -22,6 +23,9 @@ class GatewaySettings:
             taken the listening socket.
         counters_key: Key with which the counters are read; None: they are not served.
         record: File in which the process that listens is recorded; None: nowhere.
+        tls_certificate: PEM file of the certificate with its chain; None: no TLS.
+        tls_key: PEM file of the certificate's key.
+        head: Head that answers requests for files and batches; None: no head does.
     """
 
     routes: Path
@@ -32,10 +36,18 @@ class GatewaySettings:
     hand_over_seconds: float = 600.0
     counters_key: bytes | None = None
     record: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    head: HeadAddress | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SpecInvalid(f"a port is a number from 0 to 65535, not {self.port}")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SpecInvalid(
+                "TLS needs a certificate and its key",
+                hint="give both --tls-cert and --tls-key",
+            )
         if not 1 <= self.workers <= MOST_WORKERS:
             raise SpecInvalid(
                 f"workers is a number from 1 to {MOST_WORKERS}, not {self.workers}"

@@ -36,6 +36,7 @@ from corral.gateway.continuation_requests import (
     value_of,
     vllm_request,
 )
+from corral.gateway.continuation_shapes import is_chunk, is_llama_chunk
 from corral.gateway.generated_pieces import GeneratedPieces
 from corral.gateway.token_counts import TokenCounts
 
@@ -297,8 +298,15 @@ class StreamContinuation:
             self.is_lost = self._can_continue and not self.is_complete
             return _DROPPED if self.is_lost else event
         if self.path == LLAMA_PATH:
-            return self._take_llama(chunk)
-        return self._take_openai(chunk, event)
+            if is_llama_chunk(chunk):
+                return self._take_llama(chunk)
+            self._can_continue = False
+            self.is_lost = True
+            return _DROPPED
+        if is_chunk(chunk):
+            return self._take_openai(chunk, event)
+        self._can_continue = False
+        return event
 
     def _take_openai(self, chunk: dict[str, Any], event: bytes) -> bytes:
         if not self._identity:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from typing import Final
 
 from corral.gateway.counter_file import (
@@ -27,7 +28,10 @@ from corral.gateway.settings import GatewaySettings
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
-RESTART_SECONDS: Final = 1.0
+# a worker that ends sooner after its start is started again later, and later again
+STEADY_SECONDS: Final = 5.0
+RESTART_SECONDS: Final = 0.5
+MOST_RESTART_SECONDS: Final = 30.0
 START_SECONDS: Final = 60.0
 
 
@@ -45,6 +49,12 @@ class WorkerGroup:
         self._metrics = files + inherited[: MOST_COUNTER_FILES - len(files)]
         self._is_ending = False
         self._wants_successor = False
+        self._news = asyncio.Event()
+        # by number: when the worker was started, its early ends in a row, and when it
+        # may be started again
+        self._started_at: dict[int, float] = {}
+        self._early_ends: dict[int, int] = {}
+        self._restart_at: dict[int, float] = {}
 
     async def run(self) -> int:
         """Keep the workers until a signal ends them; return the exit code."""
@@ -59,7 +69,10 @@ class WorkerGroup:
         write_record(self._settings, self._listening)
         report_ready(os.environ)
         while not self._is_ending:
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
             if self._wants_successor:
                 self._wants_successor = False
                 await self._hand_over()
@@ -83,24 +96,57 @@ class WorkerGroup:
             descriptors=[self._parent_pipe[0], *self._descriptors],
         )
         self._workers[number] = process
+        self._restart_at.pop(number, None)
+        self._started_at[number] = asyncio.get_running_loop().time()
+        self._watch(process)
         return await _is_ready(process, ready)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Wake up when the process ends. Elsewhere than on Linux, the next look is in
+        LOOK_SECONDS."""
+        if not hasattr(os, "pidfd_open"):
+            return
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(process.pid)
+
+        def note_end() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._news.set()
+
+        loop.add_reader(descriptor, note_end)
 
     @property
     def _descriptors(self) -> list[int]:
         return [file.descriptor for file in self._metrics]
 
     async def _replace_dead(self) -> None:
+        """Start the workers that have ended: at once, or later if they end again and
+        again. The socket keeps connections that come meanwhile."""
+        now = asyncio.get_running_loop().time()
         for number, worker in list(self._workers.items()):
             code = worker.poll()
             if code is None:
                 continue
-            log.error("worker %d has ended with code %d; it is replaced", number, code)
-            await asyncio.sleep(RESTART_SECONDS)
-            if not self._is_ending:
+            if number not in self._restart_at:
+                log.error("worker %d has ended with code %d", number, code)
+                self._restart_at[number] = now + self._restart_seconds(number, now)
+            if now >= self._restart_at[number] and not self._is_ending:
                 await self._start(number)
+
+    def _restart_seconds(self, number: int, now: float) -> float:
+        if now - self._started_at[number] >= STEADY_SECONDS:
+            self._early_ends[number] = 0
+            return 0.0
+        early = self._early_ends.get(number, 0)
+        self._early_ends[number] = early + 1
+        if not early:
+            return 0.0
+        return min(MOST_RESTART_SECONDS, RESTART_SECONDS * 2.0 ** min(early, 8))
 
     def _end(self, number: signal.Signals) -> None:
         self._is_ending = True
+        self._listening.close()  # nothing may wait in a socket that no worker serves
         for worker in self._workers.values():
             if worker.poll() is None:
                 worker.send_signal(number)

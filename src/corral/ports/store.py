@@ -22,6 +22,7 @@ from corral.domain.run_history import Ran, StartForecastTold
 from corral.domain.service import Service
 from corral.domain.users import THE_HEAD, AuditEntry, Speaker
 from corral.domain.world import Changes, Event, World
+from corral.ports.batch_store import BatchStore
 from corral.ports.user_store import UserStore
 
 
@@ -56,7 +57,7 @@ class Which:
 ALL: Final = Which()
 
 
-class Store(UserStore, Protocol):
+class Store(UserStore, BatchStore, Protocol):
     """The contract of all stores: SQLite, PostgreSQL and memory
     (tests/contracts/stores).
 

@@ -78,6 +78,7 @@ def _is_read(draft: Draft, attempt: Attempt) -> bool:
 
 def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     stop_reason = job.why or StopWhy.CANCEL
+    sleeps = job.reason_code is ReasonCode.SLEEP
     ended_attempt = attempt
     # one that had failed before it was stopped keeps its cause
     if attempt.cause == Cause.NONE:
@@ -92,7 +93,7 @@ def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         )
         draft.put_attempt(ended_attempt)
     receipt: Receipt | None = None
-    if stop_reason in _RECEIPTS:
+    if stop_reason in _RECEIPTS and not sleeps:
         receipt = _build_receipt(
             draft,
             ended_attempt,
@@ -119,7 +120,8 @@ def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         draft.jobs[job.id],
         _STOPPED[stop_reason],
         reason=reason,
-        code=CODE_OF_STOP[stop_reason],
+        code=ReasonCode.SLEEP if sleeps else CODE_OF_STOP[stop_reason],
+        stop_seconds=max(job.stop_seconds or 0.0, draft.now.wall - job.since),
     )
     if receipt is not None:
         settle_taking(draft, receipt)

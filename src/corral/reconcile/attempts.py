@@ -104,7 +104,7 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
         return 0.0
     ran: list[float] = []
     by_wall = draft.now.wall - attempt.running_at
-    silent = 0
+    reports = 0
     for node in attempt.nodes:
         attempt_report = seen_at(draft, node, (attempt.job, attempt.number))
         if attempt_report is not None and attempt_report.phase == Phase.ENDED:
@@ -114,8 +114,9 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
             ran.append(attempt_report.ran_seconds + report_age_seconds)
         else:
             ran.append(by_wall)
-            silent += attempt_report is None
-    return min(ran, default=0.0) if silent < len(attempt.seats) else 0.0
+        reports += attempt_report is not None
+    # nodes whose ranks have ended say nothing about those of silent ones
+    return min(ran, default=0.0) if reports else 0.0
 
 
 def _update_live_job(

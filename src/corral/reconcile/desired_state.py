@@ -31,8 +31,7 @@ def wanted_of(
     heard: NodeFacts | None,
     version: Version,
 ) -> DesiredState:
-    """Return the complete desired state of the node. `held`: its unreleased
-    allocations."""
+    """Return the desired state of the node. `held`: its unreleased allocations."""
     run: list[Launch] = []
     notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
@@ -83,7 +82,25 @@ def wanted_of(
         committed=tuple(committed),
         notices=tuple(notices),
         checkup=_current_checkup(world, node, attempt_keys),
+        asleep=_asleep(world, run),
     )
+
+
+def _asleep(world: World, run: Iterable[Launch]) -> tuple[AttemptKey, ...]:
+    return tuple(launch.key for launch in run if _is_to_sleep(world, launch.key))
+
+
+def _is_to_sleep(world: World, key: AttemptKey) -> bool:
+    """Return whether the engine of the attempt is to sleep: it has finished its
+    requests, and has not got its GPUs back since."""
+    job = world.jobs.get(key[0])
+    role = job.spec.replica if job is not None else None
+    if role is None or role.sleep is None:
+        return False
+    service = world.services.get(role.service)
+    row = service.row_of(key[0]) if service is not None else None
+    sleep = row.sleep if row is not None else None
+    return sleep is not None and sleep.finished_at is not None and sleep.room_at is None
 
 
 def _finishes_requests(world: World, job: Job, allocation: Allocation) -> bool:
@@ -140,6 +157,8 @@ def grounds_of(
         job = world.jobs.get(id)
         if job is not None and job.state == JobState.STOPPING:
             grounds.append(_finishes_requests(world, job, allocation))
+        if job is not None and job.spec.replica is not None:
+            grounds.append(_is_to_sleep(world, (id, allocation.attempt)))
     for attempt_report in heard.seen if heard is not None else ():
         id = attempt_report.key[0]
         grounds += (
@@ -246,6 +265,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         image=spec.image,
         ray=spec.ray,
         watch=spec.watch and spec.replica is None,
+        model=spec.model,
         replica=_replica_launch(job, attempt),
     )
 
@@ -263,6 +283,8 @@ def _replica_launch(job: Job, attempt: Attempt) -> ReplicaLaunch | None:
         probe=role.probe,
         key=replica_key(role, job.id, attempt.number),
         port=attempt.replica_port,
+        kv_ports=attempt.kv_ports,
+        sleep=role.sleep,
     )
 
 

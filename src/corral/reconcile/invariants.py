@@ -32,7 +32,7 @@ def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B
     new_nodes = {
         key[2]
         for key, allocation in draft.allocations.items()
-        if key not in draft.world.allocations and allocation.state == SeatState.HELD
+        if allocation.state == SeatState.HELD and _is_new_seat(draft, allocation)
     }
     if not new_nodes:
         return
@@ -135,6 +135,12 @@ def _new_replicas_have_rows(draft: Draft) -> None:
     lone = [id for id, _ in new_replicas if id not in with_row]
     if lone:
         raise InvariantBroken(f"I18: replicas belong to no service: {lone[:9]}")
+
+
+def _is_new_seat(draft: Draft, allocation: Allocation) -> bool:
+    """Return whether the allocation is new, or has another seat than before."""
+    previous = draft.world.allocations.get(allocation.key)
+    return previous is None or previous.seat != allocation.seat
 
 
 def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:

@@ -27,6 +27,7 @@ from corral.reconcile.changeset import Draft
 from corral.reconcile.defragmentation import movables_of
 from corral.reconcile.external_placement import chosen_now
 from corral.reconcile.latest_end import endings_of, holds_seconds
+from corral.reconcile.model_places import QuickNodes
 from corral.reconcile.preemption.reservations import (
     kept_reasons,
     reserved_of,
@@ -34,6 +35,8 @@ from corral.reconcile.preemption.reservations import (
 )
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
 from corral.reconcile.replica_ports import reserve_replica_ports
+from corral.reconcile.sleeping_room import lent_seats
+from corral.reconcile.stop_time import stop_seconds
 from corral.reconcile.usage import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
 from corral.schedule.capacity.node_room import covering, mark_of
@@ -87,6 +90,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
         shares=memo.queued.shares,
         movable=_relocation_source(draft, spent_queues, memo),
         lent=lambda: lent_to(draft, memo.live),
+        sleeping=lent_seats(draft),
     )
     for placed in decision.placed:
         _start_job(draft, placed, is_late=placed.job in decision.late_jobs)
@@ -137,13 +141,13 @@ def _relocation_source(
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
     """Return all waiting jobs as gangs in the scheduler's terms, in groups."""
-    nodes = queued.of_nodes(draft)
+    nodes, quick_nodes = queued.of_nodes(draft), QuickNodes(draft)
 
     def guarded(job: Job) -> Waiting | None:
         """Return the job in the scheduler's terms; None if a bug is met. The bug then
         holds this job only; all others can be placed."""
         try:
-            return waiting_of(draft, job, over, nodes)
+            return waiting_of(draft, job, over, nodes, quick_nodes)
         except Exception as error:
             draft.quarantine(job, error)
             return None
@@ -152,10 +156,14 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
 
 
 def waiting_of(
-    draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes
+    draft: Draft,
+    job: Job,
+    over: frozenset[QueueName],
+    nodes: OfNodes,
+    quick_nodes: QuickNodes | None = None,
 ) -> Waiting:
     """Return the waiting job in the scheduler's terms. `over`: queues whose budget is
-    spent."""
+    spent. `quick_nodes`: cache of the pass; None without one."""
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
@@ -174,13 +182,15 @@ def waiting_of(
         place=_place_of(job, nodes),
         kin=job.spec.kin,
         avoid=job.failed_on,
-        likes=_nodes_of_last(draft, job),
+        likes=_preferred_nodes(draft, job, quick_nodes),
+        spreads=job.spec.replica is not None,
         preemptible=job.spec.preemptible,
         holds_seconds=holds_seconds(job.spec),
         whole_gpus=whole_gpus(draft.all_nodes().values(), job.spec),
         served_seconds=job.served_seconds,
         restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
         waited_seconds=job.waited_seconds,
+        stop_seconds=stop_seconds(draft.world, job),
         **_asked_by_order(draft, job),
     )
 
@@ -244,6 +254,18 @@ def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
     marks = dict(node.inventory.shared)
     is_same = covering(marks, rule.origin.path) == covering(marks, rule.path)
     return mark_of(node, rule.path) if is_same else None
+
+
+def _preferred_nodes(
+    draft: Draft, job: Job, quick_nodes: QuickNodes | None
+) -> frozenset[NodeId]:
+    """Return the nodes that are preferred among equals: those where the job ran last,
+    else those on which its model is there first."""
+    last_nodes = _nodes_of_last(draft, job)
+    if last_nodes or job.spec.model is None:
+        return last_nodes
+    quick = QuickNodes(draft) if quick_nodes is None else quick_nodes
+    return quick[job.spec.model] - set(job.failed_on)
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:

@@ -1,28 +1,36 @@
-"""Second ports of replicas on several nodes: their ranks meet at the first one, so they
-listen for requests on another one of the same node."""
+"""Further ports of replicas. The ranks of a replica on several nodes meet at the first
+port, so it listens for requests on another one of the same node. An engine that publishes
+the events of its KV cache needs two more."""
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.ids import NodeId
 from corral.reconcile.changeset import Draft
 from corral.schedule.decision import Placed
 
+KV_PORTS: Final = 2  # for events, and for their replay
+
 
 def reserve_replica_ports(draft: Draft, placed: Iterable[Placed]) -> None:
-    """Reserve a second port for each replica on several nodes that starts in this pass.
-    Call it after all of them have their first ports."""
+    """Reserve the further ports of each replica that starts in this pass. Call it after
+    all of them have their first ports."""
     for gang in placed:
         job, attempt = draft.job(gang.job), draft.attempt(gang.job)
-        is_replica = job is not None and job.spec.replica is not None
-        if is_replica and attempt is not None and len(attempt.seats) > 1:
-            _reserve_port(draft, attempt)
+        role = job.spec.replica if job is not None else None
+        if role is None or attempt is None:
+            continue
+        kv_ports = KV_PORTS if role.has_kv_events else 0
+        if kv_ports or len(attempt.seats) > 1:
+            _reserve_ports(draft, attempt, kv_ports)
 
 
-def _reserve_port(draft: Draft, attempt: Attempt) -> None:
-    """Reserve the last free port of the attempt's first node. If none is free, the
-    replica listens on the port at which its ranks meet."""
+def _reserve_ports(draft: Draft, attempt: Attempt, kv_ports: int) -> None:
+    """Reserve the last free ports of the attempt's first node. If none is free, a
+    replica on several nodes listens on the port at which its ranks meet. If there are
+    too few for the events of its cache, it publishes none."""
     node = draft.node(attempt.nodes[0])
     key = (attempt.job, attempt.number, attempt.nodes[0])
     allocation = draft.allocation(key)
@@ -30,9 +38,12 @@ def _reserve_port(draft: Draft, attempt: Attempt) -> None:
         return
     used = _used_ports(draft, node.id)
     free = [port for port in node.inventory.ports if port not in used]
-    if free:
-        draft.allocations[key] = replace(allocation, replica_port=free[-1])
-        draft.put_attempt(replace(attempt, replica_port=free[-1]))
+    replica_port = free.pop() if free and len(attempt.seats) > 1 else None
+    events = tuple(free[-kv_ports:]) if 0 < kv_ports <= len(free) else ()
+    draft.allocations[key] = replace(
+        allocation, replica_port=replica_port, kv_ports=events
+    )
+    draft.put_attempt(replace(attempt, replica_port=replica_port, kv_ports=events))
 
 
 def _used_ports(draft: Draft, node: NodeId) -> set[int]:

@@ -59,7 +59,7 @@ def held_by(
     if job is None or allocation.charged:
         return None
     return ChargedAllocation(
-        allocation=allocation, job=job, holding=_quota_holding(job, allocation, types)
+        allocation=allocation, job=job, holding=quota_holding(job, allocation, types)
     )
 
 
@@ -85,9 +85,10 @@ def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
     return _Types(draft.all_nodes())
 
 
-def _quota_holding(
+def quota_holding(
     job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
 ) -> QuotaHolding:
+    """Return the resources of the allocation for which the job's queue is charged."""
     spec = job.spec
     return holding_of(
         spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible
@@ -112,12 +113,14 @@ def charge(draft: Draft) -> None:
         job = draft.job(allocation.job)
         if job is not None:
             types = types or types_of(draft)
-            _charge_usage(
-                draft, _quota_holding(job, allocation, types), previous_allocation.began
+            charge_usage(
+                draft, quota_holding(job, allocation, types), previous_allocation.began
             )
 
 
-def _charge_usage(draft: Draft, holding: QuotaHolding, began: float) -> None:
+def charge_usage(draft: Draft, holding: QuotaHolding, began: float) -> None:
+    """Add the use of these resources from `began` (wall clock) until now to the usage
+    rows."""
     now = draft.now.wall
     seconds = max(0.0, now - began)
     leaf = (holding.queue, holding.user)

@@ -1,7 +1,7 @@
 """Choice of the replica for a request: least seconds of work, with a price on prefill of
 tokens that another replica has cached."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -77,6 +77,7 @@ def pick(
     exclude: Collection[str] = (),
     tie: int = 0,
     now: float = 0.0,
+    extra_seconds: Mapping[str, float] | None = None,
 ) -> ReplicaChoice | None:
     """Return the replica with the least seconds of work for this request.
 
@@ -91,9 +92,9 @@ def pick(
         tie: number that chooses among equals, such as a counter of requests.
         now: time to which `ejected_until` is compared; without it every replica whose
             `ejected_until` is above 0 counts as ejected.
+        extra_seconds: seconds to add, by the only replicas that may get the request.
 
-    Returns: None if no replica can take the request: each is excluded, ejected or at its
-        limit.
+    Returns: None if each replica is excluded, ejected or at its limit.
     """
     best: ReplicaState | None = None
     best_seconds = inf
@@ -116,6 +117,8 @@ def pick(
         seconds = replica.rates.request_seconds(
             replica.pending_tokens + price * new, output_tokens, replica.running + 1
         )
+        if extra_seconds is not None:
+            seconds += extra_seconds.get(replica.name, inf)
         if seconds < best_seconds:
             best = replica
             best_seconds = seconds

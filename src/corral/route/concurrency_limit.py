@@ -15,6 +15,9 @@ class ConcurrencyLimit:
     """Limit that rises while the time to first token stays near its least, and falls when
     it grows.
 
+    Times are summed over a window of requests and compared with the sum of what they
+    need alone, because behind a long prompt a short one takes many times its own time.
+
     Args:
         initial: limit to begin with.
         least: smallest limit.
@@ -23,13 +26,14 @@ class ConcurrencyLimit:
 
     __slots__ = (
         "_base",
+        "_expected_seconds",
         "_least",
         "_limit",
         "_most",
         "_most_in_flight",
         "_next_base",
-        "_ratios",
         "_samples",
+        "_seconds",
         "_windows",
     )
 
@@ -43,7 +47,8 @@ class ConcurrencyLimit:
         self._next_base = inf
         self._windows = 0
         self._samples = 0
-        self._ratios = 0.0
+        self._seconds = 0.0
+        self._expected_seconds = 0.0
         self._most_in_flight = 0
 
     @property
@@ -52,7 +57,10 @@ class ConcurrencyLimit:
         return int(self._limit)
 
     def observe(
-        self, in_flight: int, ttft_seconds: float, expected_seconds: float = 1.0
+        self,
+        in_flight: int,
+        ttft_seconds: float,
+        expected_seconds: float | None = None,
     ) -> None:
         """Learn from the time to a first token.
 
@@ -60,21 +68,28 @@ class ConcurrencyLimit:
             in_flight: requests in flight at the replica when this one was sent.
             ttft_seconds: time from sending to the first token.
             expected_seconds: time that the prompt needs without others, so that long and
-                short prompts compare; 1 if all are alike.
+                short prompts compare; None if all are alike. A shorter time counts as
+                this one: more of the prompt was cached than expected.
         """
         if in_flight > self._limit:  # sent before the limit fell: says nothing about it
             return
-        ratio = ttft_seconds / max(expected_seconds, 1e-6)
+        if expected_seconds is None:
+            expected_seconds = 1.0
+        else:
+            expected_seconds = max(expected_seconds, 1e-6)
+            ttft_seconds = max(ttft_seconds, expected_seconds)
+        ratio = ttft_seconds / expected_seconds
         self._base = min(self._base, ratio)
         self._next_base = min(self._next_base, ratio)
         self._most_in_flight = max(self._most_in_flight, in_flight)
-        self._ratios += ratio
+        self._seconds += ttft_seconds
+        self._expected_seconds += expected_seconds
         self._samples += 1
         if self._samples >= max(LEAST_SAMPLES, self._limit / 2):
             self._end_window()
 
     def _end_window(self) -> None:
-        growth = self._ratios / self._samples / max(self._base, 1e-9)
+        growth = self._seconds / self._expected_seconds / max(self._base, 1e-9)
         if growth > TOLERANCE:
             factor = min(LEAST_DECREASE, max(MOST_DECREASE, TOLERANCE / growth))
             self._limit *= factor
@@ -82,7 +97,8 @@ class ConcurrencyLimit:
             self._limit += sqrt(self._limit)
         self._limit = min(float(self._most), max(float(self._least), self._limit))
         self._samples = 0
-        self._ratios = 0.0
+        self._seconds = 0.0
+        self._expected_seconds = 0.0
         self._most_in_flight = 0
         self._windows += 1
         if self._windows >= LEAST_WINDOWS:

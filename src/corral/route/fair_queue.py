@@ -174,6 +174,11 @@ class FairQueue(Generic[Item]):
         """Bytes of the waiting items."""
         return self._bytes
 
+    def waiting_of(self, priority_class: PriorityClass) -> int:
+        """Number of items of a class that wait."""
+        owners = self._classes[priority_class].owners.values()
+        return sum(queue.waiting for queue in owners)
+
     def push(
         self,
         owner: str,

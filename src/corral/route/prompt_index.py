@@ -41,6 +41,12 @@ def block_hashes(prompt: bytes) -> list[int]:
     return hashes
 
 
+def hashes_with_adapter(hashes: Sequence[int], adapter: str) -> list[int]:
+    """Return other hashes of the same blocks: an adapter changes what is cached."""
+    salt = crc32(adapter.encode())
+    return [hash((salt, block_hash)) for block_hash in hashes]
+
+
 class _Run(NamedTuple):
     """Consecutive blocks of a prompt that had the same depth when it was sent."""
 

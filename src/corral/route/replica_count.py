@@ -93,7 +93,9 @@ class MeasuredReplicas:
         wake_seconds: time from asleep to ready; None: the replicas cannot sleep.
         take_back_seconds: time until a lent replica is ready.
         start_seconds: time until a new replica is ready.
-        held_requests: requests that wait in the gateways.
+        held_requests: requests that wait in the gateways, without those of batches.
+        has_batches: whether batches have work left; then one replica is awake.
+        batch_replicas: replicas that they need by their deadlines, as a fraction.
     """
 
     awake: int
@@ -108,6 +110,8 @@ class MeasuredReplicas:
     take_back_seconds: float = 10.0
     start_seconds: float = 60.0
     held_requests: int = 0
+    has_batches: bool = False
+    batch_replicas: float = 0.0
 
     def __post_init__(self) -> None:
         rates = (self.prefill_tokens_per_second, self.running, self.utilisation)
@@ -155,11 +159,14 @@ def decide_replica_count(
     capacity = _capacity(measured, limits)
     most = max(1, limits.most)
     least = limits.least
-    if measured.held_requests or history.mean_rate(FAST_SECONDS).outstanding:
+    is_used = measured.held_requests or history.mean_rate(FAST_SECONDS).outstanding
+    if is_used or measured.has_batches:
         least = max(least, 1)
-    unbounded = ceil((forecast.load + forecast.waiting) / capacity - ROUNDING)
+    # batches work in what the other requests leave
+    batch = measured.batch_replicas - ROUNDING
+    unbounded = ceil((forecast.load + forecast.waiting) / capacity + batch)
     allowed = min(most, max(least, unbounded))
-    needed = ceil(forecast.load / capacity - ROUNDING)
+    needed = ceil(forecast.load / capacity + batch)
     wanted, cause = _wanted(history, measured, limits, now, forecast, allowed)
     if cause is ReplicaCause.STEADY and unbounded > most:
         cause = ReplicaCause.AT_MOST
@@ -331,6 +338,8 @@ def _reason(
         f"the load of {_amount(forecast.load, limits)}, of which "
         f"{forecast.growth:.3g} is growth expected within {forecast.span_seconds:.0f} s"
     )
+    if measured.has_batches:
+        load += f", with {measured.batch_replicas:.2g} replicas for batches in time"
     of_each = f"one replica takes {capacity:.3g}"
     match cause:
         case ReplicaCause.STEADY:
@@ -344,7 +353,10 @@ def _reason(
                 f"take{waiting if measured.held_requests else ''}; {of_each}."
             )
         case ReplicaCause.FROM_ZERO:
-            return f"{count}, up from zero: requests arrive and no replica is awake."
+            what = "requests arrive"
+            if measured.has_batches and not measured.held_requests:
+                what = "a batch waits"
+            return f"{count}, up from zero: {what} and no replica is awake."
         case ReplicaCause.RECENTLY_NEEDED:
             return (
                 f"{count} as before: fewer would do, but not yet for "

@@ -16,6 +16,7 @@ from corral.schedule.job_groups import Groups
 from corral.schedule.placement.availability import Promise, SeatEnd
 from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.placement.node_types import NodeTypes
+from corral.schedule.placement.sleeping_room import LentSeat
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.preemption.candidates import Roster
 from corral.schedule.running import RunningGang
@@ -29,6 +30,7 @@ __all__ = [
     "Groups",
     "Unplaced",
     "Learned",
+    "LentSeat",
     "NodeRoom",
     "Placed",
     "Preempted",

@@ -12,7 +12,6 @@ from typing import Final
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.queue_policy import Policy
-from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import NO_ROOM, ReasonCode
 from corral.domain.resources import Shape
 from corral.schedule.backfill.promises import Promising, promised
@@ -30,14 +29,15 @@ from corral.schedule.placement.gpu_sharing import Shares
 from corral.schedule.placement.locality import Nearness
 from corral.schedule.placement.node_types import NodeTypes
 from corral.schedule.placement.pass_view import PassView
+from corral.schedule.placement.sleeping_room import LentSeat, SleepingRoom
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.preemption.by_service import Buying
 from corral.schedule.preemption.candidates import Roster
 from corral.schedule.preemption.victims import Ground, Victims
 from corral.schedule.quota.balances import QuotaHolding, Standing
-from corral.schedule.quota.limits import QueueLimits, holding_of
+from corral.schedule.quota.limits import QueueLimits, holding_of, unlimited
 from corral.schedule.running import RunningGang
-from corral.schedule.waiting import Reason, Waiting
+from corral.schedule.waiting import Reason, Waiting, behind_older, full_array
 
 # time for which smaller gangs may pass a larger one that waits
 RESERVE_AFTER_SECONDS: Final = 60.0
@@ -62,6 +62,7 @@ class _Pass:
     shunned: Set[str]  # names that some job wants to be apart from
     running_of_array: Counter[JobId] = field(default_factory=Counter)
     shares: Shares = field(default_factory=Shares)
+    sleeping: SleepingRoom = field(default_factory=SleepingRoom)
     tells: bool = True
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
     kept: dict[JobId, list[tuple[NodeId, ReservedCapacity]]] = field(
@@ -95,35 +96,33 @@ def decide(
     shares: Shares | None = None,
     movable: Callable[[], Movables] | None = None,
     lent: Callable[[], float] = float,
+    sleeping: Iterable[LentSeat] = (),
     tells: bool = True,
 ) -> Decision:
     """Place whole gangs in the order of `QueueLine`, within the queues' limits. The
-    fullest nodes are used first.
-
-    A gang that has waited longer than RESERVE_AFTER_SECONDS by `now` (wall clock)
-    reserves its best nodes.
+    fullest nodes are used first. A gang that has waited longer than
+    RESERVE_AFTER_SECONDS by `now` (wall clock) reserves its best nodes.
 
     Args:
-        rooms: Nodes that take work now; changed as gangs are placed (if they come from
-            a Floor, copies are changed).
+        rooms: Nodes that take work now; changed, unless they come from a Floor.
         fleet: All known nodes, by which "not now" is distinguished from "never".
         learned: Orders gangs by attained service (None: by age).
-        standing: Holdings of queues, changed as gangs are placed (None: no limits).
-        running: Returns the possible victims; called only when a gang would have to
-            wait.
+        standing: Holdings of queues, changed as gangs start (None: no limits).
+        running: Returns possible victims; called only when a gang would have to wait.
         reserved: Capacity that earlier passes reserved for waiting gangs.
         ends: Returns the seats with a known end; called only for a promise of a start.
         known: Promises of earlier passes.
         shares: The usual GPU shares, if known.
-        movable: Returns the gangs that may be relocated; called when only seats are
-            missing.
+        movable: Returns the gangs to relocate; called when only seats are missing.
         lent: GPUs that old gangs hold in their turn; called when an old gang waits.
+        sleeping: Seats that sleeping replicas lend. They are free in `rooms`.
         tells: Whether to spend time on the reasons for a lack of room.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)
     waiting.tell_apart(shunned := floor.shunned.keys() | waiting.apart_from())
-    standing = standing or _unlimited(fleet, waiting)
+    queues = (gangs[0].queue for gangs in waiting)
+    standing = standing or unlimited(fleet.capacity, queues)
     keys = PriorityKeys(standing.tree, learned)
     buying = Buying(standing, keys, now)
     opened, kinds = PassView(floor, copies=floor is rooms), sorted(floor.kinds)
@@ -131,20 +130,14 @@ def decide(
         opened, kinds, fleet, standing, running, ends, movable, buying, shunned
     )
     state.shares = shares or state.shares
+    state.sleeping = SleepingRoom.of(sleeping)
     state.tells = tells or reasons_decide(standing.tree)
     state.running_of_array.update(running_of_array or {})
     _keep_all(state, waiting, reserved)
     state.promising.load(known, waiting)
     is_kept = state.reserved.keys() | state.promising.told
     line = QueueLine(waiting.runs(is_kept), standing, keys, now, lent)
-    _take_turns(state, line)
-    return _decision_of(state, line)
-
-
-def _unlimited(fleet: NodeTypes, waiting: Groups) -> Standing:
-    """Return a standing in which queues have no limits, for a pass without quotas."""
-    other_queues = {gangs[0].queue for gangs in waiting}
-    return Standing(QueueTree(), capacity=fleet.capacity, others=other_queues)
+    return _take_turns(state, line)
 
 
 def _decision_of(state: _Pass, line: QueueLine) -> Decision:
@@ -195,7 +188,7 @@ def _new_pass(
     )
 
 
-def _take_turns(state: _Pass, line: QueueLine) -> None:
+def _take_turns(state: _Pass, line: QueueLine) -> Decision:
     while (gang := line.next()) is not None:
         reason = _try_gang(state, gang)
         if reason is not None:
@@ -207,18 +200,14 @@ def _take_turns(state: _Pass, line: QueueLine) -> None:
                 and state.standing.tree.policy_of(gang.queue) == Policy.FIFO
             ):
                 _hold_behind(state, gang, line)
+    return _decision_of(state, line)
 
 
 def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
     """Hold all gangs behind this one, except those with kept reservations."""
     behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
-    sentence = f"queue {gang.queue} starts jobs by age; the older job {gang.job} has no room yet"
     if behind:
-        state.held.append(
-            Unplaced(
-                gangs=behind, reason=Reason(code=ReasonCode.ORDER, sentence=sentence)
-            )
-        )
+        state.held.append(Unplaced(gangs=behind, reason=behind_older(gang)))
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:
@@ -232,8 +221,7 @@ def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> No
 def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     previous_promise = state.promising.turn_to(gang)
     array_refusal = _array_is_full(state, gang)
-    reserved = state.reserved.get(gang.job)
-    if reserved is not None:
+    if (reserved := state.reserved.get(gang.job)) is not None:
         return _try_reserved(state, gang, reserved, array_refusal)
     if array_refusal is not None:
         return array_refusal
@@ -247,6 +235,7 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
         state.open.view,
         gang.holds_seconds is None,
         near,
+        state.sleeping.barred(gang),
     )
     can = shapes and likeness not in state.refused
     if can and _place_gang(
@@ -260,6 +249,8 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
         return gives_way(reserved.seats, reserved.victims)
+    if held_back := state.sleeping.held_back(gang, shapes, state.open.with_free):
+        return held_back
     promise = state.promising.promise(gang, previous_promise)
     if promise is not None and promise.start <= state.now:
         # room, since the gangs with later promises stepped aside
@@ -292,26 +283,20 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
 def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     if gang.array is None or gang.array_limit is None:
         return None
-    running, coming = (
-        state.running_of_array[gang.array],
-        _count_array_promises(state, gang),
-    )
+    running = state.running_of_array[gang.array]
+    coming = _count_array_promises(state, gang)
     if running + coming < gang.array_limit:
         return None
-    sentence = f"the job's array runs {running} jobs now, which is its limit"
-    if running < gang.array_limit:
-        sentence = f"the array runs {running} of {gang.array_limit} jobs, and {coming} start next"
-    return Reason(code=ReasonCode.ARRAY_LIMIT, sentence=sentence)
+    return full_array(gang.array_limit, running, coming)
 
 
 def _count_array_promises(state: _Pass, gang: Waiting) -> int:
     """Return how many other jobs of the gang's array have a promised start or reserved
     seats. These will run, so they count against the array's limit."""
-    waitings = (
-        waiting_gang for job, waiting_gang in state.kept_for.items() if job != gang.job
-    )
     return state.promising.of_array(gang) + sum(
-        kept_gang.array == gang.array for kept_gang in waitings
+        kept_gang.array == gang.array
+        for job, kept_gang in state.kept_for.items()
+        if job != gang.job
     )
 
 
@@ -332,14 +317,16 @@ def _place_gang(
     is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
         rooms = state.open.with_free(shape.resources.gpu_millis)
+        rooms = state.sleeping.open_to(gang, rooms)
         if is_weighed and shape.nodes == 1 and shape.resources.gpu_millis:
             seats = state.shares.best(rooms, gang, shape)
         else:
             bound = state.nearness.near(gang, shape) if near else gang
             seats = find_seats(rooms, bound, shape)
         if seats and state.promising.lets(gang, shape):
-            placed_gang = state.promising.pass_on(gang, before, state.held)
-            _take_seats(state, placed_gang, shape, seats)
+            if not state.sleeping.by_node:  # for which an equal one may be too slow
+                gang = state.promising.pass_on(gang, before, state.held)
+            _take_seats(state, gang, shape, seats)
             return True
         if seats:
             state.beside.add(gang.job)
@@ -373,9 +360,10 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
                     copies[node].let_go(kept_capacity)
             for seat in state.reserved[job].seats:
                 if seat.node in copies:
-                    gang = state.kept_for[job]
+                    kept_gang = state.kept_for[job]
+                    apart_from = kept_gang.place.apart_from
                     copies[seat.node].take(
-                        seat, kin=gang.kin, apart_from=gang.place.apart_from
+                        seat, kin=kept_gang.kin, apart_from=apart_from
                     )
         for promised_gang, promise in firm:
             for seat in promise.seats:
@@ -385,13 +373,15 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
                         kin=promised_gang.kin,
                         apart_from=promised_gang.place.apart_from,
                     )
-        return list(copies.values())
+        return list(state.sleeping.open_to(gang, list(copies.values())))
 
     def unpromised() -> list[NodeRoom]:
         nodes = state.promising.nodes()
-        return [room for room in rooms() if room.id not in nodes]
+        open_rooms = state.sleeping.closed(rooms())
+        return [room for room in open_rooms if room.id not in nodes]
 
-    ground = Ground((state.standing.version, *state.open.version), rooms)
+    barred = state.sleeping.barred(gang)
+    ground = Ground((state.standing.version, *state.open.version, barred), rooms)
     admission = state.victims.choose(gang, shapes or gang.shapes, ground)
     if admission is None:
         stopped = {preempted.job for preempted in state.preempted}

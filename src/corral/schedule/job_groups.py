@@ -107,6 +107,7 @@ class Groups:
             gang.stem,
             gang.limit_seconds,
             _duration_bucket(gang.holds_seconds),
+            gang.stop_seconds,
         )
 
 

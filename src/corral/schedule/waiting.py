@@ -41,14 +41,15 @@ class Waiting:
     `sharing` stands for all paths that nodes see in the same way as this path. `array`
     and `array_limit` bound how many jobs of an array run at once. `kin`: the name by
     which other jobs request to stay apart from it. Nodes in `avoid` are used last;
-    nodes in `likes`, which have its data, are used first.
+    nodes in `likes`, which have its data, are used first. `spreads`: nodes with fewer
+    jobs of its `kin` are used first.
 
     `holds_seconds`: the maximum time for which it holds its seats; None: unknown.
     `whole_gpus`: the GPUs of the smallest sufficient nodes for a gang that wants whole
     nodes; 0 if it does not want them. `served_seconds`: its attained service.
     `restart_seconds`: the time to restore that service. `waited_seconds`: the sum of
     its earlier waits. `stem`, its name without numbers, and `limit_seconds` are set
-    only if the order needs them.
+    only if the order needs them. `stop_seconds`: the time in which it stops.
     """
 
     job: JobId
@@ -68,6 +69,7 @@ class Waiting:
     kin: str = ""
     avoid: tuple[NodeId, ...] = ()  # the newest last
     likes: frozenset[NodeId] = frozenset()
+    spreads: bool = False
     preemptible: bool = False
     holds_seconds: float | None = None
     whole_gpus: int = 0
@@ -76,6 +78,7 @@ class Waiting:
     waited_seconds: float = 0.0
     stem: str = ""
     limit_seconds: float | None = None
+    stop_seconds: float = 0.0
 
     def waited_by(self, now: float) -> float:
         """Return how long the gang has waited up to this time (wall clock), including
@@ -86,7 +89,7 @@ class Waiting:
     def takes_any(self) -> bool:
         """Return whether all nodes are equally good for the gang: it has no saves on a
         marked path, and no nodes to avoid or prefer."""
-        return self.mark is None and not (self.avoid or self.likes)
+        return self.mark is None and not (self.avoid or self.likes or self.spreads)
 
     @cached_property
     def needs(self) -> Alike:
@@ -99,7 +102,7 @@ class Waiting:
     def likeness(self) -> Alike:
         """Return a key of the gang's requirements and preferences: gangs with equal
         keys would take the same nodes."""
-        return Alike(self.needs, self.avoid, self.likes)
+        return Alike(self.needs, self.avoid, self.likes, self.spreads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +113,21 @@ class Reason:
     code: ReasonCode
     sentence: str
     suggestions: tuple[str, ...] = ()
+
+
+def full_array(limit: int, running: int, coming: int) -> Reason:
+    """Return the reason why a job of an array waits for others of the array: `running`
+    of them run, and `coming` start next."""
+    sentence = f"the job's array runs {running} jobs now, which is its limit"
+    if running < limit:
+        sentence = f"the array runs {running} of {limit} jobs, and {coming} start next"
+    return Reason(code=ReasonCode.ARRAY_LIMIT, sentence=sentence)
+
+
+def behind_older(gang: Waiting) -> Reason:
+    """Return the reason why a job waits behind an older gang of its queue."""
+    sentence = (
+        f"queue {gang.queue} starts jobs by age; the older job {gang.job} has no room "
+        "yet"
+    )
+    return Reason(code=ReasonCode.ORDER, sentence=sentence)

@@ -5,7 +5,6 @@ Each answer is on disk before it counts, in a folder that the next attempt of th
 finds. It uses the standard library only.
 """
 
-import argparse
 import os
 import queue
 import signal
@@ -14,7 +13,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +30,12 @@ from corral.serve.batch_answers import (
     write_results,
 )
 from corral.serve.batch_client import BatchConnection
+from corral.serve.batch_delivery import (
+    CANCELLING,
+    BatchDelivery,
+    HeadRefusedBatch,
+    ProgressSender,
+)
 from corral.serve.batch_file import (
     BatchFileInvalid,
     BatchLine,
@@ -39,6 +43,7 @@ from corral.serve.batch_file import (
     in_prefix_order,
     read_batch,
 )
+from corral.serve.batch_options import BatchOptions, parsed_options
 from corral.serve.batch_pace import BatchConcurrency, LineRate, is_too_slow
 from corral.serve.batch_progress import (
     BatchProgress,
@@ -50,41 +55,18 @@ from corral.serve.batch_progress import (
 )
 from corral.serve.batch_schedule import BatchSchedule
 
-# as clients of OpenAI call it; it ends in /v1
-GATEWAY_VARIABLE: Final = "OPENAI_BASE_URL"
 TURN_SECONDS: Final = 0.05  # between two looks at the end and at the deadline
 REPORT_SECONDS: Final = 1.0
 LEARNING_SECONDS: Final = 10.0  # before the rate says anything about the deadline
 LINE_SECONDS: Final = 60.0  # between two lines of the log
 STOP_SECONDS: Final = 10.0  # for the requests under way when the job is to stop
 DISK_SECONDS: Final = 5.0  # before another try to write answers
+BYTES_PER_TOKEN: Final = 4
+USUAL_OUTPUT_TOKENS: Final = 256  # of a line, before one is answered
 MOST_COMMITTED: Final = 1000  # records with one fsync
 STOPPED_CODE: Final = 75
 FAILED_CODE: Final = 1
 USAGE_CODE: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """Settings of one attempt.
-
-    Args:
-        state_folder: Folder for answers, which all attempts of the job see.
-        work_folder: Work folder of the attempt, for progress and results.
-        deadline: Seconds since 1970; None: no deadline.
-        concurrency: Most requests at once; None: chosen by the program.
-    """
-
-    file: Path
-    service: str
-    model: str
-    gateway_url: str
-    key: str
-    state_folder: Path
-    work_folder: Path
-    deadline: float | None = None
-    concurrency: int | None = None
-    shim_path: str = ""
 
 
 def wall() -> float:
@@ -168,6 +150,10 @@ class BatchRun:
         self._requests = BatchRequests(options.file, options.model)
         self._writer = BatchWriter(options.state_folder, answers.counts, self._schedule)
         self._shim = ShimReporter(options.shim_path)
+        self._delivery = options.delivery(lambda: self.is_stopping)
+        self._sender = (
+            None if self._delivery is None else ProgressSender(self._delivery)
+        )
         self._began_at = time.monotonic()
         self._rate = LineRate(self._began_at, self._first_step)
         self._threads: list[threading.Thread] = []
@@ -184,13 +170,17 @@ class BatchRun:
             if time.monotonic() >= self._reported_at + REPORT_SECONDS:
                 self.report(BatchState.RUNNING)
             time.sleep(TURN_SECONDS)
-            if self.is_stopping:
+            if self.is_stopping or self._is_cancelled:
                 return self._stop()
             if self.options.deadline is not None and wall() >= self.options.deadline:
                 self._expire()
                 break
         self._writer.close()
         return BatchState.FINISHED
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return self._sender is not None and self._sender.status == CANCELLING
 
     def _is_over(self) -> bool:
         return self._writer.counts.finished >= len(self.lines)
@@ -250,6 +240,18 @@ class BatchRun:
         remove_answer_files(folder)
         return counts
 
+    def deliver(self, state: BatchState) -> None:
+        """Send the results to the head: all of them, or what a cancelled batch has.
+
+        Raises: HeadRefusedBatch, OSError.
+        """
+        if self._delivery is None or self._sender is None:
+            return
+        progress = self._progress(state, time.monotonic())
+        self._sender.send_now(progress, self._tokens_left())
+        if state is BatchState.FINISHED or self._is_cancelled:
+            self._delivery.deliver(self.options.work_folder)
+
     # -- progress --------------------------------------------------------------------------------
 
     def report(self, state: BatchState) -> None:
@@ -259,6 +261,8 @@ class BatchRun:
         self._reported_at = now
         with suppress(OSError):  # a full disk, which the writer reports
             write_progress(self.options.work_folder, progress)
+        if self._sender is not None and state is BatchState.RUNNING:
+            self._sender.put(progress, self._tokens_left())
         self._shim.send(
             shim_message(
                 progress, first_step=self._first_step, seconds=now - self._began_at
@@ -291,7 +295,7 @@ class BatchRun:
             done=counts.done,
             failed=counts.failed,
             expired=counts.expired,
-            left=unfinished,
+            unanswered=unfinished,
             lines_per_second=rate,
             prompt_tokens=counts.prompt_tokens,
             completion_tokens=counts.completion_tokens,
@@ -304,6 +308,18 @@ class BatchRun:
             at=wall(),
             trouble=trouble if is_waiting else "",
         )
+
+    def _tokens_left(self) -> float:
+        """Return about how many tokens the unfinished lines have, in and out: as many
+        as the answered ones on average, or by the sizes of all."""
+        counts = self._writer.counts
+        unfinished = len(self.lines) - counts.finished
+        tokens = counts.prompt_tokens + counts.completion_tokens
+        if counts.done and tokens:
+            return unfinished * tokens / counts.done
+        sizes = sum(line.size_bytes for line in self.lines)
+        mean = sizes / len(self.lines) / BYTES_PER_TOKEN + USUAL_OUTPUT_TOKENS
+        return unfinished * mean
 
     def _print_start(self) -> None:
         answered = f"; {self._first_step:,} have answers" if self._first_step else ""
@@ -323,7 +339,7 @@ def finished_progress(options: BatchOptions, counts: BatchCounts) -> BatchProgre
         done=counts.done,
         failed=counts.failed,
         expired=counts.expired,
-        left=0,
+        unanswered=0,
         lines_per_second=0.0,
         prompt_tokens=counts.prompt_tokens,
         completion_tokens=counts.completion_tokens,
@@ -348,72 +364,44 @@ def progress_line(progress: BatchProgress) -> str:
     )
 
 
-def state_folder_of(batch_id: str, environment: dict[str, str]) -> Path:
-    """Return the folder for the answers: below the checkpoint path of the job, else
-    below the cluster's shared path, else in the work folder, which the next attempt does
-    not see."""
-    checkpoints = environment.get("CORRAL_CHECKPOINT_PATH")
-    shared = environment.get("CORRAL_SHARED")
-    if checkpoints:
-        return Path(checkpoints) / f"batch-{batch_id}"
-    if shared:
-        return Path(shared) / f"batch-{batch_id}"
-    return Path.cwd() / "batch"
+class _Stop:
+    """Wish to stop, which a signal sets."""
 
+    def __init__(self) -> None:
+        self.run: BatchRun | None = None
+        self.is_set = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
 
-def parsed_options(arguments: list[str] | None = None) -> BatchOptions:
-    """Return the options of the command line and the environment."""
-    parser = argparse.ArgumentParser(prog="python -m corral.serve.batch")
-    parser.add_argument("file", type=Path, help="requests, one a line")
-    parser.add_argument("--service", required=True, help="name of the service")
-    parser.add_argument("--model", help="model of lines that name none")
-    parser.add_argument("--id", default="batch", help="name of the folder of answers")
-    parser.add_argument("--deadline", type=float, help="seconds since 1970")
-    parser.add_argument("--concurrency", type=int, help="most requests at once")
-    parser.add_argument("--lines", type=int, help="number of requests, for listings")
-    options = parser.parse_args(arguments)
-    environment = dict(os.environ)
-    gateway_url = environment.get(GATEWAY_VARIABLE, "")
-    return BatchOptions(
-        file=options.file,
-        service=options.service,
-        model=options.model or options.service,
-        gateway_url=gateway_url.rstrip("/").removesuffix("/v1"),
-        key=environment.get("CORRAL_TOKEN", ""),
-        state_folder=state_folder_of(options.id, environment),
-        work_folder=Path.cwd(),
-        deadline=options.deadline,
-        concurrency=options.concurrency,
-        shim_path=environment.get("CORRAL_SOCKET", ""),
-    )
+    def _note(self, number: int, frame: object) -> None:
+        self.is_set = True
+        if self.run is not None:
+            self.run.is_stopping = True
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the batch of the command line. Return the exit code."""
     options = parsed_options(arguments)
-    results = results_of(options.state_folder)
-    if results is not None:  # an attempt was lost after its last line
-        counts = copy_results(results, options.work_folder)
-        write_progress(options.work_folder, finished_progress(options, counts))
-        print("all lines have answers already", flush=True)
-        return 0
+    stop = _Stop()
+    delivery = options.delivery(lambda: stop.is_set)
     try:
+        results = results_of(options.state_folder)
+        if results is not None:  # an attempt was lost after its last line
+            return _deliver_again(options, delivery, results)
+        if delivery is not None and not options.file.exists():
+            delivery.fetch_input(options.file)
         run = BatchRun(options)
-    except (BatchFileInvalid, ValueError) as error:
+        stop.run, run.is_stopping = run, stop.is_set
+        state = run.run()
+        counts = run.write_results(state)
+        run.report(state)
+        run.deliver(state)
+    except (BatchFileInvalid, HeadRefusedBatch, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE_CODE
     except OSError as error:
-        print(f"error: the answers cannot be kept: {error}", file=sys.stderr)
-        return FAILED_CODE
-
-    def stop(number: int, frame: object) -> None:
-        run.is_stopping = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    state = run.run()
-    counts = run.write_results(state)
-    run.report(state)
+        print(f"error: {error}", file=sys.stderr)
+        return STOPPED_CODE if stop.is_set else FAILED_CODE
     if state is BatchState.STOPPED:
         return STOPPED_CODE
     print(
@@ -421,6 +409,20 @@ def main(arguments: list[str] | None = None) -> int:
         f"{counts.failed + counts.expired:,} errors in errors.jsonl",
         flush=True,
     )
+    return 0
+
+
+def _deliver_again(
+    options: BatchOptions, delivery: BatchDelivery | None, results: Path
+) -> int:
+    """Take over the results of an earlier attempt. Raises: HeadRefusedBatch, OSError."""
+    counts = copy_results(results, options.work_folder)
+    progress = finished_progress(options, counts)
+    write_progress(options.work_folder, progress)
+    if delivery is not None:
+        ProgressSender(delivery).send_now(progress, 0.0)
+        delivery.deliver(options.work_folder)
+    print("all lines have answers already", flush=True)
     return 0
 
 

@@ -1,11 +1,13 @@
 """Requests of a batch to the gateway, and what each answer means for its line."""
 
 import json
+import os
 import socket
 import ssl
 from dataclasses import dataclass
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -100,7 +102,7 @@ class BatchConnection:
                 self._host,
                 self._port,
                 timeout=CONNECT_SECONDS,
-                context=ssl.create_default_context(),
+                context=_trusted_context(),
             )
         else:
             connection = HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
@@ -130,6 +132,17 @@ class BatchConnection:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _trusted_context() -> ssl.SSLContext:
+    """Return the context that trusts the machine's certificates, and those in the file
+    of CORRAL_CA if it exists."""
+    context = ssl.create_default_context()
+    path = Path(os.environ.get("CORRAL_CA", ""))
+    if path.is_file():
+        context.load_verify_locations(cafile=path)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def judge(

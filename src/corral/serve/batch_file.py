@@ -2,11 +2,14 @@
 
 import json
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
+
+from corral.domain.batch import BatchFault
 
 URLS: Final = (
     "/v1/chat/completions",
@@ -14,21 +17,22 @@ URLS: Final = (
     "/v1/embeddings",
     "/v1/responses",
 )
-MOST_LINES: Final = 100_000
+MOST_LINES: Final = 50_000
 MOST_FILE_BYTES: Final = 200_000_000
 MOST_ID_LETTERS: Final = 512
 SHOWN_FAULTS: Final = 10
 SHOWN_LETTERS: Final = 80  # of a value that is wrong
 BLOCK_LETTERS: Final = 256  # of a prompt; lines that share blocks are sent in a row
 MOST_BLOCKS: Final = 64
+_BAD_JSON: Final = "invalid_json_line"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class BatchFileInvalid(Exception):
     """An input file that cannot be a batch. `faults` name the lines."""
 
-    def __init__(self, faults: list[str]) -> None:
-        shown = "\n".join(faults[:SHOWN_FAULTS])
+    def __init__(self, faults: list[BatchFault]) -> None:
+        shown = "\n".join(fault.text for fault in faults[:SHOWN_FAULTS])
         more = len(faults) - SHOWN_FAULTS
         super().__init__(f"{shown}\nand {more:,} more" if more > 0 else shown)
         self.faults = faults
@@ -40,6 +44,7 @@ class BatchLine:
 
     Args:
         number: Line of the file, from 1.
+        model: Model that the line names; None: it names none.
         prefix: Digests of the blocks of its prompt. Sorted by them, lines whose prompts
             begin alike are neighbours.
     """
@@ -49,6 +54,7 @@ class BatchLine:
     offset: int
     size_bytes: int
     prefix: bytes
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,33 +65,60 @@ class BatchRequest:
     body: bytes
 
 
-def read_batch(path: Path, models: Collection[str] | None = None) -> list[BatchLine]:
-    """Return the lines of a batch, in the order of the file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRules:
+    """Rules that the lines of a file must keep.
 
     Args:
         models: Names under which the service may be called; None: they are not checked.
+        endpoint: The only url; None: each of URLS may occur.
+        is_of_one_model: Whether each line must name a model, and all the same one.
+    """
+
+    models: Collection[str] | None = None
+    endpoint: str | None = None
+    is_of_one_model: bool = False
+
+
+class _LineInvalid(Exception):
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+def read_batch(path: Path, rules: BatchRules = BatchRules()) -> list[BatchLine]:  # noqa: B008 - frozen
+    """Return the lines of a batch, in the order of the file.
 
     Raises: BatchFileInvalid, OSError.
     """
     size_bytes = path.stat().st_size
     if size_bytes > MOST_FILE_BYTES:
-        raise BatchFileInvalid(
-            [f"the file has {size_bytes:,} bytes; at most {MOST_FILE_BYTES:,} fit"]
-        )
+        reason = f"the file has {size_bytes:,} bytes; at most {MOST_FILE_BYTES:,} fit"
+        raise BatchFileInvalid([BatchFault("file_too_large", reason)])
     lines: list[BatchLine] = []
-    faults: list[str] = []
+    faults: list[BatchFault] = []
     numbers: dict[str, int] = {}
     for number, offset, text in _texts(path):
         try:
-            fields = _checked_fields(text, models)
-            custom_id = fields["custom_id"]
+            fields = _checked_fields(text, rules)
+            custom_id, model = fields["custom_id"], fields["body"].get("model")
             if custom_id in numbers:
-                raise ValueError(
+                raise _LineInvalid(
+                    "duplicate_custom_id",
                     f"the custom_id {_shown(custom_id)} is also on line "
-                    f"{numbers[custom_id]}"
+                    f"{numbers[custom_id]}",
+                    "custom_id",
                 )
-        except ValueError as error:
-            faults.append(f"line {number}: {error}")
+            if rules.is_of_one_model and lines and model != lines[0].model:
+                raise _LineInvalid(
+                    "mismatched_model",
+                    f"the model {_shown(model)} differs from {_shown(lines[0].model)} "
+                    "of the first line: all lines of a file have the same one",
+                    "body.model",
+                )
+        except _LineInvalid as error:
+            faults.append(BatchFault(error.code, str(error), number, error.param))
             continue
         numbers[custom_id] = number
         line = BatchLine(
@@ -94,12 +127,14 @@ def read_batch(path: Path, models: Collection[str] | None = None) -> list[BatchL
             offset=offset,
             size_bytes=len(text),
             prefix=prefix_of(fields["url"], fields["body"]),
+            model=sys.intern(model) if isinstance(model, str) else None,
         )
         lines.append(line)
     if not lines and not faults:
-        faults.append("the file has no lines")
+        faults.append(BatchFault("empty_file", "the file has no lines"))
     if len(lines) > MOST_LINES:
-        faults.append(f"the file has {len(lines):,} lines; at most {MOST_LINES:,} fit")
+        reason = f"the file has {len(lines):,} lines; at most {MOST_LINES:,} fit"
+        faults.append(BatchFault("too_many_requests", reason))
     if faults:
         raise BatchFileInvalid(faults)
     return lines
@@ -120,35 +155,56 @@ def _has_mark(number: int, text: bytes) -> bool:
     return number == 1 and text.startswith(_BYTE_ORDER_MARK)
 
 
-def _checked_fields(text: bytes, models: Collection[str] | None) -> dict[str, Any]:
-    """Return the fields of a line. Raises: ValueError."""
+def _checked_fields(text: bytes, rules: BatchRules) -> dict[str, Any]:
+    """Return the fields of a line. Raises: _LineInvalid."""
     fields = _parsed(text)
     if not isinstance(fields, dict):
-        raise ValueError("expected a JSON object")
+        raise _LineInvalid(_BAD_JSON, "expected a JSON object")
     custom_id, url, body = (fields.get(name) for name in ("custom_id", "url", "body"))
     if not isinstance(custom_id, str) or not 1 <= len(custom_id) <= MOST_ID_LETTERS:
-        raise ValueError(f"custom_id must be text of 1 to {MOST_ID_LETTERS} characters")
+        raise _LineInvalid(
+            "invalid_custom_id",
+            f"custom_id must be text of 1 to {MOST_ID_LETTERS} characters",
+            "custom_id",
+        )
     if fields.get("method") != "POST":
-        raise ValueError("method must be POST")
-    if url not in URLS:
-        raise ValueError(f"the url {_shown(url)} must be one of {', '.join(URLS)}")
+        raise _LineInvalid("invalid_method", "method must be POST", "method")
+    _check_url(url, rules.endpoint)
     if not isinstance(body, dict):
-        raise ValueError("body must be a JSON object")
+        raise _LineInvalid("invalid_body", "body must be a JSON object", "body")
     if body.get("stream"):
-        raise ValueError("body.stream must not be set: answers are written whole")
-    _check_model(body, models)
+        raise _LineInvalid(
+            "invalid_body",
+            "body.stream must not be set: answers are written whole",
+            "body.stream",
+        )
+    _check_model(body, rules)
     return fields
 
 
-def _check_model(body: Mapping[str, Any], models: Collection[str] | None) -> None:
+def _check_url(url: object, endpoint: str | None) -> None:
+    if url not in URLS:
+        text = f"the url {_shown(url)} must be one of {', '.join(URLS)}"
+        raise _LineInvalid("invalid_url", text, "url")
+    if endpoint is not None and url != endpoint:
+        text = f"the url {_shown(url)} differs from the batch's endpoint {endpoint}"
+        raise _LineInvalid("mismatched_endpoint", text, "url")
+
+
+def _check_model(body: Mapping[str, Any], rules: BatchRules) -> None:
     model = body.get("model")
-    if model is None or models is None:
+    if rules.is_of_one_model and (not isinstance(model, str) or not model):
+        text = "body.model must be the name of a model"
+        raise _LineInvalid("missing_model", text, "body.model")
+    if model is None or rules.models is None:
         return
     name = model.partition("@")[0] if isinstance(model, str) else ""
-    if model not in models and name not in models:
-        raise ValueError(
+    if model not in rules.models and name not in rules.models:
+        raise _LineInvalid(
+            "model_not_found",
             f"the model {_shown(model)} is not one of the service: "
-            f"{', '.join(sorted(models))}"
+            f"{', '.join(sorted(rules.models))}",
+            "body.model",
         )
 
 
@@ -156,15 +212,16 @@ def _parsed(text: bytes) -> object:
     try:
         return json.loads(text.rstrip(), parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error.msg}, column {error.colno}") from None
+        reason = f"not valid JSON: {error.msg}, column {error.colno}"
     except UnicodeDecodeError:
-        raise ValueError("not valid UTF-8") from None
+        reason = "not valid UTF-8"
     except RecursionError:
-        raise ValueError("not valid JSON: nested too deeply") from None
+        reason = "not valid JSON: nested too deeply"
+    raise _LineInvalid(_BAD_JSON, reason)
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"not valid JSON: {name}")
+    raise _LineInvalid(_BAD_JSON, f"not valid JSON: {name}")
 
 
 def _shown(value: object) -> str:

@@ -28,7 +28,7 @@ class BatchProgress:
     """Progress of a batch. Times are seconds since 1970.
 
     Args:
-        left: Lines that are neither answered nor failed nor expired.
+        unanswered: Lines that are neither answered nor failed nor expired.
         concurrency: Most requests at once, as it is now.
         is_behind: Whether the present rate is too low for the deadline.
         expected_end: By the present rate; None: not known.
@@ -41,7 +41,7 @@ class BatchProgress:
     done: int
     failed: int
     expired: int
-    left: int
+    unanswered: int
     lines_per_second: float
     prompt_tokens: int
     completion_tokens: int
@@ -56,12 +56,12 @@ class BatchProgress:
 
 
 def expected_end(
-    left: int, lines_per_second: float, now: float, deadline: float | None
+    unanswered: int, lines_per_second: float, now: float, deadline: float | None
 ) -> float | None:
     """Return when the batch ends by its rate, and at its deadline at the latest."""
-    if not left:
+    if not unanswered:
         return now
-    end = now + left / lines_per_second if lines_per_second > 0 else None
+    end = now + unanswered / lines_per_second if lines_per_second > 0 else None
     if deadline is None or (end is not None and end < deadline):
         return end
     return deadline
@@ -86,7 +86,7 @@ def shim_message(
     return {
         "type": "progress",
         "rank": 0,
-        "step": progress.lines - progress.left,
+        "step": progress.lines - progress.unanswered,
         "first_step": first_step,
         "until": progress.lines,
         "samples_per_second": progress.lines_per_second,

@@ -5,16 +5,23 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
-def server_parameters(parameters: Any, options: argparse.Namespace) -> Any:
+def server_parameters(
+    parameters: Any,
+    options: argparse.Namespace,
+    make_adapter: Callable[[str, float], Any] | None = None,
+) -> Any:
     """Return the wheel's parameters, set as the command line asks.
 
     Args:
         parameters: xllamacpp.CommonParams with its defaults.
+        make_adapter: Makes the wheel's description of a LoRA adapter from its path and
+            its scale.
     """
     parameters.model.path = str(options.model)
     parameters.model_alias = {options.alias}
@@ -26,6 +33,12 @@ def server_parameters(parameters: Any, options: argparse.Namespace) -> Any:
     parameters.n_ctx = options.ctx_size
     parameters.endpoint_metrics = True
     parameters.ui = False
+    parameters.sleep_idle_seconds = options.sleep_idle_seconds
+    if options.lora and make_adapter is not None:
+        # with a scale of 0 they are applied only to requests that name them
+        parameters.lora_adapters = [
+            make_adapter(str(path), 0.0) for path in options.lora
+        ]
     return parameters
 
 
@@ -37,10 +50,23 @@ def parsed_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--port", type=int, default=int(os.environ.get("CORRAL_PORT", "8000"))
     )
+    parser.add_argument(
+        "--lora",
+        type=Path,
+        action="append",
+        default=[],
+        help="GGUF file of an adapter, applied to requests that name it",
+    )
     parser.add_argument("--alias", default="model", help="name of the model")
     parser.add_argument("--parallel", type=int, default=4, help="requests at once")
     parser.add_argument(
         "--ctx-size", type=int, default=0, help="tokens (default: as the model)"
+    )
+    parser.add_argument(
+        "--sleep-idle-seconds",
+        type=int,
+        default=-1,
+        help="release the model after N seconds without a request (default: never)",
     )
     parser.add_argument(
         "--api-key",
@@ -53,8 +79,9 @@ def parsed_options(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Serve the model of the command line until the process is stopped."""
     options = parsed_options()
-    if not options.model.is_file():
-        sys.exit(f"error: {options.model} is not a file")
+    for path in (options.model, *options.lora):
+        if not path.is_file():
+            sys.exit(f"error: {path} is not a file")
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError:
@@ -64,7 +91,10 @@ def main() -> None:
         )
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # its threads inherit this
-    server = xllamacpp.Server(server_parameters(xllamacpp.CommonParams(), options))
+    parameters = server_parameters(
+        xllamacpp.CommonParams(), options, xllamacpp.CommonAdapterLoraInfo
+    )
+    server = xllamacpp.Server(parameters)
     print(f"serving {options.alias} on {server.listening_address}", flush=True)
     signal.sigwait(stops)
 

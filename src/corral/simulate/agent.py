@@ -142,7 +142,12 @@ class SimulatedAgent:
             None if died_at is None else wall - died_at,
         )
         probe_text = "" if is_ready else "connection refused"
-        return replace(seen, is_ready=is_ready, probe_text=probe_text)
+        return replace(
+            seen,
+            is_ready=is_ready,
+            probe_text=probe_text,
+            is_asleep=self._stage.engines.is_asleep(seen.key),
+        )
 
     # -- obedience -------------------------------------------------------------------------------
 
@@ -177,6 +182,8 @@ class SimulatedAgent:
         for launch in wanted.run:
             if launch.key not in present and launch.key not in stops:
                 self._prepare_launch(launch)
+            is_to_sleep = launch.key in wanted.asleep
+            self._stage.engines.order(launch, self.node, asleep=is_to_sleep)
         for stop in wanted.stop:
             self._stop(stop)
         for key, steps in wanted.committed:

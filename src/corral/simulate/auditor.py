@@ -19,6 +19,7 @@ from corral.simulate.oracles.attempt_start import Starting
 from corral.simulate.oracles.failure_blame import FailureBlameOracle
 from corral.simulate.oracles.job_requests import JobRequestsOracle
 from corral.simulate.oracles.ledger import LedgerCheck
+from corral.simulate.oracles.lending import LendingOracle
 from corral.simulate.oracles.node_restrictions import NodeRestrictionsOracle
 from corral.simulate.oracles.placement import PlacementOracle
 from corral.simulate.oracles.preemption import Giving
@@ -56,6 +57,8 @@ class Auditor:
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
         self.ledger = LedgerCheck(books)
+        self._lending = LendingOracle(books)
+        books.stage.engines.on_awake = self._starting.engine_awake
         self.services = ServicesOracle(books, serves, self._is_asked_to_end)
 
     # -- answers to users ----------------------------------------------------------------------
@@ -123,6 +126,7 @@ class Auditor:
         self._job_requests.check(changes, wall)
         self.promised.check(changes, decided_at, wall)
         self.giving.check(changes)
+        self._lending.check(changes)
         self._take_in(changes)
         self.services.check(changes, decided_at, wall)
         self._blame.check(changes)

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from corral.domain.attempt import Allocation, Attempt, Save, SeatState
+from corral.domain.attempt import Allocation, Attempt, Save, Seat, SeatState
 from corral.domain.ids import BootId, JobId, NodeId
 from corral.domain.job import Disconnect, Job, JobSpec
 from corral.domain.node import Node
 from corral.domain.observed_state import AttemptKey, Seen
+from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import AllocationKey
 from corral.simulate.head import SimulatedHead
 from corral.simulate.heads import SimulatedHeads
@@ -38,6 +39,7 @@ class Books:
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.placed_at: dict[AttemptKey, float] = {}
         self.seats: dict[AllocationKey, SeatState] = {}
+        self.seat_of: dict[AllocationKey, Seat] = {}  # as last allocated
         self.cut_off: set[tuple[AttemptKey, NodeId]] = set()  # was UNREACHABLE once
         self.saves: dict[JobId, dict[tuple[int, int], Save]] = {}
         self.nodes: dict[NodeId, Node] = {}
@@ -77,11 +79,23 @@ class Books:
         """Record an allocation, and return its previous state."""
         previous_state = self.seats.get(allocation.key)
         self.seats[allocation.key] = allocation.state
+        self.seat_of[allocation.key] = allocation.seat
         if allocation.state == SeatState.UNREACHABLE:
             self.cut_off.add(
                 ((allocation.job, allocation.attempt), allocation.seat.node)
             )
         return previous_state
+
+    def charged_millis(self, seats: Iterable[Seat]) -> int:
+        """Return what the queue is charged for these seats, in thousandths of GPUs; a
+        seat on an exclusive node is charged all its GPUs."""
+        nodes = self.machines
+        return sum(
+            len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
+            if seat.exclusive
+            else seat.gpu_millis
+            for seat in seats
+        )
 
     def take_attempt(self, attempt: Attempt) -> bool:
         """Record an attempt, and return whether it is new, that is, was placed just

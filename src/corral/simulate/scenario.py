@@ -35,6 +35,8 @@ from corral.simulate.world import Stage
 # after the last fault, this long without the end of any job is starvation
 STUCK_SECONDS = 400.0
 LOOK_SECONDS = 2.0
+# more time with faults, for replicas to fall asleep and to wake
+SLEEPERS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Scene:
         self.ills = Ills(stage, self.nodes)
         self.faults = Faults(stage, self.nodes, self.heads, self.database)
         self._faulty_seconds = stage.chance.uniform(20.0, 45.0)
+        if stage.has_sleepers:
+            self._faulty_seconds += SLEEPERS_SECONDS
         self._healed_at = 0.0
 
     # -- what the store and the heads tell, which were there before the auditor ------------------

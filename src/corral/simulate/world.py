@@ -9,6 +9,7 @@ from random import Random
 from corral.domain.ids import JobId
 from corral.domain.retention import Retention
 from corral.simulate.clock import SimulatedClock
+from corral.simulate.engine_sleep import SimulatedEngines
 from corral.simulate.evidence import Evidence
 from corral.simulate.network import SimulatedNetwork
 from corral.simulate.rank_behaviour import RankBehaviour
@@ -38,6 +39,7 @@ class Stage:
         self.evidence = Evidence()
         self.lives: dict[str, RankBehaviour] = {}  # by the job's name
         self.probes: dict[str, ProbeBehaviour] = {}  # of replicas, by the job's name
+        self.engines = SimulatedEngines(self.stream, self.loop.later, self.tell)
         # how often each has, by itself
         self.failed: dict[JobId, int] = defaultdict(int)
         self.chance = self.stream("scene")
@@ -46,6 +48,8 @@ class Stage:
         self.has_requests = self.stream("wishful").random() < 0.5
         self.retention = draw_retention(self.stream("retention"))
         self.has_services = seed >= FIRST_WITH_SERVICES
+        # whether replicas sleep, and the demand on them often changes
+        self.has_sleepers = self.has_services and self.stream("sleeps").random() < 0.5
 
     # -- time and chance -------------------------------------------------------------------------
 

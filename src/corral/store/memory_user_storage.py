@@ -6,12 +6,13 @@ from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job
 from corral.domain.quota import UserHoldings
 from corral.domain.spec_content import content_of, is_large
-from corral.domain.users import AuditEntry
+from corral.domain.users import AuditEntry, Removed
+from corral.store.memory_batches import MemoryBatches
 from corral.store.memory_users import MemoryPeople
 from corral.store.row_codec import CONTENT
 
 
-class MemoryUses(MemoryPeople):
+class MemoryUses(MemoryPeople, MemoryBatches):
     """Base class of the store in memory: uploads and the storage that each user
     occupies."""
 
@@ -19,7 +20,16 @@ class MemoryUses(MemoryPeople):
 
     def __init__(self) -> None:
         super().__init__()
+        MemoryBatches.__init__(self)
         self._uploads: dict[str, tuple[int, UserName]] = {}
+
+    async def remove_user(
+        self, name: UserName, *, at: float, entry: AuditEntry
+    ) -> Removed | None:
+        removed = await super().remove_user(name, at=at, entry=entry)
+        if removed is not None:
+            self._drop_owner(name)
+        return removed
 
     async def holdings(self, owner: UserName) -> UserHoldings:
         jobs = (job for job in self._jobs.values() if job.owner == owner)
@@ -30,6 +40,9 @@ class MemoryUses(MemoryPeople):
             secret.sealed for secret in self._secrets.values() if secret.by == owner
         ]
         sizes = [size for size, uploader in self._uploads.values() if uploader == owner]
+        sizes += [
+            file.size_bytes for file in self._files.values() if file.owner == owner
+        ]
         return UserHoldings(
             spec_bytes=sum(
                 len(CONTENT.write(spec_content)[0].encode())

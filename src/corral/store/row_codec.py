@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from corral.domain.attempt import Allocation, Attempt, Save
+from corral.domain.batch import Batch, StoredFile
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.gateway_counts import GatewayCount
 from corral.domain.imported import Imported
@@ -48,8 +49,9 @@ Row = TypeVar("Row")
 Sealed = tuple[str, int]  # the record, and its CRC-32
 
 RECOVER: Final = (
-    "copy the file of the store and its -wal first; then restore a backup (corral restore), or "
-    "save what can be read: sqlite3 FILE .recover | sqlite3 NEW"
+    "copy the store first: its file and -wal, or with PostgreSQL by pg_dump; then restore a "
+    "backup: corral restore; from a file, what can be read is saved by: sqlite3 FILE .recover | "
+    "sqlite3 NEW"
 )
 
 
@@ -121,6 +123,8 @@ ACCOUNT: Final = Codec("account", UsageRecord)
 DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
 SERVICE: Final = Codec("service", Service)
+FILE: Final = Codec("file", StoredFile)
+BATCH: Final = Codec("batch", Batch)
 GATEWAY_COUNT: Final = Codec("count of a gateway", GatewayCount)
 TOLD: Final = Codec("forecast", StartForecastTold)
 IMPORTED: Final = Codec("imported job", Imported)

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0014"  # of the schema below, and of the newest migration
+REVISION: Final = "0015"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 # a checksum has 32 bits
@@ -293,6 +293,28 @@ gateway_counts: Final = Table(
     Column("process", TEXT, primary_key=True),
     Column("service", TEXT, primary_key=True),
     *record_columns(),
+)
+
+files: Final = Table(
+    "files",  # of batches: requests, and answers
+    metadata,
+    Column("id", TEXT, primary_key=True),
+    Column("owner", TEXT, nullable=False),
+    Column("bytes", INTEGER, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    *record_columns(),
+    Index("files_owner", "owner", "bytes"),
+)
+
+batches: Final = Table(
+    "batches",
+    metadata,
+    Column("id", TEXT, primary_key=True),
+    Column("owner", TEXT, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("open", INTEGER, nullable=False),
+    *record_columns(),
+    Index("batches_owner", "owner", "created_at"),
 )
 
 told: Final = Table(

@@ -33,10 +33,11 @@ from corral.store.audit import SEAL_OPTION, Seal
 from corral.store.connection_threads import ReaderThread, Writer, WriterCounters
 from corral.store.database import Database
 from corral.store.event_sizes import EventSizes
+from corral.store.tables_batches import TableBatches
 from corral.store.tables_users import TablePeople
 
 
-class TableStore(TablePeople):
+class TableStore(TablePeople, TableBatches):
     """Implementation of ports.Store on the tables of a database.
 
     Three threads each have a connection: the writer (which also does the reads of the

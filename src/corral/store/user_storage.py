@@ -10,7 +10,7 @@ from corral.domain.quota import UserHoldings
 from corral.domain.users import AuditEntry
 from corral.store import row_codec
 from corral.store.audit import add_entry
-from corral.store.schema import secrets, specs, uploads
+from corral.store.schema import files, secrets, specs, uploads
 from corral.store.sql_dialects import Put, put, texts_of
 
 _USER: Final[BindParameter[str]] = bindparam("user")
@@ -20,6 +20,9 @@ _HOLDINGS: Final = select(
     .scalar_subquery(),
     select(func.coalesce(func.sum(uploads.c.bytes), 0))
     .where(uploads.c.owner == _USER)
+    .scalar_subquery(),
+    select(func.coalesce(func.sum(files.c.bytes), 0))
+    .where(files.c.owner == _USER)
     .scalar_subquery(),
     select(func.count())
     .select_from(secrets)
@@ -37,9 +40,12 @@ _DROP: Final = delete(uploads).where(uploads.c.sha256.in_(select(_digests.c.valu
 def holdings(connection: Connection, owner: UserName) -> UserHoldings:
     """Return how much storage this user's data occupies."""
     row = connection.execute(_HOLDINGS, {"user": owner}).one()
-    names = ("spec_bytes", "upload_bytes", "secrets", "secret_bytes")
+    spec_bytes, upload_bytes, file_bytes, secret_count, secret_bytes = map(int, row)
     return UserHoldings(
-        **{name: int(value) for name, value in zip(names, row, strict=True)}
+        spec_bytes=spec_bytes,
+        upload_bytes=upload_bytes + file_bytes,
+        secrets=secret_count,
+        secret_bytes=secret_bytes,
     )
 
 

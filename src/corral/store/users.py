@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, select, update
 from corral.domain.ids import TokenId, UserName
 from corral.domain.users import AuditEntry, ProviderIdentity, Removed, Role, Token, User
 from corral.ports.user_store import Identity
+from corral.store import batch_rows
 from corral.store.audit import add_entry
 from corral.store.row_codec import Codec
 from corral.store.schema import head, secrets
@@ -146,6 +147,7 @@ def remove_user(
         ).rowcount,
     )
     connection.execute(delete(users).where(users.c.name == name))
+    batch_rows.drop_owner(connection, name)
     add_entry(connection, replace(entry, detail=removed.text))
     return removed
 

@@ -22,6 +22,10 @@ SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than on
 # three centuries: what is later, or longer, is a fault of the log
 LONGEST_SECONDS = 1e10
 MOST_NODES = 100_000
+OWN_LOG_HINT = (
+    "give an existing file; for a log of this cluster run: corral ps --all --json > "
+    "own.json"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,11 @@ def sizes_of(cluster: str) -> list[int]:
     return sizes
 
 
-def log_lines(path: Path) -> Iterator[str]:
+def log_lines(path: Path, *, missing_hint: str = OWN_LOG_HINT) -> Iterator[str]:
+    """Yield the lines of a text file, plain or gzipped.
+
+    Raises: SpecInvalid if it cannot be read; `missing_hint`: the hint if it is missing.
+    """
     try:
         with path.open("rb") as raw:
             is_packed = raw.peek(2)[:2] == PACKED
@@ -115,11 +123,7 @@ def log_lines(path: Path) -> Iterator[str]:
             ) as file:
                 yield from file
     except FileNotFoundError:
-        hint = (
-            "give an existing file; for a log of this cluster run: corral ps --all --json > "
-            "own.json"
-        )
-        raise SpecInvalid(f"there is no file {path}", hint=hint) from None
+        raise SpecInvalid(f"there is no file {path}", hint=missing_hint) from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise SpecInvalid(

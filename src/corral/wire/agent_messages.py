@@ -14,12 +14,14 @@ from typing import Final
 
 import msgspec
 
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import Seen
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
+from corral.wire.content_messages import ContentNow
 from corral.wire.signals import To
 
 PROTOCOL: Final = 1
@@ -49,7 +51,8 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True):
     """The agent's complete report about its node. `inventory` is set only if it has
     changed since the last message, `sample` only if the sensors have been read since
-    then. `signals` are repeated until the head has recorded them."""
+    then, and `content` only if it has changed. `signals` are repeated until the head
+    has recorded them."""
 
     number: int
     version: Version | None  # of the newest Wanted that it obeys
@@ -57,6 +60,7 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True):
     inventory: Inventory | None = None
     sample: NodeSample | None = None
     signals: tuple[Signal, ...] = ()
+    content: ContentReport | None = None
 
 
 class HeartbeatAck(
@@ -158,5 +162,12 @@ class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
 encode: Final = msgspec.msgpack.Encoder().encode
 from_agent: Final = msgspec.msgpack.Decoder(Hello | Heartbeat | LogChunk).decode
 from_head: Final = msgspec.msgpack.Decoder(
-    HeartbeatAck | WantedNow | AttachNow | SignalNow | FilesNow | StacksNow | LogAt
+    HeartbeatAck
+    | WantedNow
+    | AttachNow
+    | SignalNow
+    | FilesNow
+    | StacksNow
+    | ContentNow
+    | LogAt
 ).decode

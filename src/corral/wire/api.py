@@ -297,6 +297,7 @@ class JobDetail(JobView):
     pretend: bool = False  # its GPUs are pretend ones, and so are their readings
     origin: str = ""  # the save of another job that it starts from: j35@400
     next: str = ""  # how to start a new job from its newest save, once it is over
+    service: str = ""  # of which it is a replica
     forms: list[Form] = []  # all that would do, in the order in which they are tried
     attempts: list[AttemptView]
     receipts: list[ReceiptView]

@@ -53,6 +53,7 @@ from corral.domain.bounds import (
     distinct,
     printed,
 )
+from corral.domain.content import ContentReport
 from corral.domain.desired_state import Version
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
@@ -78,6 +79,12 @@ LETTERS: Final = {
     "Inventory.shared": PATH_LETTERS,
     "Inventory.closed": SENTENCE_LETTERS,
     "DiskSample.path": PATH_LETTERS,
+    "ContentItem.name": PATH_LETTERS,
+    "ContentItem.sources": PATH_LETTERS,
+    "ContentFetch.source": PATH_LETTERS,
+    "ContentFetch.trouble": SENTENCE_LETTERS,
+    "ContentResult.source": PATH_LETTERS,
+    "ContentResult.trouble": SENTENCE_LETTERS,
     "NodeSample.silent": PATH_LETTERS,
 }
 ITEMS: Final = {
@@ -97,14 +104,21 @@ PATTERNS: Final = {
     "Exit.error": SENTENCE,
     "Signal.text": SENTENCE,
     "Inventory.closed": SENTENCE,
+    "ContentFetch.trouble": SENTENCE,
+    "ContentResult.trouble": SENTENCE,
 }
-MOMENTS: Final = frozenset({"at", "started_at"})
+MOMENTS: Final = frozenset({"at", "started_at", "used_at"})
 NON_NEGATIVE: Final = frozenset(
     {
         "attempt",
         "step",
         "rank",
         "size_bytes",
+        "done_bytes",
+        "total_bytes",
+        "used_bytes",
+        "most_bytes",
+        "port",
         "offset",
         "number",
         "dropped",
@@ -200,6 +214,7 @@ class _LooseHeartbeat(msgspec.Struct, tag="heartbeat"):
     ] = []
     inventory: msgspec.Raw = _NIL
     sample: msgspec.Raw = _NIL
+    content: msgspec.Raw = _NIL
     signals: Annotated[
         list[msgspec.Raw], msgspec.Meta(max_length=16 * MOST_SIGNALS)
     ] = []
@@ -289,6 +304,7 @@ def _second_look(frame: bytes) -> BoundedMessage:
         seen=tuple(decoded_attempts),
         inventory=sieve.take(Inventory, loose.inventory, "inventory"),
         sample=sieve.take(NodeSample, loose.sample, "sample"),
+        content=sieve.take(ContentReport, loose.content, "content"),
         signals=sieve.several(Signal, loose.signals, "signal", MOST_SIGNALS),
     )
     return BoundedMessage(beat, tuple(sieve.dropped))

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
+from corral.domain.job import SleepCalls
 from corral.domain.resources import Shape
-from corral.domain.service import ContinueBy
+from corral.domain.service import ContinueBy, ParkBy
 from corral.domain.units import MILLIS_PER_GPU
 from corral.wire.model_source import ModelSource, SourceKind
 
+# without requests, after which llama.cpp falls asleep by itself
+_LLAMA_IDLE_SECONDS: Final = 30
 _ADDRESS: Final = '--host "$CORRAL_HOST" --port "$CORRAL_PORT"'
+MOST_LORA_RANK: Final = 64  # vLLM refuses adapters of a higher rank
 # GPUs of the node, or 1 for a share of a GPU; shapes of `any_of` have different numbers
 _GPUS_OF_NODE: Final = "$((${CORRAL_GPUS%.*} > 1 ? ${CORRAL_GPUS%.*} : 1))"
 
@@ -29,11 +33,19 @@ class EngineArguments:
         names: Names under which the model is served, at least one.
         tensor_parallel: GPUs over which the model is split, as a word of a shell
             command; "" for one GPU or none.
+        sleeps: Whether the engine is to be put to sleep and woken.
+        max_adapters: Most adapters that a replica has loaded; 0: it can load none.
+        adapters: Adapters that an engine loads at its start.
+        has_kv_events: Whether it publishes the events of its KV cache.
     """
 
     model: ModelSource
     names: Sequence[str]
     tensor_parallel: str = ""
+    sleeps: bool = False
+    max_adapters: int = 0
+    adapters: Sequence[ModelSource] = ()
+    has_kv_events: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +54,30 @@ class EnginePreset:
 
     Args:
         command: Shell command of a replica.
-        sources: Where its model may lie.
         continue_by: How another replica continues its streams.
         probe: Path that answers 200 once it is ready.
         serves_one_name: Whether it refuses requests for a second name of its model.
+        sleep_calls: Requests by which it sleeps and wakes; None if it cannot.
+        adapter_sources: Where its adapters may lie; empty: it has none.
+        max_adapters: Usual number of adapters that a replica has loaded at once.
+        has_fixed_adapters: Whether it loads all adapters at its start, and no others.
+        has_kv_events: Whether it can publish the events of its KV cache.
     """
 
     command: Callable[[EngineArguments], str]
-    sources: frozenset[SourceKind]
     continue_by: ContinueBy = ContinueBy.NONE
     probe: str = "/health"
     serves_one_name: bool = False
+    sleep_calls: SleepCalls | None = None
+    adapter_sources: frozenset[SourceKind] = frozenset()
+    max_adapters: int = 0
+    has_fixed_adapters: bool = False
+    has_kv_events: bool = False
+
+    @property
+    def park(self) -> ParkBy:
+        """Return what a sleeping replica keeps, unless the document says it."""
+        return ParkBy.CACHE if self.sleep_calls is None else ParkBy.ENGINE
 
 
 def tensor_parallel_of(shapes: Sequence[Shape]) -> str:
@@ -74,61 +99,112 @@ def _option(name: str, value: str) -> str:
 
 def _vllm(arguments: EngineArguments) -> str:
     model = arguments.model
-    is_streamed = model.kind is SourceKind.S3
     command = _words(
         "exec vllm serve",
         model.shell_word,
-        _option("--revision", quote(model.revision) if model.revision else ""),
-        _option("--load-format", "runai_streamer" if is_streamed else ""),
         _ADDRESS,
         _option("--served-model-name", " ".join(map(quote, arguments.names))),
         _option("--tensor-parallel-size", arguments.tensor_parallel),
         "--enable-prompt-tokens-details",
+        "--enable-sleep-mode" if arguments.sleeps else "",
+        _vllm_adapters(arguments.max_adapters),
+        '"$@"' if arguments.has_kv_events else "",
     )
-    return f'export VLLM_API_KEY="$CORRAL_REPLICA_KEY"\n{command}'
+    # it answers /sleep and /wake_up in this mode only
+    mode = "export VLLM_SERVER_DEV_MODE=1\n" if arguments.sleeps else ""
+    if arguments.max_adapters:
+        mode += "export VLLM_ALLOW_RUNTIME_LORA_UPDATING=True\n"
+    if arguments.has_kv_events:
+        mode += _kv_events('"enable_kv_cache_events": true')
+    return f'export VLLM_API_KEY="$CORRAL_REPLICA_KEY"\n{mode}{command}'
+
+
+def _kv_events(*more: str) -> str:
+    """Return the lines that make the arguments of an engine that publishes the events
+    of its KV cache. Engines bind the address of a publisher only if it has a star.
+
+    Args:
+        more: Further members of the JSON object.
+    """
+    members = (
+        *more,
+        '"publisher": "zmq"',
+        '"endpoint": "tcp://*:$CORRAL_KV_EVENTS_PORT"',
+        '"replay_endpoint": "tcp://$CORRAL_HOST:$CORRAL_KV_REPLAY_PORT"',
+    )
+    text = f"{{{', '.join(members)}}}".replace('"', '\\"')
+    return (
+        "set --\n"
+        'if [ -n "$CORRAL_KV_EVENTS_PORT" ]; then\n'
+        f'  set -- --kv-events-config "{text}"\n'
+        "fi\n"
+    )
+
+
+def _vllm_adapters(most: int) -> str:
+    if not most:
+        return ""
+    return f"--enable-lora --max-loras {most} --max-lora-rank {MOST_LORA_RANK}"
 
 
 def _sglang(arguments: EngineArguments) -> str:
-    model = arguments.model
-    return _words(
+    command = _words(
         "exec python -m sglang.launch_server --model-path",
-        model.shell_word,
-        _option("--revision", quote(model.revision) if model.revision else ""),
+        arguments.model.shell_word,
         _ADDRESS,
         _option("--served-model-name", quote(arguments.names[0])),
         _option("--tensor-parallel-size", arguments.tensor_parallel),
         '--api-key "$CORRAL_REPLICA_KEY" --enable-metrics --enable-cache-report',
+        '"$@"' if arguments.has_kv_events else "",
     )
+    return (_kv_events() if arguments.has_kv_events else "") + command
 
 
 def _llama_cpp(arguments: EngineArguments) -> str:
     options = _words(
-        "--model",
-        arguments.model.shell_word,
+        '--model "$model"',
         _ADDRESS,
         _option("--alias", quote(arguments.names[0])),
+        f"--sleep-idle-seconds {_LLAMA_IDLE_SECONDS}" if arguments.sleeps else "",
     )
+    adapters = [f"--lora {adapter.shell_word}" for adapter in arguments.adapters]
+    chosen = '"$@"' if adapters else ""
     return (
+        f"model={arguments.model.shell_word}\n"
+        # of a folder, the first file of weights, which names the others
+        'if [ -d "$model" ]; then\n'
+        '  for file in "$model"/*.gguf; do model=$file; break; done\n'
+        "fi\n"
         "if command -v llama-server >/dev/null; then\n"
         '  export LLAMA_API_KEY="$CORRAL_REPLICA_KEY"\n'
-        f"  exec llama-server {options} --metrics\n"
+        f"{_llama_adapters(arguments.adapters)}"
+        f"  exec llama-server {_words(options, chosen)} --metrics\n"
         "fi\n"
-        f"exec python -m corral.serve.llama_cpp {options}"
+        f"exec python -m corral.serve.llama_cpp {_words(options, *adapters)}"
+    )
+
+
+def _llama_adapters(adapters: Sequence[ModelSource]) -> str:
+    """Return the lines that set the options of llama-server's adapters: with a scale of
+    0 they are applied only to requests that name them. The options have two forms, by
+    the server's version."""
+    if not adapters:
+        return ""
+    words = [adapter.shell_word for adapter in adapters]
+    new = " ".join(f"--lora-scaled {word}:0" for word in words)
+    old = " ".join(f"--lora-scaled {word} 0" for word in words)
+    return (
+        '  case "$(llama-server --help 2>&1)" in\n'
+        f"    *FNAME:SCALE*) set -- {new} ;;\n"
+        f"    *) set -- {old} ;;\n"
+        "  esac\n"
     )
 
 
 def _transformers(arguments: EngineArguments) -> str:
     """It serves a model under the path by which it was given. A link gives the path the
     name that requests use."""
-    model = arguments.model
-    path = f'"$(realpath {model.shell_word})"'
-    if model.kind is SourceKind.HF:
-        revision = f', revision="{model.revision}"' if model.revision else ""
-        download = (
-            "from huggingface_hub import snapshot_download; "
-            f'print(snapshot_download("{model.location}"{revision}))'
-        )
-        path = f'"$(python -c {quote(download)})"'
+    path = f'"$(realpath {arguments.model.shell_word})"'
     name = quote(arguments.names[0])
     return (
         "set -e\n"
@@ -151,22 +227,38 @@ def _tiny(arguments: EngineArguments) -> str:
 
 ENGINE_PRESETS: Final[Mapping[str, EnginePreset]] = {
     "vllm": EnginePreset(
-        command=_vllm, sources=frozenset(SourceKind), continue_by=ContinueBy.VLLM
+        command=_vllm,
+        continue_by=ContinueBy.VLLM,
+        sleep_calls=SleepCalls(
+            sleep="/sleep?level=1",
+            wake="/wake_up",
+            state="/is_sleeping",
+            state_field="is_sleeping",
+        ),
+        adapter_sources=frozenset({SourceKind.PATH, SourceKind.HF}),
+        max_adapters=4,
+        has_kv_events=True,
     ),
-    "sglang": EnginePreset(command=_sglang, sources=frozenset(SourceKind)),
+    "sglang": EnginePreset(command=_sglang, has_kv_events=True),
     "llama.cpp": EnginePreset(
         command=_llama_cpp,
-        sources=frozenset({SourceKind.PATH}),
         continue_by=ContinueBy.LLAMA_CPP,
+        sleep_calls=SleepCalls(
+            wake="/tokenize",
+            wake_body='{"content": "a"}',
+            state="/props",
+            state_field="is_sleeping",
+        ),
+        adapter_sources=frozenset({SourceKind.PATH}),
+        max_adapters=64,
+        has_fixed_adapters=True,
     ),
     "transformers": EnginePreset(
         command=_transformers,
-        sources=frozenset({SourceKind.PATH, SourceKind.HF}),
         serves_one_name=True,
     ),
     "tiny": EnginePreset(
         command=_tiny,
-        sources=frozenset({SourceKind.PATH}),
         continue_by=ContinueBy.TEXT,
     ),
 }

@@ -59,13 +59,34 @@ class ReportedReplica(msgspec.Struct, frozen=True):
 
 
 class ReportedService(msgspec.Struct, frozen=True):
-    """Counters of a service in one process; `in_flight` and `queued` are gauges."""
+    """Counters of a service in one process; `in_flight` and `queued` are gauges. Those
+    of batches are a part of them.
+
+    Args:
+        retries: Requests sent again to another replica.
+        ejections: Times that a replica got no more requests because of its faults.
+        client_gone: Requests whose client left before the end.
+        streams_lost: Streams that ended because their replica was lost.
+        streams_continued: Streams that another replica has continued.
+        fallback: Tokens that the fallback has counted, by the name of the caller.
+        fallback_requests: Requests that it has ended, by the status of their answer.
+    """
 
     arrivals: Count = 0
+    retries: Count = 0
+    ejections: Count = 0
+    client_gone: Count = 0
+    streams_lost: Count = 0
+    streams_continued: Count = 0
     in_flight: Count = 0
     queued: Count = 0
+    batch_arrivals: Count = 0
+    batch_in_flight: Count = 0
+    batch_queued: Count = 0
     revisions: tuple[ReportedRevision, ...] = ()
     replicas: tuple[ReportedReplica, ...] = ()
+    fallback: dict[ReportName, ReportedTokens] = {}
+    fallback_requests: dict[int, Count] = {}
 
 
 class ReportedCaller(msgspec.Struct, frozen=True):
@@ -78,6 +99,13 @@ class ReportedCaller(msgspec.Struct, frozen=True):
     refused: dict[ReportName, Count] = {}
 
 
+class ReportedBudget(msgspec.Struct, frozen=True):
+    """Use of a budget of tokens. `refused`: requests that were refused because of it."""
+
+    tokens: Count = 0
+    refused: Count = 0
+
+
 class ReportedProcess(msgspec.Struct, frozen=True):
     """Counters of one process, by service, and the use of limited groups of callers.
     `process` is its random id."""
@@ -85,6 +113,7 @@ class ReportedProcess(msgspec.Struct, frozen=True):
     process: ProcessName
     services: dict[ReportName, ReportedService] = {}
     callers: dict[ReportName, ReportedCaller] = {}
+    budgets: dict[ReportName, ReportedBudget] = {}
 
 
 class CountersReport(msgspec.Struct, frozen=True):

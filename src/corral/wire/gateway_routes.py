@@ -20,12 +20,21 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of the state's objects: a field that is not known is refused."""
 
 
+class KvEventsEntry(_Entry, frozen=True):
+    """Ports on which a replica's engine publishes the events of its KV cache, and on
+    which it replays those that were missed; None: it replays nothing."""
+
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    replay_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
+
+
 class ReplicaEntry(_Entry, frozen=True):
     """Address of a replica, and the key that its engine requires.
 
     Args:
         revision: Revision of the service that it runs; None: the service has none.
         draining: Whether it gets no new requests, because it is to end.
+        kv_events: Where its engine publishes the events of its KV cache; None: nowhere.
     """
 
     name: EntryName
@@ -34,6 +43,7 @@ class ReplicaEntry(_Entry, frozen=True):
     key: str | None = None
     revision: RevisionNumber | None = None
     draining: bool = False
+    kv_events: KvEventsEntry | None = None
 
 
 class CanaryEntry(_Entry, frozen=True):
@@ -43,12 +53,38 @@ class CanaryEntry(_Entry, frozen=True):
     share: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
+class AdapterEntry(_Entry, frozen=True):
+    """LoRA adapter: the model name that leads to it, and where the engine finds it."""
+
+    name: EntryName
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+
+class FallbackEntry(_Entry, frozen=True):
+    """Another provider's API for requests that no replica can take.
+
+    Args:
+        url: Its address, up to /v1.
+        model: Name of its model.
+        key: Its API key.
+        private_ok: Whether it may have a private address.
+    """
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    model: EntryName
+    key: str | None = None
+    private_ok: bool = False
+
+
 class ServiceEntry(_Entry, frozen=True):
     """Service: the model names that lead to it, its replicas and its limits.
 
     Args:
         continues: How another replica continues a stream whose replica was lost: by the
             text so far, or by token ids as this engine returns them.
+        adapter_calls: Engine whose requests load adapters and choose them.
+        max_adapters: Most adapters that a replica has loaded.
+        budgets: Names of the budgets of tokens that its requests use.
     """
 
     name: EntryName
@@ -60,6 +96,11 @@ class ServiceEntry(_Entry, frozen=True):
     queue_requests: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1000
     continues: Literal["none", "text", "llama.cpp", "vllm"] = "none"
     canary: CanaryEntry | None = None
+    adapters: tuple[AdapterEntry, ...] = ()
+    adapter_calls: Literal["none", "vllm", "llama.cpp"] = "none"
+    max_adapters: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    fallback: FallbackEntry | None = None
+    budgets: tuple[EntryName, ...] = ()
 
 
 class CallerEntry(_Entry, frozen=True):
@@ -68,6 +109,7 @@ class CallerEntry(_Entry, frozen=True):
     Args:
         group: Callers of the same group share their limits, which are the same; None:
             this one has its own.
+        budget: Name of the budget of tokens that its requests use; None: no limit.
     """
 
     name: EntryName
@@ -77,6 +119,23 @@ class CallerEntry(_Entry, frozen=True):
     concurrency: Annotated[int, msgspec.Meta(ge=0)] | None = None
     group: EntryName | None = None
     priority: Literal["high", "normal", "low", "batch"] = "normal"
+    budget: EntryName | None = None
+
+
+class BudgetEntry(_Entry, frozen=True):
+    """Budget of tokens.
+
+    Args:
+        part: Tokens of it that one gateway may still use.
+        renews_at: When it is whole again (wall clock).
+        seen: Tokens that the head had counted, by process of the gateway, when it made
+            the part.
+    """
+
+    name: EntryName
+    part: Annotated[int, msgspec.Meta(ge=0)]
+    renews_at: float
+    seen: dict[str, int] = {}
 
 
 class RoutesFile(_Entry, frozen=True):
@@ -86,6 +145,7 @@ class RoutesFile(_Entry, frozen=True):
     services: tuple[ServiceEntry, ...] = ()
     callers: tuple[CallerEntry, ...] = ()
     open: bool = False
+    budgets: tuple[BudgetEntry, ...] = ()
 
 
 def encode_routes(routes: RoutesFile) -> bytes:

@@ -46,6 +46,11 @@ class QueueRow(ForecastView):
     budget: BudgetRow | None
     form: dict[str, Any]
 
+    @property
+    def share_of_cluster(self) -> float:
+        """Return the share without the weight, as `due` is one."""
+        return self.share * float(self.form.get("weight", 1.0))
+
 
 class UserRow(ForecastView):
     """One user's use of a queue: held GPUs and used GPU-hours. `jobs`: the unfinished

@@ -169,3 +169,10 @@ def _idle_seconds(span: Any, word: str) -> float:
 
 def budget_effect(value: Any) -> int | None:
     return None if value == BORROW_ONLY else _parse_priority(value, _THEN)
+
+
+def optional_whole(value: Any, *, field: str, high: int, noun: str) -> int | None:
+    """Return a whole number from 0 on; None stays None."""
+    if value is None:
+        return None
+    return field_readers.whole(value, field=field, low=0, high=high, noun=noun)

@@ -30,6 +30,7 @@ from corral.wire.spec_reader import Problem, refusal
 from corral.wire.yaml_document import Document, Where
 
 KIND: Final = QUEUES
+MOST_MONTH_TOKENS: Final = 10**15
 _WORDS: Final = {
     "policy": Policy,
     "preempt": Preempt,
@@ -137,6 +138,18 @@ class QueueSpec(_Part):
     policy: Policy = Policy.DEFAULT
     preempt: Preempt = Preempt.SAVING
     budget: BudgetBody | None = None
+    tokens_per_month: Annotated[
+        int | None,
+        BeforeValidator(
+            reader(
+                queue_fields.optional_whole,
+                field="tokens_per_month",
+                high=MOST_MONTH_TOKENS,
+                noun="the number of tokens",
+            ),
+            int,
+        ),
+    ] = None
     queues: "tuple[QueueSpec, ...]" = ()
 
 
@@ -375,6 +388,7 @@ def _to_domain(one: QueueSpec, parent: str | None) -> Queue:
         policy=one.policy,
         preempt=one.preempt,
         budget=_budget_from_body(one.budget) if one.budget is not None else None,
+        tokens_per_month=one.tokens_per_month,
     )
 
 

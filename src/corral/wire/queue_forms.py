@@ -37,6 +37,7 @@ def form_of(queue: Queue) -> dict[str, Any]:
         "policy": queue.policy if queue.policy != Policy.DEFAULT else None,
         "preempt": queue.preempt if queue.preempt != Preempt.SAVING else None,
         "budget": _budget_form(queue.budget) if queue.budget is not None else None,
+        "tokens_per_month": queue.tokens_per_month,
     }
     return {key: value for key, value in form.items() if value is not None}
 

@@ -18,6 +18,8 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     return {
         # a pipe would hold lines back that `logs -f` should show
         "PYTHONUNBUFFERED": "1",
+        # for requests to the head and to the gateway, which has the same certificate
+        **({} if settings.trusted is None else {"CORRAL_CA": str(settings.trusted)}),
         **dict(launch.env),
         **_gang_variables(launch),
         **_gpu_variables(launch, settings),
@@ -121,7 +123,14 @@ def _replica_variables(launch: Launch) -> dict[str, str]:
         "CORRAL_HOST": launch.master_address,
         "CORRAL_PORT": str(launch.listening_port),
         "CORRAL_REPLICA_KEY": replica.key,
+        **_kv_ports(replica.kv_ports),
     }
+
+
+def _kv_ports(ports: tuple[int, ...]) -> dict[str, str]:
+    """Return the variables of the ports for the events of an engine's KV cache."""
+    names = ("CORRAL_KV_EVENTS_PORT", "CORRAL_KV_REPLAY_PORT")
+    return {name: str(port) for name, port in zip(names, ports, strict=False)}
 
 
 def _checkpoint(launch: Launch) -> dict[str, str]:

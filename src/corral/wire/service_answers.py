@@ -10,6 +10,8 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.ids import ServiceName
 from corral.domain.requests import ScaleService
 from corral.domain.service import MOST_REPLICAS, ServiceState
+from corral.domain.service_condition import condition_of
+from corral.domain.units import counted
 from corral.wire.api import EventView
 from corral.wire.job_parts import ForecastView
 
@@ -108,7 +110,9 @@ class ServiceRatesView(ForecastView):
 class ReplicaView(ForecastView):
     """A replica of a service. `state` is the state of its job. `ready_at`: since when it
     takes requests; null: not yet. `draining_at`: since when it gets no new requests.
-    `reason`: why it is not ready. `under_way`: requests under way; null: not known."""
+    `reason`: why it is not ready. `under_way`: requests under way; null: not known.
+    `sleep`: `falling_asleep`, `asleep` or `waking`; "" while it is awake. `lent_to`:
+    jobs that use its GPUs."""
 
     number: int
     job: str
@@ -122,10 +126,13 @@ class ReplicaView(ForecastView):
     under_way: int | None
     reason: str
     probe_text: str = ""
+    sleep: str = ""
+    lent_to: list[str] = []
 
     @property
     def is_ready(self) -> bool:
-        return self.ready_at is not None and self.draining_at is None
+        is_serving = self.ready_at is not None and self.draining_at is None
+        return is_serving and not self.sleep
 
 
 class RevisionView(ForecastView):
@@ -143,6 +150,9 @@ class RevisionView(ForecastView):
 class ServiceRow(ForecastView):
     """A service in a listing.
 
+    `state`: ACTIVE, STOPPING or STOPPED; `condition`: how well it serves, as
+    ServiceCondition; `problem`: why it has fewer ready replicas than it wants, or why
+    its newest revision does not serve.
     `revision` serves; `canary` is the revision that is being tried, or is replacing it.
     `ready` of `wanted` replicas take requests. `replicas`: how many it may have, for
     example 1..4. `url`: address of the gateway for OpenAI clients; "" without a gateway.
@@ -164,6 +174,8 @@ class ServiceRow(ForecastView):
     stopped_at: float | None
     rates: ServiceRatesView
     url: str
+    condition: str = ""  # an older head sends neither
+    problem: str = ""
 
     @classmethod
     def of(
@@ -171,6 +183,7 @@ class ServiceRow(ForecastView):
         service: services.Service,
         *,
         reason: str,
+        problem: str,
         rates: ServiceRatesView,
         url: str,
         **more: Any,
@@ -182,6 +195,8 @@ class ServiceRow(ForecastView):
             owner=service.owner,
             queue=spec.replica.queue,
             state=service.state,
+            condition=condition_of(service),
+            problem=problem,
             models=list(spec.models),
             revision=service.current,
             canary=service.trial,
@@ -200,6 +215,16 @@ class ServiceRow(ForecastView):
     def is_stopped(self) -> bool:
         return self.state == ServiceState.STOPPED
 
+    @property
+    def condition_text(self) -> str:
+        return self.condition or self.state
+
+    @property
+    def ready_text(self) -> str:
+        """Return how many of the wanted replicas are ready. For example: 1 of 2
+        replicas ready"""
+        return f"{self.ready} of {counted(self.wanted, 'replica')} ready"
+
 
 class ServiceView(ServiceRow):
     """Complete view of a service (`corral service show`).
@@ -207,11 +232,12 @@ class ServiceView(ServiceRow):
     `spec`: the document of the revision that serves; null for callers who may not read
     the logs of its replicas. `failed_starts`: replicas in a row, of the revision that
     serves and of the canary, that have ended before they were ready for 60 s in all;
-    `last_end`: how the last one has ended; `retry_at`: when the next one is made.
+    `last_end`: how the last of them has ended; `retry_at`: when the next one is made.
     `turned_back`: the newest revision that did not pass its canary, and why.
     `million_token_cost`: what a million tokens, in and out, have cost since yesterday
     (UTC) by the prices of the GPUs of its replicas, in `currency`; null without a price
-    or without tokens.
+    or without tokens. `scale_events`: newest changes of the number of replicas and of
+    its canaries with their reasons, the oldest first.
     """
 
     spec: dict[str, Any] | None
@@ -226,6 +252,7 @@ class ServiceView(ServiceRow):
     turned_back_reason: str
     million_token_cost: float | None = None
     currency: str = ""
+    scale_events: list[EventView] = []
 
 
 class ServicesView(ForecastView):
@@ -233,3 +260,53 @@ class ServicesView(ForecastView):
 
     services: list[ServiceRow]
     url: str
+
+
+class LentToView(ForecastView):
+    """GPU-hours of sleeping replicas that the jobs of one user in one queue have used,
+    on GPUs of one type. `lost_gpu_hours`: work of these that was lost when the GPUs
+    were taken back. `earned`: their price at the rates of the queue; null: it has none.
+    `take_backs`: jobs that were stopped for the service."""
+
+    queue: str
+    user: str
+    gpu_type: str
+    gpu_hours: float
+    lost_gpu_hours: float
+    earned: float | None
+    take_backs: int
+
+
+class LentView(ForecastView):
+    """What the sleeping replicas of one service have lent since it was made.
+
+    `sleeping`: replicas whose GPUs can be lent now. `asleep_gpu_hours`: GPU-hours that
+    its replicas have slept; of these, `lent_gpu_hours` were used, and `lost_gpu_hours`
+    of that was lost. `wake_seconds`: the longest of its newest wakes. `take_backs`:
+    wakes for which other jobs had to stop; `take_backs_in_time` of them were ready
+    within `back_within_seconds`. `take_back_seconds`: times of the newest ones, the
+    newest last.
+    """
+
+    service: str
+    queue: str
+    sleeping: int
+    asleep_gpu_hours: float
+    lent_gpu_hours: float
+    lost_gpu_hours: float
+    earned: float
+    wakes: int
+    wake_seconds: float | None
+    back_within_seconds: float | None
+    take_backs: int
+    take_backs_in_time: int
+    take_back_seconds: list[float]
+    borrowers: list[LentToView]
+
+
+class LentReportView(ForecastView):
+    """What the sleeping replicas of services have lent, by service. `currency`: of what
+    was earned."""
+
+    services: list[LentView]
+    currency: str

@@ -8,12 +8,20 @@ model's name, because two services may have the same model, but not the same nam
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.domain.ids import ServiceName
 from corral.domain.resources import Shape
-from corral.domain.service import CanaryRule, ContinueBy, ScaleRule, ServiceSpec
+from corral.domain.service import (
+    CanaryRule,
+    ContinueBy,
+    ParkBy,
+    ScaleRule,
+    ServiceSpec,
+)
+from corral.domain.service_access import CallAccess, FallbackRule
+from corral.domain.service_affinity import Affinity
 from corral.wire.engine_presets import (
     ENGINE_PRESETS,
     EngineArguments,
@@ -23,13 +31,15 @@ from corral.wire.engine_presets import (
 from corral.wire.field_readers import WrongValue, shown
 from corral.wire.model_source import (
     ModelSource,
-    SourceKind,
     is_model_source,
     model_source_of,
 )
+from corral.wire.service_adapters import adapter_problems, max_adapters_of
 from corral.wire.service_fields import (
     REPLICA_FIELDS,
     SERVICE_FORM,
+    AllowFields,
+    FallbackFields,
     ServiceOwnFields,
 )
 from corral.wire.service_readers import is_model_name, model_name
@@ -62,7 +72,10 @@ def read_service(document: Document) -> ParsedService:
     if fields is not None:
         problems += [
             *_scale_problems(fields),
+            *_sleep_problems(fields),
+            *_affinity_problems(fields),
             *_model_problems(fields),
+            *adapter_problems(fields),
             *cross_field_problems(_job_fields(fields, fields.run or "")),
         ]
     if problems or fields is None:
@@ -96,6 +109,69 @@ def _scale_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
         )
 
 
+def _sleep_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
+    preset = ENGINE_PRESETS.get(fields.engine or "")
+    has_calls = preset is not None and preset.sleep_calls is not None
+    most = fields.replicas[1]
+    if fields.sleeping > most:
+        yield Problem(
+            where=("sleeping",),
+            text=f"{fields.sleeping:,} is more than all replicas, {most:,}",
+            hint=f"write a larger range: replicas: 1..{fields.sleeping + 1}",
+        )
+    if fields.park is ParkBy.ENGINE and not has_calls:
+        able = [name for name, engine in ENGINE_PRESETS.items() if engine.sleep_calls]
+        yield Problem(
+            where=("park",),
+            text=f"{fields.engine or 'a command of its own'} cannot sleep; these engines "
+            f"can: {', '.join(able)}",
+            hint="write: park: cache",
+        )
+    if fields.park is ParkBy.NONE and _asks_to_sleep(fields):
+        yield Problem(
+            where=("park",),
+            text="without it replicas do not sleep, and lend no GPUs",
+            hint="write: park: cache, or remove sleeping and back_within",
+        )
+    is_exclusive = bool(getattr(fields, "exclusive", False))
+    if is_exclusive and park_of(fields) is not ParkBy.NONE:
+        yield Problem(
+            where=("exclusive",),
+            text="nodes of a replica that sleeps are lent to other jobs",
+            hint="remove exclusive, or sleeping, park and back_within",
+        )
+
+
+def _affinity_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
+    preset = ENGINE_PRESETS.get(fields.engine or "")
+    if fields.affinity is not Affinity.EXACT or preset is None:
+        return
+    # a command of its own may publish events
+    if fields.run is None and not preset.has_kv_events:
+        able = [name for name, engine in ENGINE_PRESETS.items() if engine.has_kv_events]
+        yield Problem(
+            where=("affinity",),
+            text=f"{fields.engine} does not publish the events of its cache; these "
+            f"engines do: {', '.join(able)}",
+            hint="write: affinity: prompt",
+        )
+
+
+def _asks_to_sleep(fields: ServiceOwnFields) -> bool:
+    return fields.sleeping > 0 or fields.scale.back_within is not None
+
+
+def park_of(fields: ServiceOwnFields) -> ParkBy:
+    """Return what a sleeping replica keeps: as the document says; else the best that
+    the engine can, if replicas are to sleep at all."""
+    if fields.park is not None:
+        return fields.park
+    if not _asks_to_sleep(fields):
+        return ParkBy.NONE
+    preset = ENGINE_PRESETS.get(fields.engine or "")
+    return ParkBy.CACHE if preset is None or fields.run is not None else preset.park
+
+
 def _model_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
     preset = ENGINE_PRESETS.get(fields.engine or "")
     if preset is None and fields.run is None:
@@ -108,23 +184,18 @@ def _model_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
         yield from _engine_problems(fields, preset)
     elif fields.model is not None:
         try:
-            _check_served_model(fields.model, has_engine=preset is not None)
+            _check_served_model(fields.model)
         except WrongValue as error:
             yield Problem(where=("model",), text=error.text, hint=error.hint)
 
 
-def _check_served_model(model: str, *, has_engine: bool) -> None:
-    """Check the model of a service that has a command of its own. Raises: WrongValue."""
-    if not is_model_source(model):
-        model_name(model, hint="write: model: NAME")
-    elif has_engine:
+def _check_served_model(model: str) -> None:
+    """Check the model of a service that has a command of its own: where it lies, or the
+    name to serve under. Raises: WrongValue."""
+    if is_model_source(model):
         model_source_of(model)
     else:
-        raise WrongValue(
-            f"{shown(model)} is not a name: without an engine, model is the name to "
-            "serve under",
-            "add: engine: vllm, or write a name: model: NAME",
-        )
+        model_name(model, hint="write: model: NAME")
 
 
 def _engine_problems(
@@ -160,22 +231,13 @@ def _engine_problems(
         return
     try:
         source = model_source_of(fields.model)
-        _check_source(fields, source, preset)
+        _check_source(fields, source)
     except WrongValue as error:
         yield Problem(where=("model",), text=error.text, hint=error.hint)
 
 
-def _check_source(
-    fields: ServiceOwnFields, source: ModelSource, preset: EnginePreset
-) -> None:
+def _check_source(fields: ServiceOwnFields, source: ModelSource) -> None:
     """Check that the engine can read the model. Raises: WrongValue."""
-    if source.kind not in preset.sources:
-        sources = " or ".join(kind for kind in SourceKind if kind in preset.sources)
-        raise WrongValue(
-            f"{fields.engine} cannot load {shown(fields.model)}, only {sources}",
-            "download the model in setup, then write its path, for example: "
-            "model: ./model",
-        )
     if source.is_relative and _job_fields(fields, "").workdir is None:
         raise WrongValue(
             f"{shown(fields.model)} is a path in the workdir, but the service has no "
@@ -191,7 +253,7 @@ def _shapes(fields: ServiceOwnFields) -> tuple[Shape, ...]:
 def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
     preset = ENGINE_PRESETS.get(fields.engine or "")
     source = None
-    if preset is not None and fields.model and is_model_source(fields.model):
+    if fields.model and is_model_source(fields.model):
         source = model_source_of(fields.model)
     names = _served_names(fields, source, preset)
     run = fields.run
@@ -199,10 +261,25 @@ def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
         assert preset is not None
         assert source is not None
         parallel = tensor_parallel_of(_shapes(fields))
-        arguments = EngineArguments(model=source, names=names, tensor_parallel=parallel)
+        arguments = EngineArguments(
+            model=source,
+            names=names,
+            tensor_parallel=parallel,
+            sleeps=park_of(fields) is ParkBy.ENGINE,
+            max_adapters=max_adapters_of(fields),
+            has_kv_events=fields.affinity is Affinity.EXACT,
+            adapters=[
+                model_source_of(adapter.source)
+                for adapter in fields.adapters
+                if preset.has_fixed_adapters
+            ],
+        )
         run = preset.command(arguments)
     job = job_from_spec(_job_fields(fields, run), fields.name, None, ())
+    if source is not None:
+        job = replace(job, model=fields.model)
     min_replicas, max_replicas = fields.replicas
+    park = park_of(fields)
     return ServiceSpec(
         name=ServiceName(fields.name),
         replica=job,
@@ -211,13 +288,36 @@ def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
         max_replicas=max_replicas,
         probe=fields.probe or (preset.probe if preset else DEFAULT_PROBE),
         engine=fields.engine or "",
+        source=(fields.model or "") if fields.run is None else "",
         scale=_scale_rule(fields),
         canary=CanaryRule(share=fields.canary.share, seconds=fields.canary.seconds),
         body_bytes=fields.limits.body,
         deadline_seconds=fields.limits.deadline,
         drain_seconds=fields.drain,
         continue_by=fields.continues or default_continuation(fields.engine or ""),
+        sleeping=fields.sleeping,
+        park=park,
+        sleep_calls=preset.sleep_calls
+        if preset is not None and park is ParkBy.ENGINE
+        else None,
+        adapters=fields.adapters,
+        max_adapters=max_adapters_of(fields),
+        allow=_call_access(fields.allow),
+        fallback=_fallback_rule(fields.fallback),
+        affinity=fields.affinity,
     )
+
+
+def _call_access(allow: AllowFields | None) -> CallAccess | None:
+    if allow is None:
+        return None
+    return CallAccess(users=allow.users, queues=allow.queues)
+
+
+def _fallback_rule(fallback: FallbackFields | None) -> FallbackRule | None:
+    if fallback is None:
+        return None
+    return FallbackRule(url=fallback.url, model=fallback.model, secret=fallback.secret)
 
 
 def _served_names(
@@ -228,11 +328,24 @@ def _served_names(
         names = (fields.model or fields.name, fields.name, *(fields.models or ()))
     elif fields.models is not None:
         names = (fields.name, *fields.models)
-    elif preset is not None and preset.serves_one_name and fields.run is None:
-        names = (fields.name,)
     else:
-        names = (fields.name, *filter(is_model_name, [source.name]))
+        has_preset = preset is not None and fields.run is None
+        return default_names(fields.name, source, preset if has_preset else None)
     return tuple(dict.fromkeys(names))
+
+
+def default_names(
+    service: str, source: ModelSource, preset: EnginePreset | None
+) -> tuple[str, ...]:
+    """Return the names under which requests reach a service whose document does not give
+    them, each of them once.
+
+    Args:
+        preset: Engine that fills in the command; None without one.
+    """
+    if preset is not None and preset.serves_one_name:
+        return (service,)
+    return tuple(dict.fromkeys((service, *filter(is_model_name, [source.name]))))
 
 
 def default_continuation(engine: str) -> ContinueBy:
@@ -250,4 +363,5 @@ def _scale_rule(fields: ServiceOwnFields) -> ScaleRule:
         ttft_p90_seconds=scale.ttft_p90,
         itl_p90_seconds=scale.itl_p90,
         back_within_seconds=scale.back_within,
+        down_after_seconds=scale.down_after,
     )

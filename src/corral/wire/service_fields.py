@@ -13,7 +13,16 @@ from pydantic import (
     create_model,
 )
 
-from corral.domain.service import MOST_REPLICAS, CanaryRule, ContinueBy
+from corral.domain.ids import QueueName
+from corral.domain.service import (
+    MOST_REPLICAS,
+    CanaryRule,
+    ContinueBy,
+    ParkBy,
+    ScaleRule,
+)
+from corral.domain.service_access import Adapter
+from corral.domain.service_affinity import Affinity
 from corral.domain.units import DAY_SECONDS
 from corral.wire import field_readers, service_readers
 from corral.wire.engine_presets import ENGINE_PRESETS
@@ -49,6 +58,7 @@ _DURATION: Final = {
     "examples": ["500ms", "60s", "10m"],
     "pattern": r"^[0-9][0-9.smhdwSMHDW:-]*$",
 }
+_NAMES: Final = {"type": "array", "items": {"type": "string"}}
 _MODEL_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
@@ -91,7 +101,11 @@ class ScaleFields(_ServiceSection):
         default=None, description="time between tokens"
     )
     back_within: Annotated[float | None, *_seconds_field("back_within", "10s", 0.1)] = (
-        Field(default=None, description="when a lent GPU must be available again")
+        Field(default=None, description="time to wake a replica whose GPUs are lent")
+    )
+    down_after: Annotated[float, *_seconds_field("down_after", "5m", 1.0)] = Field(
+        default=ScaleRule().down_after_seconds,
+        description="time for which a replica must not have been needed",
     )
 
 
@@ -136,6 +150,45 @@ class LimitsFields(_ServiceSection):
     deadline: Annotated[float, *_seconds_field("deadline", "60s", 0.1)] = Field(
         default=60.0, description="longest time to the first byte of an answer"
     )
+
+
+class AllowFields(_ServiceSection):
+    """Users that may call the service; its owner, operators and admins always may."""
+
+    users: Annotated[
+        tuple[str, ...],
+        BeforeValidator(service_readers.allowed_users),
+        WithJsonSchema(dict(_NAMES)),
+    ] = Field(default=(), description="users, and @ROLE for users of a role")
+    queues: Annotated[
+        tuple[QueueName, ...],
+        BeforeValidator(service_readers.allowed_queues),
+        WithJsonSchema(dict(_NAMES)),
+    ] = Field(default=(), description="queues whose users may call the service")
+
+
+class FallbackFields(_ServiceSection):
+    """Another provider, for requests that no replica can take."""
+
+    url: Annotated[
+        str,
+        BeforeValidator(service_readers.fallback_url),
+        WithJsonSchema({"type": "string", "pattern": "^https?://"}),
+    ] = Field(description="address of its API, up to /v1")
+    model: Annotated[
+        str,
+        BeforeValidator(
+            reader(
+                field_readers.text, noun="model", example="model: gpt-large", most=200
+            )
+        ),
+        WithJsonSchema(dict(_MODEL_NAME)),
+    ] = Field(description="name of its model")
+    secret: Annotated[
+        str,
+        BeforeValidator(service_readers.secret),
+        WithJsonSchema({"type": "string"}),
+    ] = Field(description="name of the secret with its API key")
 
 
 class ServiceOwnFields(_ServiceSection):
@@ -212,6 +265,30 @@ class ServiceOwnFields(_ServiceSection):
             }
         ),
     ] = (1, 1)
+    sleeping: Annotated[
+        int,
+        BeforeValidator(
+            reader(
+                field_readers.whole,
+                field="sleeping",
+                low=0,
+                high=MOST_REPLICAS,
+                noun="the number of sleeping replicas",
+            )
+        ),
+        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS}),
+    ] = Field(default=0, description="replicas that sleep, ready to wake")
+    park: Annotated[
+        ParkBy | None,
+        BeforeValidator(
+            lambda value: ParkBy(
+                field_readers.choice(
+                    value, field="park", among=tuple(way.value for way in ParkBy)
+                )
+            )
+        ),
+        WithJsonSchema({"enum": [way.value for way in ParkBy]}),
+    ] = Field(default=None, description="what a sleeping replica keeps")
     scale: ScaleFields = ScaleFields()
     canary: Annotated[CanaryFields, BeforeValidator(service_readers.canary)] = (
         CanaryFields()
@@ -234,6 +311,52 @@ class ServiceOwnFields(_ServiceSection):
         default=None,
         description="how another replica continues a stream whose replica was lost",
     )
+    affinity: Annotated[
+        Affinity,
+        BeforeValidator(
+            lambda value: Affinity(
+                field_readers.choice(
+                    value,
+                    field="affinity",
+                    among=tuple(way.value for way in Affinity),
+                )
+            )
+        ),
+        WithJsonSchema({"enum": [way.value for way in Affinity]}),
+    ] = Field(
+        default=Affinity.PROMPT,
+        description="how the gateway learns which prompts a replica has in its cache",
+    )
+    adapters: Annotated[
+        tuple[Adapter, ...],
+        BeforeValidator(service_readers.adapters),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+    ] = Field(default=(), description="LoRA adapters: where each lies, by name")
+    max_adapters: Annotated[
+        int | None,
+        BeforeValidator(
+            reader(
+                field_readers.whole,
+                field="max_adapters",
+                low=1,
+                high=service_readers.MOST_LOADED_ADAPTERS,
+                noun="the number of loaded adapters",
+            )
+        ),
+        WithJsonSchema(
+            {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": service_readers.MOST_LOADED_ADAPTERS,
+            }
+        ),
+    ] = Field(default=None, description="adapters that a replica has loaded at once")
+    allow: AllowFields | None = Field(
+        default=None, description="users that may call the service; without it all may"
+    )
+    fallback: FallbackFields | None = Field(
+        default=None, description="provider for requests that no replica can take"
+    )
 
 
 ServiceFields: Final = create_model(
@@ -250,6 +373,8 @@ _SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     ("scale",): ScaleFields,
     ("canary",): CanaryFields,
     ("limits",): LimitsFields,
+    ("allow",): AllowFields,
+    ("fallback",): FallbackFields,
     **{
         path: model
         for path, model in SECTIONS.items()
@@ -281,24 +406,16 @@ _MEANT: Final[Mapping[str, str]] = {
     "served_model_name": "write: models: [NAME]",
     "aliases": "write: models: [NAME]",
     "args": "write the whole command: run: vllm serve ...",
+    "lora_modules": "write: adapters: {legal: /data/legal-lora}",
+    "loras": "write: adapters: {legal: /data/legal-lora}",
+    "max_loras": "write: max_adapters: 4",
+    "access": "write: allow: {users: [alice]}",
     "rollout": "write: canary: {share: 5%, for: 10m}",
 }
 _REFUSED: Final = {
-    "adapters": (
-        _NOT_SUPPORTED,
-        "remove it; an engine can load adapters by a command of its own, with: run",
-    ),
     "roles": (
         _NOT_SUPPORTED,
         "remove it; each replica does both prefill and decode",
-    ),
-    "fallback": (
-        _NOT_SUPPORTED,
-        "remove it; requests wait until a replica can take them",
-    ),
-    "sleeping": (
-        _NOT_SUPPORTED,
-        "remove it; to keep more replicas ready, write: replicas: 2..8",
     ),
     "array": ("a service has no such field", _REPLICAS),
     "elastic": ("a service has no such field", _REPLICAS),
@@ -348,6 +465,12 @@ SERVICE_FORM: Final = DocumentForm(
         "scale": "scale: {queue: 4}",
         "canary": "canary: {share: 5%, for: 10m}, or canary: off",
         "limits": "limits: {body: 10MB, deadline: 60s}",
+        "adapters": "adapters: {legal: /data/legal-lora}",
+        "allow": "allow: {users: [alice], queues: [research]}",
+        "fallback": "fallback: {url: https://api.example.com/v1, model: NAME, "
+        "secret: API_KEY}",
+        "url": "url: https://api.example.com/v1",
+        "secret": "secret: API_KEY",
         "topology": "topology: {mode: require, within: rack}",
     },
     schema="docs/reference/schema/service.json",

@@ -5,9 +5,13 @@ import math
 import re
 from typing import Any, Final
 
+from corral.domain.access_list import is_allowable
+from corral.domain.ids import QueueName, is_name
 from corral.domain.service import MOST_REPLICAS
+from corral.domain.service_access import Adapter
 from corral.domain.units import bytes_of, share_text
 from corral.wire import field_readers
+from corral.wire.fallback_target import FallbackTarget
 from corral.wire.field_readers import WrongValue, shown
 
 LONGEST_NAME: Final = 53  # its replicas add _ and a number of up to 9 digits
@@ -15,6 +19,9 @@ LONGEST_MODEL_NAME: Final = 200
 MOST_MODELS: Final = 100
 MOST_BODY_BYTES: Final = 2**30
 MOST_SHARE: Final = 0.5
+MOST_ADAPTERS: Final = 1000
+MOST_LOADED_ADAPTERS: Final = 256
+MOST_ALLOWED: Final = 1000
 
 _RANGE: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5}))?", re.ASCII)
 _MILLISECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*ms", re.ASCII)
@@ -173,3 +180,87 @@ def engine(value: Any, *, among: tuple[str, ...]) -> str:
     """Return the name of an engine."""
     word = value.lower() if isinstance(value, str) else value
     return field_readers.choice(word, field="engine", among=among)
+
+
+def adapters(value: Any) -> tuple[Adapter, ...]:
+    """Return the adapters, sorted by name."""
+    example = "write: adapters: {legal: /data/legal-lora}"
+    if not isinstance(value, dict):
+        raise WrongValue(
+            f"{shown(value)} is not a mapping of names to adapters", example
+        )
+    if len(value) > MOST_ADAPTERS:
+        raise WrongValue(
+            f"{len(value):,} adapters are given; at most {MOST_ADAPTERS:,} are allowed",
+            "remove some of the adapters",
+        )
+    read = []
+    for name, source in value.items():
+        if ":" in model_name(name, hint=example):
+            raise WrongValue(
+                f"{shown(name)} is not a valid name of an adapter: a colon separates "
+                "the names of a model and an adapter",
+                example,
+            )
+        if not isinstance(source, str):
+            raise WrongValue(
+                f"{shown(source)} does not say where the adapter {name} lies", example
+            )
+        read.append(Adapter(name=name, source=source))
+    return tuple(sorted(read, key=lambda adapter: adapter.name))
+
+
+def allowed_users(value: Any) -> tuple[str, ...]:
+    """Return names of users, and @ROLE for the users of a role."""
+    example = 'write: users: [alice, "@operator"]'
+    names = _names(value, noun="users", example=example)
+    for name in names:
+        if not isinstance(name, str) or not is_allowable(name):
+            raise WrongValue(
+                f"{shown(name)} is neither a user nor a role, such as @user", example
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def allowed_queues(value: Any) -> tuple[QueueName, ...]:
+    """Return names of queues."""
+    example = "write: queues: [research]"
+    names = _names(value, noun="queues", example=example)
+    for name in names:
+        if not isinstance(name, str) or not is_name(name):
+            raise WrongValue(f"{shown(name)} is not a valid name of a queue", example)
+    return tuple(dict.fromkeys(QueueName(name) for name in names))
+
+
+def _names(value: Any, *, noun: str, example: str) -> list[Any]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list):
+        raise WrongValue(f"{shown(value)} is not a list of {noun}", example)
+    if len(names) > MOST_ALLOWED:
+        raise WrongValue(
+            f"{len(names):,} {noun} are given; at most {MOST_ALLOWED:,} are allowed",
+            "name roles or queues instead of users",
+        )
+    return names
+
+
+def fallback_url(value: Any) -> str:
+    """Return the address of another provider's API."""
+    hint = "write: url: https://api.example.com/v1"
+    if isinstance(value, str):
+        try:
+            target = FallbackTarget.of(value)
+        except ValueError as error:
+            raise WrongValue(f"{shown(value)} {error}", hint) from None
+        return target.url
+    raise WrongValue(f"{shown(value)} is not an address", hint)
+
+
+def secret(value: Any) -> str:
+    """Return the name of a secret."""
+    if isinstance(value, str) and field_readers.is_secret_name(value):
+        return value
+    raise WrongValue(
+        f"{shown(value)} is not a valid name of a secret",
+        "run: corral secret set API_KEY, then write: secret: API_KEY",
+    )

@@ -61,9 +61,9 @@ def early_of(
     workdir is stored next to the spec.
     """
     needs_workdir = launch.workdir is not None and not has_workdir
-    fetched = launch.secrets or needs_workdir or launch.image is not None
-    has_key = launch.replica is not None
-    if fetched or has_key or launch.ray or settings.containment != ENGINE:
+    needs_files = needs_workdir or launch.image is not None or launch.model is not None
+    has_secrets = bool(launch.secrets) or launch.replica is not None
+    if needs_files or has_secrets or launch.ray or settings.containment != ENGINE:
         return None
     pretend = settings.pretend_gpus is not None
     own_variables = of_node(

@@ -10,6 +10,7 @@ from corral.domain.time_point import Moment
 from corral.wire import field_readers, time_and_place
 from corral.wire.array_indices import Array, read_array
 from corral.wire.field_readers import reader
+from corral.wire.model_source import read_model
 
 SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     (): {
@@ -283,6 +284,13 @@ _LABEL_VALUES: Final = {
 _NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
 
 
+_MODEL: Final = {
+    "type": "string",
+    "minLength": 1,
+    "examples": ["hf://org/name@revision", "s3://bucket/model", "/data/model"],
+}
+
+
 class Spec(_Section):
     """One document of a spec after validation. Amounts are in the units of
     domain.JobSpec."""
@@ -366,6 +374,7 @@ class Spec(_Section):
         "node"
     )
     image: Annotated[str | None, *_image_field()] = None
+    model: Annotated[str | None, *_annotate_reader(reader(read_model), _MODEL)] = None
     checkpoint: Annotated[CheckpointSpec | None, BeforeValidator(_checkpoint)] = None
     retry: RetrySpec = RetrySpec()
     disconnect: Annotated[

@@ -262,6 +262,7 @@ def job_from_spec(
         array_index=index,
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
+        model=spec.model,
         ray=spec.kind == RAY,
         watch=spec.watch,
     )

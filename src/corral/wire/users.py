@@ -217,13 +217,15 @@ def _token_state(token: people.Token, now: float) -> TokenState:
 
 class TokenMade(ForecastView):
     """A new token. This is the only answer that holds the secret, `token`. The cluster
-    stores only its hash."""
+    stores only its hash. `is_shortened`: it expires earlier than was asked, with the
+    token that created it."""
 
     token: str
     id: str
     user: str
     role: str
     expires_at: float | None
+    is_shortened: bool = False
 
 
 class KeyRotated(ForecastView):

@@ -6,7 +6,9 @@ from typing import Any, Final
 from corral.domain.job import JobSpec
 from corral.domain.service import ScaleRule, ServiceSpec
 from corral.domain.units import written_duration
-from corral.wire.service_document import default_continuation
+from corral.wire.engine_presets import ENGINE_PRESETS
+from corral.wire.model_source import model_source_of
+from corral.wire.service_document import default_continuation, default_names
 from corral.wire.spec_fields import SERVICE
 from corral.wire.written_spec import plain_number, size_written, written_spec
 
@@ -21,23 +23,38 @@ _OF_JOBS: Final = ("name", "max_duration", "retry", "array", "kind")
 
 def written_service(spec: ServiceSpec) -> dict[str, Any]:
     """Return the document of the spec, without fields that have their default. The
-    workdir is left out, because only the user has its folder. The command is always
-    there, also that of an engine."""
+    workdir is left out, because only the user has its folder. So is the command that an
+    engine fills in."""
     document: dict[str, Any] = {"kind": SERVICE, "name": str(spec.name)}
-    model, *further_models = spec.models
-    document["model"] = model
-    if further_models:
-        document["models"] = further_models
+    document |= dict(_model_fields(spec))
     if spec.engine:
         document["engine"] = spec.engine
     document["replicas"] = spec.replicas_text
+    omitted = {*_OF_JOBS, "run"} if spec.source else _OF_JOBS
     job = written_spec(spec.replica)
-    document |= {name: value for name, value in job.items() if name not in _OF_JOBS}
+    document |= {name: value for name, value in job.items() if name not in omitted}
     return document | dict(_service_fields(spec))
 
 
+def _model_fields(spec: ServiceSpec) -> Iterator[tuple[str, Any]]:
+    """Yield where the model lies, for an engine that fills in the command, or else its
+    name, and the further names."""
+    model, *further_models = spec.models
+    preset = ENGINE_PRESETS.get(spec.engine)
+    if not spec.source:
+        yield "model", model
+    else:
+        yield "model", spec.source
+        source = model_source_of(spec.source)
+        if spec.models == default_names(spec.name, source, preset):
+            return
+    if further_models or spec.source or spec.replica.model is not None:
+        yield "models", further_models
+
+
 def _service_fields(spec: ServiceSpec) -> Iterator[tuple[str, Any]]:
-    yield "probe", spec.probe
+    if not spec.source or spec.probe != ENGINE_PRESETS[spec.engine].probe:
+        yield "probe", spec.probe
     if scale := _scale(spec.scale):
         yield "scale", scale
     canary = spec.canary
@@ -60,8 +77,36 @@ def _service_fields(spec: ServiceSpec) -> Iterator[tuple[str, Any]]:
         yield "limits", limits
     if spec.drain_seconds != DEFAULT.drain_seconds:
         yield "drain", written_duration(spec.drain_seconds)
+    if spec.sleeping:
+        yield "sleeping", spec.sleeping
+    # always written: the command is, too, and the default depends on it
+    if spec.may_sleep:
+        yield "park", spec.park.value
     if spec.continue_by is not default_continuation(spec.engine):
         yield "continues", spec.continue_by.value
+    if spec.affinity is not DEFAULT.affinity:
+        yield "affinity", spec.affinity.value
+    yield from _caller_fields(spec)
+
+
+def _caller_fields(spec: ServiceSpec) -> Iterator[tuple[str, Any]]:
+    """Yield the adapters, the callers and the fallback."""
+    if spec.adapters:
+        yield "adapters", {adapter.name: adapter.source for adapter in spec.adapters}
+    if spec.max_adapters:
+        yield "max_adapters", spec.max_adapters
+    if spec.allow is not None:
+        yield "allow", {"users": [*spec.allow.users], "queues": [*spec.allow.queues]}
+    if spec.fallback is not None:
+        fallback = spec.fallback
+        yield (
+            "fallback",
+            {
+                "url": fallback.url,
+                "model": fallback.model,
+                "secret": fallback.secret,
+            },
+        )
 
 
 def _scale(rule: ScaleRule) -> dict[str, Any]:
@@ -70,6 +115,9 @@ def _scale(rule: ScaleRule) -> dict[str, Any]:
         "ttft_p90": rule.ttft_p90_seconds,
         "itl_p90": rule.itl_p90_seconds,
         "back_within": rule.back_within_seconds,
+        "down_after": None
+        if rule.down_after_seconds == ScaleRule().down_after_seconds
+        else rule.down_after_seconds,
     }
     return {
         name: plain_number(value)

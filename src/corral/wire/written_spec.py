@@ -70,6 +70,8 @@ def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "per", spec.per.value
     if spec.image is not None:
         yield "image", spec.image
+    if spec.model is not None:
+        yield "model", spec.model
     if spec.setup is not None:
         yield "setup", spec.setup
     if spec.env:

@@ -246,6 +246,7 @@ def test_a_folder_that_is_not_there_or_is_empty_fails(
     make(tmp_path / "set")
     (found,) = check_data(str(tmp_path / "set"), 1.0)
     assert found.failed is True
+    assert found.value == (0.0 if (tmp_path / "set").exists() else None)
 
 
 def test_a_folder_below_that_is_closed_is_told_and_hides_nothing_else(

@@ -24,6 +24,7 @@ from tests.store.rows import (
     account,
     allocation,
     attempt,
+    batch,
     debt,
     event,
     gateway_count,
@@ -35,6 +36,7 @@ from tests.store.rows import (
     save,
     service,
     spent,
+    stored_file,
     submit,
     told,
     tree,
@@ -81,6 +83,8 @@ async def fill(path: Path) -> None:
     entry = AuditEntry(at=6.0, by=HEAD, token=None, what="history.import", on="sacct")
     await store.keep_imported([imported("1")], entry=entry)
     await store.put_secret("HF_TOKEN", b"sealed", by=ANN, at=4.0)
+    await store.put_file(stored_file())
+    await store.put_batch(batch())
     await store.close()
 
 

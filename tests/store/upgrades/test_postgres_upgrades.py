@@ -31,6 +31,7 @@ ADDED = {
     "0012": ("specs", "uploads"),
     "0013": (),
     "0014": ("services", "gateway_counts"),
+    "0015": ("files", "batches"),
 }
 COLUMNS_ADDED = {
     "0010": (("audit", "link"), ("audit", "seal")),

@@ -38,6 +38,7 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0012_specs.py": "ecf2df6e71d0b3f66c32124f4aaad11cfba8e88c0071538ac4c60b8644cb2bf6",
     "m0013_field_names.py": "ee9a320a5cd619e9ec3a325e97b21c1ac58950f382fe95aef53c01bd7350c9b6",
     "m0014_services.py": "4518b4fcbf9316da1d1a0a3ad52df81845993d9c216fb8fe0f7394891fdcb4f3",
+    "m0015_batches.py": "6c90f81343794eb4d62e16b8325814c3045e31a6e4ae07a01417f7b2a607fdd5",
 }
 
 

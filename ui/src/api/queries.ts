@@ -16,6 +16,7 @@ import type {
   GpusNow,
   JobDetail,
   JobView,
+  LentReportView,
   NodeDetail,
   Queues,
   ReportView,
@@ -230,6 +231,14 @@ export const seriesOf = (
 /** Curves of a key since a moment, in at most so many points. */
 export const useSeries = (...asked: Parameters<typeof seriesOf>) =>
   useQuery({ ...seriesOf(...asked), placeholderData: keepPreviousData });
+
+/** What the sleeping replicas of services have lent. */
+export const useLent = () =>
+  useQuery({
+    queryKey: ["reports", "lent"],
+    queryFn: () => get<LentReportView>("/v1/reports/lent"),
+    refetchInterval: 60_000,
+  });
 
 export type ReportKind = "usage" | "waste" | "cost" | "goodput";
 

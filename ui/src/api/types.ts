@@ -79,6 +79,96 @@ export interface AuditEntryView {
   what: string;
 }
 
+export interface BatchCreate {
+  completion_window: string;
+  corral: BatchExtras;
+  endpoint: string;
+  input_file_id: string;
+  metadata: Record<string, string> | null;
+}
+
+export interface BatchErrorObject {
+  code: string;
+  line: number | null;
+  message: string;
+  param: string | null;
+}
+
+export interface BatchErrors {
+  data: BatchErrorObject[];
+  object: string;
+}
+
+export interface BatchExtras {
+  checkpoint: string | null;
+  concurrency: number | null;
+  name: string;
+  queue: string | null;
+  service: string | null;
+}
+
+export interface BatchFacts {
+  job: string | null;
+  name: string;
+  owner: string;
+  service: string;
+}
+
+export interface BatchList {
+  data: BatchObject[];
+  first_id: string | null;
+  has_more: boolean;
+  last_id: string | null;
+  object: string;
+}
+
+export interface BatchObject {
+  cancelled_at: number | null;
+  cancelling_at: number | null;
+  completed_at: number | null;
+  completion_window: string;
+  corral: BatchFacts;
+  created_at: number;
+  endpoint: string;
+  error_file_id: string | null;
+  errors: BatchErrors | null;
+  expired_at: number | null;
+  expires_at: number;
+  failed_at: number | null;
+  finalizing_at: number | null;
+  id: string;
+  in_progress_at: number | null;
+  input_file_id: string;
+  metadata: Record<string, string> | null;
+  model: string | null;
+  object: string;
+  output_file_id: string | null;
+  request_counts: RequestCounts;
+  status: BatchStatus;
+  usage: Record<string, unknown>;
+}
+
+export interface BatchProgressBody {
+  cached_tokens: number;
+  completion_tokens: number;
+  done: number;
+  expired: number;
+  failed: number;
+  is_behind: boolean;
+  lines: number;
+  lines_per_second: number;
+  prompt_tokens: number;
+  state: string;
+  tokens_left: number;
+  unanswered: number;
+}
+
+export interface BatchProgressTaken {
+  status: BatchStatus;
+}
+
+export type BatchStatus = "validating" | "failed" | "in_progress" | "finalizing" | "completed" | "expired" | "cancelling" | "cancelled";
+
 export interface BottleneckView {
   advice: string;
   bound: string;
@@ -292,6 +382,33 @@ export interface FailureClass {
   text: string;
 }
 
+export interface FileDeleted {
+  deleted: boolean;
+  id: string;
+  object: string;
+}
+
+export interface FileList {
+  data: FileObject[];
+  first_id: string | null;
+  has_more: boolean;
+  last_id: string | null;
+  object: string;
+}
+
+export interface FileObject {
+  bytes: number;
+  created_at: number;
+  expires_at: number;
+  filename: string;
+  id: string;
+  object: string;
+  purpose: FilePurpose;
+  status: string;
+}
+
+export type FilePurpose = "batch" | "batch_output";
+
 export interface FitRequestPlan {
   batch: number;
   context: number;
@@ -491,6 +608,7 @@ export interface JobDetail {
   receipts: ReceiptView[];
   run: string | null;
   running_since: number | null;
+  service: string;
   shape: ShapeView;
   since: number;
   started_at: number | null;
@@ -596,6 +714,38 @@ export interface KeyRotated {
   unreadable: number;
 }
 
+export interface LentReportView {
+  currency: string;
+  services: LentView[];
+}
+
+export interface LentToView {
+  earned: number | null;
+  gpu_hours: number;
+  gpu_type: string;
+  lost_gpu_hours: number;
+  queue: string;
+  take_backs: number;
+  user: string;
+}
+
+export interface LentView {
+  asleep_gpu_hours: number;
+  back_within_seconds: number | null;
+  borrowers: LentToView[];
+  earned: number;
+  lent_gpu_hours: number;
+  lost_gpu_hours: number;
+  queue: string;
+  service: string;
+  sleeping: number;
+  take_back_seconds: number[];
+  take_backs: number;
+  take_backs_in_time: number;
+  wake_seconds: number | null;
+  wakes: number;
+}
+
 export interface LinkMade {
   expires_at: number;
   url: string;
@@ -623,6 +773,61 @@ export interface LogRange {
   oldest: number;
   rank: number;
   times: (number | null)[];
+}
+
+export interface ModelAsked {
+  nodes: string[];
+  request: string;
+}
+
+export interface ModelNodeView {
+  most_bytes: number;
+  node: string;
+  used_bytes: number;
+}
+
+export interface ModelOnNode {
+  done_bytes: number;
+  node: string;
+  pinned: boolean;
+  size_bytes: number;
+  state: string;
+  text: string;
+  used: boolean;
+  used_at: number | null;
+}
+
+export interface ModelPull {
+  all_nodes: boolean;
+  env: Record<string, string>;
+  nodes: string[];
+  pinned: boolean | null;
+  secrets: string[];
+  source: string;
+}
+
+export interface ModelRemove {
+  name: string;
+  nodes: string[];
+}
+
+export interface ModelResult {
+  node: string;
+  request: string;
+  source: string;
+  trouble: string;
+}
+
+export interface ModelView {
+  name: string;
+  nodes: ModelOnNode[];
+  sources: string[];
+}
+
+export interface ModelsView {
+  models: ModelView[];
+  nodes: ModelNodeView[];
+  results: ModelResult[];
 }
 
 export interface NodeConditionView {
@@ -1058,6 +1263,7 @@ export interface ReplicaView {
   attempt: number;
   draining_at: number | null;
   job: string;
+  lent_to: string[];
   name: string;
   nodes: string[];
   number: number;
@@ -1065,6 +1271,7 @@ export interface ReplicaView {
   ready_at: number | null;
   reason: string;
   revision: number;
+  sleep: string;
   state: string;
   under_way: number | null;
 }
@@ -1096,6 +1303,12 @@ export interface ReportView {
   rest: number;
   rows: ReportRow[];
   total: (number | null)[];
+}
+
+export interface RequestCounts {
+  completed: number;
+  failed: number;
+  total: number;
 }
 
 export interface RevisionView {
@@ -1171,11 +1384,13 @@ export interface ServiceRatesView {
 
 export interface ServiceRow {
   canary: number | null;
+  condition: string;
   created_at: number;
   id: string;
   models: string[];
   name: string;
   owner: string;
+  problem: string;
   queue: string;
   rates: ServiceRatesView;
   ready: number;
@@ -1195,6 +1410,7 @@ export interface ServiceScaleBody {
 export interface ServiceView {
   canary: number | null;
   canary_passed: boolean;
+  condition: string;
   created_at: number;
   currency: string;
   events: EventView[];
@@ -1205,6 +1421,7 @@ export interface ServiceView {
   models: string[];
   name: string;
   owner: string;
+  problem: string;
   queue: string;
   rates: ServiceRatesView;
   ready: number;
@@ -1214,6 +1431,7 @@ export interface ServiceView {
   retry_at: number | null;
   revision: number;
   revisions: RevisionView[];
+  scale_events: EventView[];
   spec: Record<string, unknown> | null;
   state: string;
   stopped_at: number | null;
@@ -1353,6 +1571,7 @@ export interface TokenCreate {
 export interface TokenMade {
   expires_at: number | null;
   id: string;
+  is_shortened: boolean;
   role: string;
   token: string;
   user: string;

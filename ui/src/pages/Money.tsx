@@ -75,13 +75,26 @@ export function Money() {
   );
 }
 
+/** The text of a total and its unit, which one that was not measured does not have. */
+export function totalOf(value: number | null | undefined, column: ReportColumn): [string, string] {
+  if (value === null || value === undefined) return ["not measured", ""];
+  return [said(value, column), column.unit === "share" ? "" : column.unit];
+}
+
+function Total({ of: [text, unit] }: { of: [string, string] }) {
+  return (
+    <>
+      {text} {unit && <small>{unit}</small>}
+    </>
+  );
+}
+
 function Totals({ report }: { report: ReportView }) {
   return (
     <dl className="tiles">
       {report.columns.map((column, index) => (
         <Tile key={column.name} name={words(column.name)}>
-          {said(report.total[index], column)}{" "}
-          {column.unit && column.unit !== "share" && <small>{column.unit}</small>}
+          <Total of={totalOf(report.total[index], column)} />
         </Tile>
       ))}
     </dl>

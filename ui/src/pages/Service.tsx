@@ -3,13 +3,14 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { part, post, remove } from "../api/http";
-import { useService } from "../api/queries";
+import { useLent, useService } from "../api/queries";
 import { noChange, useWho } from "../api/rights";
-import type { ReplicaView, RevisionView, ServiceView } from "../api/types";
+import type { LentView, ReplicaView, RevisionView, ServiceView } from "../api/types";
 import { Ago, Card, Empty, Head, State, Tile, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Feed } from "../parts/Feed";
 import { count, latency, ownTime, percent } from "../parts/say";
+import { ServiceCurves } from "../parts/serviceCurves";
 import { type Column, Table } from "../parts/Table";
 import { modelOf } from "./Services";
 
@@ -18,22 +19,37 @@ export function Service() {
   const { data: service, error } = useService(name);
   return (
     <>
-      <Head title={name} mark={service?.state}>
-        {service && <State is={service.state} />}
+      <Head title={name} mark={service?.condition}>
+        {service && <State is={service.condition} />}
         {service && <Actions service={service} />}
       </Head>
       <Wrong error={error} />
+      {service?.problem && (
+        <p className="warn" style={{ marginBottom: 12 }}>
+          {ownTime(service.problem)}
+        </p>
+      )}
       {service && <Measured service={service} />}
       {service && (
         <div className="grid two" style={{ marginTop: 16 }}>
           <div className="grid">
             <Replicas service={service} />
+            <ServiceCurves service={service.name} />
             <Revisions service={service} />
             <About service={service} />
           </div>
-          <Card title="Events" bare>
-            <Feed events={service.events.toReversed()} />
-          </Card>
+          <div className="grid">
+            <Card title="Scaling and canaries" bare>
+              {service.scale_events.length ? (
+                <Feed events={service.scale_events.toReversed()} about={service.id} />
+              ) : (
+                <Empty>The number of replicas has not changed.</Empty>
+              )}
+            </Card>
+            <Card title="Events" bare>
+              <Feed events={service.events.toReversed()} about={service.id} />
+            </Card>
+          </div>
         </div>
       )}
     </>
@@ -76,6 +92,7 @@ function Actions({ service }: { service: ServiceView }) {
 
 function Measured({ service }: { service: ServiceView }) {
   const { rates } = service;
+  const lent = useLent().data?.services.find((one) => one.service === service.name);
   return (
     <dl className="tiles">
       <Tile name="Ready" note={`${service.replicas} allowed`}>
@@ -96,8 +113,24 @@ function Measured({ service }: { service: ServiceView }) {
       <Tile name="Cached" note="of the prompts' tokens">
         {rates.cached_share === null ? "–" : percent(rates.cached_share)}
       </Tile>
+      {service.million_token_cost !== null && (
+        <Tile name="A million tokens" note="since yesterday (UTC)">
+          {count(service.million_token_cost)} <small>{service.currency}</small>
+        </Tile>
+      )}
+      {lent && lent.asleep_gpu_hours > 0 && (
+        <Tile name="Lent" note={lentNote(lent)}>
+          {count(lent.lent_gpu_hours)} <small>of {count(lent.asleep_gpu_hours)} GPU-h asleep</small>
+        </Tile>
+      )}
     </dl>
   );
+}
+
+/** How often GPUs were taken back from other jobs, and how often in time. */
+export function lentNote(lent: Pick<LentView, "take_backs" | "take_backs_in_time">): string {
+  if (!lent.take_backs) return "never taken back from a job";
+  return `taken back ${lent.take_backs} times, ${lent.take_backs_in_time} in time`;
 }
 
 const REPLICAS: Column<ReplicaView>[] = [

@@ -20,7 +20,8 @@ export function Services() {
         ) : (
           !isPending && (
             <Empty>
-              No services. To start one, run <code>corral serve NAME --model MODEL</code>.
+              No services. To start one, run{" "}
+              <code>corral serve NAME --engine vllm --model hf://org/name</code>.
             </Empty>
           )
         )}
@@ -41,7 +42,7 @@ const COLUMNS: Column<ServiceRow>[] = [
       </b>
     ),
   },
-  { name: "State", look: "tight", of: (service) => <State is={service.state} /> },
+  { name: "State", look: "tight", of: (service) => <State is={service.condition} /> },
   { name: "Model", look: "tight", of: modelOf },
   {
     name: "Revision",

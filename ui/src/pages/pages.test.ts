@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { NodeView, ReportView } from "../api/types";
-import { withoutUnused } from "./Money";
+import { totalOf, withoutUnused } from "./Money";
 import { sorted } from "./Nodes";
 import { rounded } from "./Plan";
-import { replicaState, revisionState } from "./Service";
+import { lentNote, replicaState, revisionState } from "./Service";
 import { modelOf } from "./Services";
 
 const node = (id: string, cpus: number): NodeView => ({ id, cpus }) as NodeView;
@@ -36,6 +36,13 @@ test("of a kind of price that nothing has there is no column", () => {
   expect(names([1, 2, 0, 0, 3, 0])).toHaveLength(6);
 });
 
+test("what was not measured has no unit", () => {
+  const money = { name: "not used", unit: "USD" };
+  expect(totalOf(null, money)).toEqual(["not measured", ""]);
+  expect(totalOf(0, money)).toEqual(["0", "USD"]);
+  expect(totalOf(0.5, { name: "utilisation", unit: "share" })[1]).toBe("");
+});
+
 test("a service is called by the name of its model, or by its own", () => {
   expect(modelOf({ name: "chat", models: ["chat", "org/name"] })).toBe("org/name");
   expect(modelOf({ name: "chat", models: ["chat"] })).toBe("chat");
@@ -61,4 +68,9 @@ test("a revision that did not pass its canary says why", () => {
   expect(states[2]).toContain("2 % errors");
   expect(states[3]).toContain("canary");
   expect(revisionState({ ...rollout, canary_passed: true }, 4)).toContain("replaces");
+});
+
+test("a note says how often lent GPUs were back in time", () => {
+  expect(lentNote({ take_backs: 0, take_backs_in_time: 0 })).toBe("never taken back from a job");
+  expect(lentNote({ take_backs: 4, take_backs_in_time: 3 })).toBe("taken back 4 times, 3 in time");
 });

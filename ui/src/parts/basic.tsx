@@ -19,6 +19,8 @@ const TONES: Record<string, string> = {
   CANCELLED: "soft",
   ACTIVE: "good",
   READY: "linked",
+  PARTIAL: "warn",
+  FAILING: "bad square",
   DRAINING: "warn",
   STOPPED: "soft",
   alive: "good",

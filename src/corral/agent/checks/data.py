@@ -62,19 +62,16 @@ def check_data(path: str, seconds: float) -> Iterator[CheckFinding]:
         return
     took = time.monotonic() - began
     text = f"{listing.says}, listed in {took:.2f} s"
-    if not listing.files:
-        yield CheckFinding(
-            kind=CheckKind.DATA, device=path, text=f"{path} has no files", failed=True
-        )
-        return
     yield CheckFinding(
         kind=CheckKind.DATA,
         device=path,
-        text=text,
-        failed=False,
+        text=text if listing.files else "no files: it is empty, or not mounted here",
+        failed=not listing.files,
         value=float(len(listing.files)),
         unit=f"{LISTING}{listing.digest}",
     )
+    if not listing.files:
+        return
     small = [name for name, size in listing.files if 0 < size <= SMALL_BYTES][
         :MOST_SMALL
     ]

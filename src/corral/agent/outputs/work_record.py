@@ -10,6 +10,7 @@ from corral.domain.ids import UserName
 from corral.domain.kept_work import KeptWork
 
 RECORD: Final = "work.json"
+MODEL: Final = "model"  # links to the node's cache
 WORK: Final = "work"
 
 

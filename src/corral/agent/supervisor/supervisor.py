@@ -23,7 +23,7 @@ from corral.agent.image.root import ImageRoot
 from corral.agent.job_account import JobAccount
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.outputs.kept_folders import KeptWorks
-from corral.agent.outputs.work_record import WORK
+from corral.agent.outputs.work_record import MODEL, WORK
 from corral.agent.processes import LocalProcess
 from corral.agent.ray_program import launch_files
 from corral.agent.shim.file_names import PID_FILE, SOCKET
@@ -192,7 +192,7 @@ class Supervisor:
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
             with suppress(OSError):
                 (attempt.folder / name).unlink(missing_ok=True)
-        for name in ("logs", TMP, launch_files.FOLDER):
+        for name in ("logs", TMP, launch_files.FOLDER, MODEL):
             self._remove_folder(attempt.folder / name)
         if not is_part(self._settings.node):
             self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))

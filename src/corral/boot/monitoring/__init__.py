@@ -1,6 +1,6 @@
 """An optional Prometheus process next to the head."""
 
-from corral.boot.monitoring.config import scrape_config
+from corral.boot.monitoring.config import GatewayTargets, scrape_config
 from corral.boot.monitoring.prometheus import (
     USER,
     Prometheus,
@@ -8,4 +8,11 @@ from corral.boot.monitoring.prometheus import (
     prometheus_of,
 )
 
-__all__ = ["USER", "Prometheus", "check_prometheus", "prometheus_of", "scrape_config"]
+__all__ = [
+    "USER",
+    "GatewayTargets",
+    "Prometheus",
+    "check_prometheus",
+    "prometheus_of",
+    "scrape_config",
+]

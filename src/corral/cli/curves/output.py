@@ -27,7 +27,7 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
     mark = " (its GPUs are pretend)" if picture.pretend else ""
     say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))
     if picture.is_empty:
-        note("nothing is known yet: a point is kept each 10 s")
+        note(_empty_text(picture))
         return
     say()
     _show_rows("CURVE", picture.rows, picture, width)
@@ -39,6 +39,15 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
         note(f"each of its {len(picture.gpus)} GPUs: --gpus")
     for chart_note in picture.notes:
         note(chart_note)
+
+
+def _empty_text(picture: Picture) -> str:
+    """Return why there are no curves."""
+    if not picture.has_gpus:
+        return "it has no GPUs and has logged no steps, so there are no series"
+    if picture.is_over:
+        return "no point was stored: there is one every 10 s"
+    return "no point is stored yet: there is one every 10 s"
 
 
 def _show_rows(

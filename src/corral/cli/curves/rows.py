@@ -179,7 +179,8 @@ def _sample_interval(points: Points) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """All curves of one job, node, queue or cluster. `what`: its title. `rows`: its own
-    curves. `gpus`: the use of each GPU; such a row is named "node GPU index"."""
+    curves. `gpus`: the use of each GPU; such a row is named "node GPU index".
+    `has_not_run`: it is a job without an attempt."""
 
     what: str
     grid: Grid
@@ -188,6 +189,8 @@ class Picture:
     is_over: bool = False
     notes: tuple[str, ...] = ()
     pretend: bool = False  # its GPUs are pretend ones
+    has_not_run: bool = False
+    has_gpus: bool = True
 
     @property
     def is_empty(self) -> bool:
@@ -285,6 +288,8 @@ def job_picture(
         is_over=is_over,
         notes=(left_out,) if left_out else (),
         pretend=gathered.pretend,
+        has_not_run=not job.attempts,
+        has_gpus=job.shape.gpus_per_node > 0,
     )
 
 

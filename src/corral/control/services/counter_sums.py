@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from corral.wire.caller_names import is_batch_caller
 from corral.wire.gateway_counters import (
     CountersReport,
     ReportedHistogram,
@@ -16,6 +17,14 @@ from corral.wire.gateway_counters import (
 FORGET_SECONDS: Final = 3600.0  # after which a silent process and gateway are forgotten
 UNDER_WAY_SECONDS: Final = 5.0  # for which the last gauges of a process count
 SERVER_ERROR: Final = 500
+REFUSED: Final = frozenset({429, 503})  # by the gateway, without a replica
+GATEWAY_EVENTS: Final = (
+    "retries",
+    "ejections",
+    "client_gone",
+    "streams_lost",
+    "streams_continued",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +52,13 @@ class LatencySum:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevisionSum:
     """What happened at one revision's replicas, or at all of a service. `failures` are
-    requests whose answer was an error of the server; `losses` attempts that were lost
-    there, which another replica may have answered."""
+    requests whose answer was an error of the server; `refusals` those that the gateway
+    itself has refused because no replica was free or a limit was reached; `losses`
+    attempts that were lost there, which another replica may have answered."""
 
     requests: int = 0
     failures: int = 0
+    refusals: int = 0
     losses: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -59,6 +70,7 @@ class RevisionSum:
         return RevisionSum(
             requests=self.requests + sign * other.requests,
             failures=self.failures + sign * other.failures,
+            refusals=self.refusals + sign * other.refusals,
             losses=self.losses + sign * other.losses,
             prompt_tokens=self.prompt_tokens + sign * other.prompt_tokens,
             cached_tokens=self.cached_tokens + sign * other.cached_tokens,
@@ -76,27 +88,35 @@ NOTHING: Final = RevisionSum()
 
 @dataclass(frozen=True, slots=True)
 class TokenSum:
-    """Tokens of a caller; `cached` are part of `prompt`."""
+    """Tokens of a caller; `cached` are part of `prompt`. `requests`: those that a
+    replica has answered."""
 
     prompt: int = 0
     cached: int = 0
     output: int = 0
+    requests: int = 0
 
     def plus(self, other: "TokenSum", sign: int = 1) -> "TokenSum":
         return TokenSum(
             self.prompt + sign * other.prompt,
             self.cached + sign * other.cached,
             self.output + sign * other.output,
+            self.requests + sign * other.requests,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSum:
-    """Sums of a service: arrivals, its revisions, and the tokens of its callers."""
+    """Sums of a service: arrivals, its revisions, and the tokens of its callers.
+    `events`: how often its gateways did what GATEWAY_EVENTS name. `fallback_requests`:
+    requests that its fallback has ended; they are in no other sum."""
 
     arrivals: int = 0
+    batch_arrivals: int = 0
     revisions: Mapping[int | None, RevisionSum] = field(default_factory=dict)
     tokens: Mapping[str, TokenSum] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
+    fallback_requests: int = 0
 
     def plus(self, other: "ServiceSum", sign: int = 1) -> "ServiceSum":
         revisions = dict(self.revisions)
@@ -107,9 +127,24 @@ class ServiceSum:
             tokens[caller] = tokens.get(caller, TokenSum()).plus(spent, sign)
         return ServiceSum(
             arrivals=self.arrivals + sign * other.arrivals,
+            batch_arrivals=self.batch_arrivals + sign * other.batch_arrivals,
             revisions=revisions,
             tokens=tokens,
+            events={
+                name: self.events.get(name, 0) + sign * other.events.get(name, 0)
+                for name in GATEWAY_EVENTS
+            },
+            fallback_requests=self.fallback_requests + sign * other.fallback_requests,
         )
+
+    @property
+    def batch_tokens(self) -> TokenSum:
+        """Tokens of all batches."""
+        total = TokenSum()
+        for caller, spent in self.tokens.items():
+            if is_batch_caller(caller):
+                total = total.plus(spent)
+        return total
 
     @property
     def total(self) -> RevisionSum:
@@ -123,10 +158,12 @@ class ServiceSum:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
     """Requests of a service under way now: all of them, those that wait for a replica,
-    and those at each replica by its name."""
+    the part of both that batches have, and those at each replica by its name."""
 
     requests: int = 0
     queued: int = 0
+    batch_requests: int = 0
+    batch_queued: int = 0
     by_replica: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -147,10 +184,12 @@ class CounterSums:
     is new, however often and through whichever gateway it is reported. Counters from
     before the first report of a gateway were counted by an earlier head, and are left
     out; those of a process that a known gateway has started since are new.
+    `active_callers` are the callers of new requests; the reader removes them.
     """
 
     services: dict[str, ServiceSum] = field(default_factory=dict)
     bounds: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    active_callers: set[str] = field(default_factory=set)
     _processes: dict[str, _Process] = field(default_factory=dict)
     _gateways: dict[str, float] = field(default_factory=dict)
 
@@ -195,6 +234,8 @@ class CounterSums:
         return UnderWay(
             requests=sum(part.requests for part in parts),
             queued=sum(part.queued for part in parts),
+            batch_requests=sum(part.batch_requests for part in parts),
+            batch_queued=sum(part.batch_queued for part in parts),
             by_replica=by_replica,
         )
 
@@ -228,6 +269,9 @@ class CounterSums:
         for name, whole in sums.items():
             before = ServiceSum() if last is None else last.sums.get(name, ServiceSum())
             fresh = whole.plus(before, -1)
+            self.active_callers.update(
+                caller for caller, spent in fresh.tokens.items() if spent.requests > 0
+            )
             present = self.services.get(name, ServiceSum())
             self.services[name] = present.plus(fresh)
 
@@ -254,7 +298,14 @@ def _sum_of(service: ReportedService, has_latencies: bool) -> ServiceSum:
         revisions[reported.revision] = earlier.plus(_revision(reported, has_latencies))
         for caller, spent in _tokens(reported):
             tokens[caller] = tokens.get(caller, TokenSum()).plus(spent)
-    return ServiceSum(arrivals=service.arrivals, revisions=revisions, tokens=tokens)
+    return ServiceSum(
+        arrivals=service.arrivals,
+        batch_arrivals=service.batch_arrivals,
+        revisions=revisions,
+        tokens=tokens,
+        events={name: getattr(service, name) for name in GATEWAY_EVENTS},
+        fallback_requests=sum(service.fallback_requests.values()),
+    )
 
 
 def _revision(reported: ReportedRevision, has_latencies: bool) -> RevisionSum:
@@ -268,6 +319,11 @@ def _revision(reported: ReportedRevision, has_latencies: bool) -> RevisionSum:
             for status, count in reported.requests.items()
             if status >= SERVER_ERROR
         ),
+        refusals=sum(
+            count
+            for status, count in reported.requests.items()
+            if reported.revision is None and status in REFUSED
+        ),
         losses=sum(reported.losses.values()),
         prompt_tokens=total.prompt,
         cached_tokens=min(total.cached, total.prompt),
@@ -279,7 +335,8 @@ def _revision(reported: ReportedRevision, has_latencies: bool) -> RevisionSum:
 
 def _tokens(reported: ReportedRevision) -> Iterator[tuple[str, TokenSum]]:
     for caller, tokens in reported.tokens.items():
-        yield caller, TokenSum(tokens.prompt, tokens.cached, tokens.output)
+        spent = TokenSum(tokens.prompt, tokens.cached, tokens.output, tokens.requests)
+        yield caller, spent
 
 
 def _latency(histogram: ReportedHistogram) -> LatencySum:
@@ -290,5 +347,7 @@ def _under_way_of(service: ReportedService) -> UnderWay:
     return UnderWay(
         requests=service.in_flight,
         queued=service.queued,
+        batch_requests=service.batch_in_flight,
+        batch_queued=service.batch_queued,
         by_replica={replica.name: replica.in_flight for replica in service.replicas},
     )

@@ -24,6 +24,7 @@ from corral.domain.ledger import UsageRecord, day_of, summed
 from corral.domain.units import DAY_SECONDS
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
+from corral.wire.caller_names import is_batch_caller
 from corral.wire.gateway_counters import CountersReport, ReportedService
 
 COMMIT_SECONDS: Final = 10.0  # between two commits of tokens under traffic
@@ -101,7 +102,7 @@ class TokenLedger:
                     fresh = counts.since(before)
                     if any(fresh):
                         merged[user] = before.plus(fresh)
-                        tokens += fresh.tokens
+                        tokens += fresh.priced_tokens
                 if merged == earlier:
                     continue
                 yield GatewayCount(
@@ -180,8 +181,13 @@ def _by_user(reported: ReportedService) -> ByUser:
                 tokens.prompt,
                 min(tokens.cached, tokens.prompt),
                 tokens.output,
+                batch=tokens.prompt + tokens.output if is_batch_caller(caller) else 0,
             )
             users[user] = users.get(user, CallerCounts()).plus(counts)
+    for caller, tokens in reported.fallback.items():
+        user = UserName(user_of_caller(caller))
+        counts = CallerCounts(fallback=tokens.prompt + tokens.output)
+        users[user] = users.get(user, CallerCounts()).plus(counts)
     return users
 
 

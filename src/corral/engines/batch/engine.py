@@ -361,7 +361,7 @@ class LendingEngine:
                 await driver.ask(group)
         except Refusal as refusal:
             log.warning("attempt %s.%s is refused: %s", *first_key, refusal.message)
-            self.asking.refused(group, refusal.message)
+            self.asking.refused(group, refusal.full_text)
         except Trouble as trouble:
             log.warning(
                 "attempt %s.%s could not be submitted: %s", *first_key, trouble.message
@@ -384,7 +384,7 @@ class LendingEngine:
                     await self.driver.submit(gang, files_by_node)
         except Refusal as refusal:
             log.warning("attempt %s.%s is refused: %s", *key, refusal.message)
-            self.desk.refused(key, refusal.message, infra=False)
+            self.desk.refused(key, refusal.full_text, infra=False)
         except Trouble as trouble:
             log.warning(
                 "attempt %s.%s could not be submitted: %s", *key, trouble.message

@@ -152,9 +152,12 @@ class ServePlan:
         return self.fleets[0]
 
 
-def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> ServePlan:
+def plan_serve(
+    request: ServeRequest, *, listed: PriceList | None = None, longest: int = 0
+) -> ServePlan:
     """Return the plan with the cheapest set of replicas that meets the targets, and
     with those on other GPU types. `listed`: prices, instead of the catalog's.
+    `longest`: tokens of the longest request, which each replica must be able to hold.
 
     For each type, a replica is cut over 1, 2, 4, ... GPUs of a node. A model too large
     for a node is split by stages over several nodes. Each option gets the highest rate
@@ -171,9 +174,8 @@ def plan_serve(request: ServeRequest, *, listed: PriceList | None = None) -> Ser
     unfit: list[Unfit] = []
     for candidate in _candidates(request, offers):
         try:
-            best_set = _best_of(
-                candidate, model, request, _gpu_hour_price(candidate, request, offers)
-            )
+            usd = _gpu_hour_price(candidate, request, offers)
+            best_set = _best_of(candidate, model, request, usd, longest)
         except Unsuited as unsuited:
             if request.gpu:
                 raise
@@ -263,14 +265,14 @@ def _gpu_hour_price(
 
 
 def _best_of(
-    one: Device, model: Model, request: ServeRequest, usd: float | None
+    one: Device, model: Model, request: ServeRequest, usd: float | None, longest: int
 ) -> ReplicaSet | Unfit:
     best_set: ReplicaSet | None = None
     unfit = Unfit(device=one, why="no layout divides the model evenly")
     for replica in _candidate_replicas(one, model, request):
         if replica.pipeline > 1 and (best_set or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
-        replica_set = _size_replica_set(replica, request, usd)
+        replica_set = _size_replica_set(replica, request, usd, longest)
         if isinstance(replica_set, Unfit):
             unfit = min(replica_set, unfit, key=_latency_sum)
         elif best_set is None or (replica_set.gpus, replica_set.replicas) < (
@@ -315,10 +317,11 @@ def _candidate_replicas(
 
 
 def _size_replica_set(
-    replica: Replica, request: ServeRequest, usd: float | None
+    replica: Replica, request: ServeRequest, usd: float | None, longest: int
 ) -> ReplicaSet | Unfit:
-    batch_limit = most_sequences(replica, request.input + request.output)
-    if batch_limit < 1:
+    tokens = request.input + request.output
+    batch_limit = most_sequences(replica, tokens)
+    if batch_limit < 1 or most_sequences(replica, max(longest, tokens)) < 1:
         return Unfit(
             device=replica.device, why=f"does not fit on {counted(replica.gpus, 'GPU')}"
         )

@@ -7,6 +7,7 @@ from math import isinf
 from typing import Any, Final
 
 from corral.catalog.bands import ErrorBand, gpu_band
+from corral.catalog.devices import Device
 from corral.domain.units import counted
 from corral.perf.serving import capacity, served
 from corral.plan.report import (
@@ -64,7 +65,7 @@ def report(plan: ServePlan) -> PlannerReport:
             "prices: catalog/data/prices.csv",
             *_band_sentences(best_set),
         ),
-        warnings=(*plan.cautions, OPEN, *_unmeasured(best_set)),
+        warnings=(*plan.cautions, OPEN, *unmeasured(best_set.replica.device)),
         data=_plan_as_dict(plan),
     )
 
@@ -79,8 +80,8 @@ def _band_sentences(best: ReplicaSet) -> Iterator[str]:
             yield error_band.sentence(time_label)
 
 
-def _unmeasured(best: ReplicaSet) -> Iterator[str]:
-    device = best.replica.device
+def unmeasured(device: Device) -> Iterator[str]:
+    """Yield a warning if servers on this type of GPU were not measured under load."""
     if device.vendor != MEASURED:
         yield (
             f"Servers under load were measured only on {MEASURED} GPUs. The numbers for "

@@ -13,6 +13,7 @@ from corral.domain.node_fault import Restriction
 from corral.reconcile.cache.seats import Seats
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import on_the_way
+from corral.reconcile.sleeping_room import kept_for_sleepers
 from corral.schedule import Floor, NodeRoom
 
 SUSPECTED_SECONDS: Final = 86400.0  # time for which a failed node is chosen last
@@ -108,7 +109,7 @@ class CapacityCache:
 
 def _coming_to(draft: Draft) -> Coming:
     coming_by_node: dict[NodeId, list[tuple[Job, Seat]]] = defaultdict(list)
-    for job, seat in on_the_way(draft):
+    for job, seat in (*on_the_way(draft), *kept_for_sleepers(draft)):
         coming_by_node[seat.node].append((job, seat))
     return dict(coming_by_node)
 

@@ -10,13 +10,11 @@ from dataclasses import replace
 from typing import TypedDict
 
 from corral.domain.attempt import Attempt, Seat
-from corral.domain.cause import Cause
 from corral.domain.event_kind import EventKind
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.reason_code import ReasonCode
-from corral.domain.receipt import Receipt, ReceiptKind, taken_text
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.reconcile.attained_service import (
@@ -25,7 +23,7 @@ from corral.reconcile.attained_service import (
     unsaved_seconds,
 )
 from corral.reconcile.changeset import Draft
-from corral.reconcile.preemption.takings import account_of
+from corral.reconcile.preemption.takings import tell_taking
 from corral.reconcile.preemption.texts import (
     is_untold,
     kept_text,
@@ -169,7 +167,7 @@ def see_reservations(draft: Draft) -> None:
     """Record which jobs that were to stop have gone. End reservations that are no
     longer wanted or possible."""
     for reservation in list(draft.world.reservations.values()):
-        victims = tuple(_update_victim(draft, victim) for victim in reservation.victims)
+        victims = tuple(update_victim(draft, victim) for victim in reservation.victims)
         for victim in victims:
             _keep_for_moved(draft, reservation, victim)
         end_reason = _why_ended(draft, reservation)
@@ -200,7 +198,8 @@ def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
     )
 
 
-def _update_victim(draft: Draft, victim: Victim) -> Victim:
+def update_victim(draft: Draft, victim: Victim) -> Victim:
+    """Return the victim; with its loss, if its end was seen in this pass."""
     job = draft.job(victim.job)
     is_same_attempt = job is not None and job.attempt == victim.attempt
     if victim.gone_at is not None or (
@@ -369,7 +368,7 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
             victims_by_job.setdefault(attempt.gave_way_to, []).append(
-                _update_victim(draft, victim)
+                update_victim(draft, victim)
             )
     return victims_by_job
 
@@ -456,28 +455,7 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
     ]
     if not taken_victims:
         return
-    accounts = tuple(account_of(draft, victim) for victim in taken_victims)
-    needed_millis = reservation.shape.gpu_millis
-    receipt = Receipt(
-        job=job.id,
-        attempt=job.attempt,
-        kind=ReceiptKind.TAKING,
-        cause=Cause.NONE,
-        culprit="",
-        evidence=taken_text(accounts, needed_millis),
-        steps_lost=sum(victim.steps_lost or 0 for victim in taken_victims),
-        gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in taken_victims),
-        seen_at=draft.now.wall,
-        others=tuple(victim.job for victim in taken_victims),
-        taken=accounts,
-        needed_gpu_millis=needed_millis,
-    )
-    draft.receipts.append(receipt)
-    attempt = draft.attempt(job.id)
-    if attempt is not None and any(victim.gone_at is None for victim in taken_victims):
-        draft.put_attempt(replace(attempt, open_receipt=receipt))
-    text = f"{job.spec.name}: {receipt.text}"
-    draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=job.attempt)
+    tell_taking(draft, job, taken_victims, reservation.shape.gpu_millis)
 
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:

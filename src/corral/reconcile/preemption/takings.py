@@ -1,9 +1,13 @@
 """Receipts of preemptions. Each receipt of a job names the jobs that were stopped to
 make room for it, and what each of them has lost."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from corral.domain.receipt import Receipt, Taken
+from corral.domain.cause import Cause
+from corral.domain.event_kind import EventKind
+from corral.domain.job import Job
+from corral.domain.receipt import Receipt, ReceiptKind, Taken, taken_text
 from corral.domain.usage import PreemptWhy, Victim
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.texts import name_of, where_text
@@ -21,6 +25,38 @@ def account_of(draft: Draft, victim: Victim) -> Taken:
         moved_to=where_text(victim.to) if is_moved else "",
         loss=victim.loss,
     )
+
+
+def tell_taking(
+    draft: Draft, job: Job, victims: Sequence[Victim], needed_millis: int
+) -> None:
+    """Add the receipt of a job that has got the seats of stopped jobs. It names them,
+    and what each of them has lost.
+
+    Args:
+        needed_millis: What the job needed, in thousandths of GPUs.
+    """
+    accounts = tuple(account_of(draft, victim) for victim in victims)
+    receipt = Receipt(
+        job=job.id,
+        attempt=job.attempt,
+        kind=ReceiptKind.TAKING,
+        cause=Cause.NONE,
+        culprit="",
+        evidence=taken_text(accounts, needed_millis),
+        steps_lost=sum(victim.steps_lost or 0 for victim in victims),
+        gpu_seconds_lost=sum(victim.gpu_seconds_lost for victim in victims),
+        seen_at=draft.now.wall,
+        others=tuple(victim.job for victim in victims),
+        taken=accounts,
+        needed_gpu_millis=needed_millis,
+    )
+    draft.receipts.append(receipt)
+    attempt = draft.attempt(job.id)
+    if attempt is not None and any(victim.gone_at is None for victim in victims):
+        draft.put_attempt(replace(attempt, open_receipt=receipt))
+    text = f"{job.spec.name}: {receipt.text}"
+    draft.tell(EventKind.RECEIPT, text, job=job.id, attempt=job.attempt)
 
 
 def settle_taking(draft: Draft, lost: Receipt) -> None:

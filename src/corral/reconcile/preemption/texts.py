@@ -63,6 +63,7 @@ def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
         PreemptWhy.SERVICE: f"{served_text} of service",
         PreemptWhy.PREEMPTIBLE: "preemptible",
         PreemptWhy.ROOM: "to be moved",
+        PreemptWhy.LENT: "on lent GPUs",
     }[why]
     seconds = min_runtime_left_seconds(draft, job, attempt)
     when = (
@@ -95,6 +96,8 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
         return f"{of}, which {_service_text(draft, by, job)} and {justification}"
     if why == PreemptWhy.ROOM:
         return f"{of}, which fits nowhere else"
+    if why == PreemptWhy.LENT:
+        return f"{of}, which takes back the GPUs that it had lent"
     return f"{of}, because this job is preemptible"
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from corral.domain.event_kind import EventKind
-from corral.domain.service import Service, ServiceSpec
+from corral.domain.service import Service, ServiceFacts, ServiceSpec
 from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
 from corral.reconcile.services.rollout import facts_of
@@ -15,6 +15,16 @@ def first_reason(spec: ServiceSpec) -> str:
     return f"its spec asks for {at_least}{counted(spec.min_replicas, 'replica')}"
 
 
+def _sleeping(service: Service, facts: ServiceFacts | None, wanted: int) -> int:
+    """Return how many replicas sleep beside those that serve."""
+    spec = service.spec
+    if not spec.may_sleep:
+        return 0
+    measured = facts.sleeping if facts is not None else None
+    needed = service.sleeping if measured is None else measured
+    return max(0, min(max(needed, spec.sleeping), spec.max_replicas - wanted))
+
+
 def set_wanted(draft: Draft, service: Service) -> Service:
     """Return the service with the number of replicas that the demand needs. Without a
     measurement the number stays, within the range of the spec."""
@@ -24,6 +34,7 @@ def set_wanted(draft: Draft, service: Service) -> Service:
     if needed is None:
         needed = service.wanted
     wanted = min(max(needed, spec.min_replicas), spec.max_replicas)
+    service = replace(service, sleeping=_sleeping(service, facts, wanted))
     if wanted == service.wanted:
         return service
     reason = reason.rstrip(".")

@@ -71,9 +71,12 @@ class LiveReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPlan:
-    """Replicas to drain, by number, and the revision of each replica to make.
-    `gives_way`: one of those drained makes room for the new revision."""
+    """Replicas to drain, to put to sleep and to wake, by number, and the revision of
+    each replica to make. `gives_way`: one of those drained makes room for the new
+    revision."""
 
+    sleeps: tuple[int, ...] = ()
+    wakes: tuple[int, ...] = ()
     drains: tuple[tuple[int, DrainCause], ...] = ()
     makes: tuple[int, ...] = ()
     gives_way: bool = False
@@ -96,6 +99,9 @@ def plan_replicas(
     """
     planner = _Planner(service=service, now=now, is_draining=is_draining)
     planner.sort(live)
+    planner.wake_sleepers()
+    planner.put_surplus_to_sleep()
+    planner.drain_sleepers()
     planner.drain_surplus()
     planner.drain_unready()
     planner.drain_replaced()
@@ -105,6 +111,8 @@ def plan_replicas(
     planner.keep_limit()
     return ReplicaPlan(
         drains=tuple(planner.drains.items()),
+        sleeps=tuple(planner.sleeps),
+        wakes=tuple(planner.wakes),
         makes=tuple(planner.missing_revisions()),
         gives_way=planner.gives_way,
     )
@@ -113,8 +121,8 @@ def plan_replicas(
 @dataclass(slots=True, kw_only=True)
 class _Planner:
     """Replicas in groups: `serving` are of the revision that is to serve, `old` of
-    others, `leaving` are on nodes that are being drained, and `tried` is of the
-    revision on trial."""
+    others, `leaving` are on nodes that are being drained, `tried` is of the revision
+    on trial, and `sleepers` sleep. A replica that wakes is one that serves."""
 
     service: Service
     now: float
@@ -123,13 +131,18 @@ class _Planner:
     old: list[LiveReplica] = field(default_factory=list)
     leaving: list[LiveReplica] = field(default_factory=list)
     tried: list[LiveReplica] = field(default_factory=list)
+    sleepers: list[LiveReplica] = field(default_factory=list)
+    sleeps: list[int] = field(default_factory=list)
+    wakes: list[int] = field(default_factory=list)
     drains: dict[int, DrainCause] = field(default_factory=dict)
     gives_way: bool = False
 
     def sort(self, live: Sequence[LiveReplica]) -> None:
         """Put each replica into its group, those first that are drained first."""
         for replica in sorted(live, key=lambda replica: replica.end_order):
-            if replica.row.leaving_since is not None:
+            if replica.row.is_sleeping:
+                group = self.sleepers
+            elif replica.row.leaving_since is not None:
                 group = self.leaving
             elif replica.row.revision == self.service.on_trial:
                 group = self.tried
@@ -145,8 +158,66 @@ class _Planner:
     def _drain_first(self, group: list[LiveReplica], cause: DrainCause) -> None:
         self._drain(group.pop(0), cause)
 
+    def wake_sleepers(self) -> None:
+        """Wake sleeping replicas of the revision that is to serve, while too few
+        serve: first those that lend nothing."""
+        useful = sorted(
+            (one for one in self.sleepers if one.row.revision == self.service.goal),
+            key=_wake_order,
+        )
+        for replica in useful[: max(0, self.service.wanted - len(self.serving))]:
+            self.sleepers.remove(replica)
+            self.serving.append(replica)
+            self.wakes.append(replica.row.number)
+
+    def put_surplus_to_sleep(self) -> None:
+        """Put ready replicas to sleep that are more than wanted, as many as are to
+        sleep."""
+        room = self.service.sleeping - len(self.sleepers)
+        ready = [replica for replica in self.serving if replica.row.is_ready]
+        surplus = len(ready) - self.service.wanted
+        if not self.service.spec_of(self.service.goal).may_sleep:
+            return
+        for replica in ready[: max(0, min(room, surplus))]:
+            self.serving.remove(replica)
+            self.sleepers.append(replica)
+            self.sleeps.append(replica.row.number)
+
+    def drain_sleepers(self) -> None:
+        """Drain sleeping replicas that are too many, of an old revision, or on a node
+        that is being drained."""
+        for replica in list(self.sleepers):
+            row = replica.row
+            if row.number in self.sleeps:
+                continue
+            if row.leaving_since is not None:
+                cause = DrainCause.NODE_DRAINS
+            elif row.revision != self.service.goal:
+                cause = DrainCause.OLD_REVISION
+            elif len(self.sleepers) > self.service.sleeping:
+                cause = DrainCause.TOO_MANY
+            else:
+                continue
+            self.sleepers.remove(replica)
+            self._drain(replica, cause)
+
+    @property
+    def _missing_sleepers(self) -> int:
+        """Replicas that are made so that they sleep, once no revision is on trial."""
+        if self.service.trial is not None:
+            return 0
+        return max(0, self.service.spec.sleeping - len(self.sleepers))
+
+    @property
+    def _wanted(self) -> int:
+        """Replicas that are awake: those that serve, and those that are to sleep once
+        they are ready."""
+        most = self.service.spec.max_replicas
+        awake = self.service.wanted + self._missing_sleepers
+        return max(self.service.wanted, min(awake, most - len(self.sleepers)))
+
     def drain_surplus(self) -> None:
-        while len(self.serving) > self.service.wanted:
+        while len(self.serving) > self._wanted:
             self._drain_first(self.serving, DrainCause.TOO_MANY)
 
     def drain_unready(self) -> None:
@@ -235,7 +306,7 @@ class _Planner:
 
     def keep_limit(self) -> None:
         """Drain those beyond the limit, after fewer are wanted."""
-        while self._count() > self.service.wanted + 1:
+        while self._count() > self._wanted + 1:
             group = min(
                 (group for group in (self.serving, self.old) if group),
                 key=lambda group: group[0].end_order,
@@ -249,8 +320,8 @@ class _Planner:
         """Return the revision of each replica to make."""
         service = self.service
         retry_at = service.trial_retry_at if service.passed else service.retry_at
-        missing = service.wanted - len(self.serving)
-        room = service.wanted + 1 - self._count()
+        missing = self._wanted - len(self.serving)
+        room = self._wanted + 1 - self._count()
         count = 0 if is_delayed(retry_at, self.now) else max(0, min(missing, room))
         revisions = [service.goal] * count
         may_try = (
@@ -262,6 +333,15 @@ class _Planner:
         if service.on_trial is not None and may_try:
             revisions.append(service.on_trial)
         return revisions
+
+
+def _wake_order(replica: LiveReplica) -> tuple[bool, bool, int]:
+    """Return the key by which replicas are woken: first those that have not fallen
+    asleep yet, then those that lend nothing, then the oldest."""
+    sleep = replica.row.sleep
+    is_asleep = sleep is not None and sleep.asleep_at is not None
+    is_lent = sleep is not None and bool(sleep.borrows)
+    return is_asleep, is_lent, replica.row.number
 
 
 def _is_awaited(replica: LiveReplica) -> bool:

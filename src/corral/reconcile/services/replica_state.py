@@ -7,6 +7,7 @@ from corral.domain.attempt import Attempt
 from corral.domain.event_kind import EventKind
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
+from corral.domain.reason_code import ReasonCode
 from corral.domain.service import STEADY_SECONDS, ReplicaRow, Service
 from corral.reconcile.changeset import Draft
 from corral.reconcile.services.probe_reports import is_probe_failing, probe_report
@@ -27,12 +28,24 @@ def follow_replicas(draft: Draft, service: Service) -> Service:
             service = count_end(draft, service, row, job)
             continue
         followed = _followed(draft, service, row, job)
+        service = _with_start(draft, service, row, followed)
         is_steady = followed.ready_seconds_by(draft.now.wall) >= STEADY_SECONDS
         if is_steady and row.ready_seconds < STEADY_SECONDS:
             followed = replace(followed, ready_seconds=STEADY_SECONDS)
             service = _count_success(service, row.revision)
         rows.append(followed)
     return replace(service, replicas=tuple(rows))
+
+
+def _with_start(
+    draft: Draft, service: Service, before: ReplicaRow, row: ReplicaRow
+) -> Service:
+    """Return the service with the measured start of an attempt that has become ready."""
+    attempt = draft.attempt(row.job)
+    if attempt is None or row.attempt == before.attempt:
+        return service
+    seconds = max(0.0, draft.now.wall - attempt.placed_at)
+    return replace(service, start_seconds=seconds)
 
 
 def is_delayed(retry_at: float | None, now: float) -> bool:
@@ -137,6 +150,8 @@ def _followed(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> Repl
     is_ending = job.state == JobState.SUSPENDED or (
         job.state == JobState.STOPPING and job.why in _ENDING
     )
+    if row.sleep is not None and job.reason_code is ReasonCode.SLEEP:
+        return row
     if is_ending and row.draining_at is None:
         return replace(row, draining_at=draft.now.wall, reason=job.reason)
     return row
@@ -152,6 +167,10 @@ def _with_readiness(
         row = row.not_ready(draft.now.wall)
     seen = probe_report(draft, attempt)
     is_ready = seen.is_ready if seen is not None else None
+    if row.sleep is not None and (
+        row.sleep.room_at is None or seen is None or seen.is_asleep
+    ):
+        return row.not_ready(draft.now.wall)
     if (
         seen is not None
         and is_ready

@@ -18,6 +18,8 @@ from corral.domain.service import (
 )
 from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
+from corral.reconcile.services.finished_requests import has_finished
+from corral.reconcile.services.lending import without_sleep
 from corral.reconcile.services.probe_reports import (
     failing_seconds,
     failure_text,
@@ -35,7 +37,7 @@ from corral.reconcile.services.replica_state import (
     draining_row,
     replica_name,
 )
-from corral.reconcile.services.rollout import COUNTER_AGE_SECONDS, facts_of
+from corral.reconcile.services.sleeping import put_to_sleep, wake
 
 # Their ranks stop already, and the job does not come back.
 _STOPS_ANYWAY: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
@@ -44,10 +46,9 @@ _STOPS_ANYWAY: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
 def adjust_replicas(draft: Draft, service: Service) -> Service:
     """Return the service after the next step towards the replicas that it wants: some
     are made, and some begin to drain."""
-    live = [
-        _live_replica(draft, row) for row in service.replicas if row.draining_at is None
-    ]
-    is_draining = len(live) < len(service.replicas)
+    rows = [row for row in service.replicas if row.draining_at is None]
+    live = [_live_replica(draft, row) for row in rows]
+    is_draining = len(rows) < len(service.replicas)
     plan = plan_replicas(service, live, draft.now.wall, is_draining=is_draining)
     if plan.gives_way:
         service = replace(service, gave_way_at=draft.now.wall)
@@ -56,6 +57,11 @@ def adjust_replicas(draft: Draft, service: Service) -> Service:
         if causes.get(row.number) is DrainCause.PROBE_FAILS:
             service = _count_failing(draft, service, row)
     service = _drain(draft, service, causes)
+    for row in service.replicas:
+        if row.number in plan.sleeps:
+            service = put_to_sleep(draft, service, row)
+        elif row.number in plan.wakes:
+            service = wake(draft, service, row)
     return _make(draft, service, plan.makes)
 
 
@@ -171,6 +177,8 @@ def end_drained(draft: Draft, service: Service) -> Service:
         if row.draining_at is not None and row.draining_at > draft.now.wall:
             row = replace(row, draining_at=draft.now.wall)  # the clock was set back
         if job is not None and _is_drained(draft, service, row, job):
+            service = without_sleep(draft, service, row)
+            row = replace(row, sleep=None)
             job = _cancel(draft, job, row.reason)
             if job.is_final:
                 service = count_end(draft, service, row, job)
@@ -182,23 +190,12 @@ def end_drained(draft: Draft, service: Service) -> Service:
 def _is_drained(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> bool:
     if row.draining_at is None:
         return False
+    if row.sleep is not None and row.sleep.finished_at is not None:
+        return True
     has_served = job.state.is_live and row.attempt == job.attempt
     if not has_served and not row.is_finishing(job):
         return True
-    return _has_finished(draft, service, row, row.draining_at)
-
-
-def _has_finished(
-    draft: Draft, service: Service, row: ReplicaRow, since: float
-) -> bool:
-    """Return whether a replica that gets no new requests since this time has finished
-    those that had begun, or was given enough time for it."""
-    seconds = draft.now.wall - since
-    if not 0.0 <= seconds < service.spec.drain_seconds:
-        return True  # or the clock was set back
-    facts = facts_of(draft, service)
-    under_way = facts.under_way.get(row.job) if facts is not None else None
-    return under_way == 0 and seconds >= COUNTER_AGE_SECONDS
+    return has_finished(draft, service, row, row.draining_at)
 
 
 def note_finished(draft: Draft, service: Service) -> Service:
@@ -210,7 +207,7 @@ def note_finished(draft: Draft, service: Service) -> Service:
         if (
             job is not None
             and row.is_finishing(job)
-            and _has_finished(draft, service, row, job.since)
+            and has_finished(draft, service, row, job.since)
         ):
             row = replace(row, finished_attempt=job.attempt)
         rows.append(row)

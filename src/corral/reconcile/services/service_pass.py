@@ -13,6 +13,7 @@ from corral.reconcile.services.replicas import (
     note_finished,
 )
 from corral.reconcile.services.rollout import advance_rollout, note_served
+from corral.reconcile.services.sleeping import follow_sleep
 
 
 def see_services(draft: Draft) -> None:
@@ -47,6 +48,7 @@ def _see_guarded(draft: Draft, service: Service) -> None:
 
 def _next_state(draft: Draft, service: Service) -> Service:
     service = note_finished(draft, follow_replicas(draft, service))
+    service = follow_sleep(draft, service)
     if service.state == ServiceState.STOPPING:
         return end_service(draft, end_drained(draft, drain_all(draft, service)))
     service = set_wanted(draft, service)

@@ -29,6 +29,8 @@ def find_seats(
     ]
     if len(able) < shape.nodes:
         return ()
+    if gang.spreads:
+        able.sort(key=lambda room: room.guests[gang.kin])
     # domains are counted, so each of their nodes must really have room
     if shape.nodes > 1:
         exclusive = gang.place.exclusive

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId, QueueName, UserName
 from corral.domain.queue import Queue
+from corral.domain.queue_tree import QueueTree
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, counted_gpus, gpus_text
@@ -159,3 +160,8 @@ def holding_of(
         amounts=ResourceAmounts(gpus, cpus, gib),
         preemptible=preemptible,
     )
+
+
+def unlimited(capacity: ResourceAmounts, queues: Iterable[QueueName]) -> Standing:
+    """Return a standing in which queues have no limits, for a pass without quotas."""
+    return Standing(QueueTree(), capacity=capacity, others=set(queues))

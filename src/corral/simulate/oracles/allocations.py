@@ -25,13 +25,18 @@ class Seating:
     def check(self, allocation: Allocation, job_before: Job | None) -> None:
         """Check I8: an allocation becomes HELD once and RELEASED once. It may be
         released only when none of its ranks is alive on the node."""
+        previous_seat = self._books.seat_of.get(allocation.key)
         previous_state = self._books.take_allocation(allocation)
         key, node = (allocation.job, allocation.attempt), allocation.seat.node
         if previous_state == SeatState.RELEASED:
             self._books.breach(
                 "I8", f"{allocation.key} was released, but is {allocation.state} again"
             )
-        if allocation.state == SeatState.HELD and previous_state is not None:
+        job = self._books.jobs[allocation.job]
+        is_resized = job.spec.replica is not None and allocation.seat != previous_seat
+        was_held = previous_state == SeatState.HELD and is_resized  # asleep, or awake
+        is_again = previous_state is not None and not was_held
+        if allocation.state == SeatState.HELD and is_again:
             self._books.breach(
                 "I8", f"{allocation.key} was {previous_state}, but is held again"
             )
@@ -100,8 +105,7 @@ class Seating:
             for (job, attempt, seat_node), state in self._books.seats.items():
                 if seat_node != node or state == SeatState.RELEASED:
                     continue
-                seats = self._books.attempts[job, attempt].seats
-                seat = next(seat for seat in seats if seat.node == node)
+                seat = self._books.seat_of[job, attempt, seat_node]
                 for index in seat.gpus:
                     used_millis[index] = used_millis.get(
                         index, 0

@@ -5,6 +5,7 @@ from corral.domain.attempt import Attempt, SeatState
 from corral.domain.desired_state import Launch
 from corral.domain.ids import AttemptNumber, NodeId
 from corral.domain.job import Job
+from corral.domain.observed_state import AttemptKey
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
@@ -64,8 +65,19 @@ class Starting:
         )
         self._starts_rightly(launch, node)
         evidence.start(key, node, launch.seat, ranks)
+        self._check_gpus(node)
+
+    def engine_awake(self, key: AttemptKey, node: NodeId) -> None:
+        """Check I3 when the engine of a sleeping replica has woken."""
+        if self._books.evidence.lives(key, node):
+            self._check_gpus(node)
+
+    def _check_gpus(self, node: NodeId) -> None:
+        evidence = self._books.evidence
         used_millis: dict[int, int] = {}
         for alive in evidence.on_node(node):
+            if self._books.stage.engines.is_asleep(alive.key):
+                continue
             for index in alive.seat.gpus:
                 share = alive.seat.gpu_millis // len(alive.seat.gpus)
                 used_millis[index] = used_millis.get(index, 0) + share

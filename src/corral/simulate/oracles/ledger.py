@@ -25,12 +25,12 @@ class LedgerCheck:
         held_seconds: dict[AttemptKey, float] = defaultdict(float)
         for row in changes.allocations:
             if not row.charged:
-                self._open.setdefault(row.key, row)
+                before = self._open.setdefault(row.key, row)
+                if row.seat != before.seat:  # a replica sleeps or wakes
+                    held_seconds[row.key[:2]] += _gpu_seconds(before, row.placed_at)
+                    self._open[row.key] = row
             elif (open_allocation := self._open.pop(row.key, None)) is not None:
-                gpus = row.seat.gpu_millis / MILLIS_PER_GPU
-                held_seconds[row.key[:2]] += gpus * max(
-                    0.0, row.since - open_allocation.placed_at
-                )
+                held_seconds[row.key[:2]] += _gpu_seconds(open_allocation, row.since)
         recorded_seconds: dict[AttemptKey, float] = defaultdict(float)
         for account in changes.accounts:
             if account.job is not None:
@@ -43,3 +43,8 @@ class LedgerCheck:
                     f"{recorded_seconds[key]:.3f}"
                 )
                 self._books.breach("ledger", text)
+
+
+def _gpu_seconds(allocation: Allocation, until: float) -> float:
+    gpus = allocation.seat.gpu_millis / MILLIS_PER_GPU
+    return gpus * max(0.0, until - allocation.placed_at)

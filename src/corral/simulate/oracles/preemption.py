@@ -16,6 +16,7 @@ from corral.domain.receipt import ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.domain.world import AllocationKey, Changes
+from corral.simulate.oracles.lending import gives_back
 from corral.simulate.oracles.relocation import Moving, awaited
 from corral.simulate.recorded_state import Books
 
@@ -72,8 +73,8 @@ class Giving:
         given_counts: Counter[QueueName] = Counter()
         for attempt in new_attempts:
             if not jobs[attempt.job].spec.preemptible:
-                given_counts[jobs[attempt.job].spec.queue] += self._charged_millis(
-                    attempt.seats
+                given_counts[jobs[attempt.job].spec.queue] += (
+                    self._books.charged_millis(attempt.seats)
                 )
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
             self._reservation(reservation, jobs, changes, given_counts)
@@ -133,17 +134,6 @@ class Giving:
                 millis_by_queue[job.spec.queue] += held_gang.millis
         return millis_by_queue
 
-    def _charged_millis(self, seats: Iterable[Seat]) -> int:
-        """Return what the queue is charged for these seats, in thousandths of GPUs; a
-        seat on an exclusive node is charged all its GPUs."""
-        nodes = self._books.machines
-        return sum(
-            len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
-            if seat.exclusive
-            else seat.gpu_millis
-            for seat in seats
-        )
-
     def _is_already_leaving(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
         previous_job = self._books.jobs.get(job.id, job)
@@ -163,13 +153,20 @@ class Giving:
         jobs: dict[JobId, Job],
     ) -> None:
         """Check that GPUs beyond a queue's own are recorded as borrowed, within limits."""
+        holdings = {
+            allocation.key: _Held(
+                allocation.job,
+                allocation.seat.node,
+                self._books.charged_millis([allocation.seat]),
+            )
+            for allocation in allocations
+            if allocation.state == SeatState.HELD
+        }
+        self._held |= {
+            key: holdings[key] for key in holdings.keys() & self._held.keys()
+        }
         held_before = self._sum_held_millis(jobs)
-        for allocation in allocations:
-            if allocation.state == SeatState.HELD:
-                node = allocation.seat.node
-                self._held[allocation.key] = _Held(
-                    allocation.job, node, self._charged_millis([allocation.seat])
-                )
+        self._held |= holdings
         held_after = self._sum_held_millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
@@ -177,7 +174,7 @@ class Giving:
         freely = Counter[QueueName]()
         for attempt in new:
             if jobs[attempt.job].spec.preemptible:
-                freely[jobs[attempt.job].spec.queue] += self._charged_millis(
+                freely[jobs[attempt.job].spec.queue] += self._books.charged_millis(
                     attempt.seats
                 )
         for queue in recorded:
@@ -283,6 +280,8 @@ class Giving:
         held: Counter[QueueName],
         within_own: bool,
     ) -> bool:
+        if victim.why == PreemptWhy.LENT:
+            return by.spec.replica is not None
         if by.spec.preemptible:
             return False
         match victim.why:
@@ -332,6 +331,7 @@ class Giving:
             is_told_to_stop
             and previous_job.state != JobState.STOPPING
             and job.reason_code == ReasonCode.PREEMPTED
+            and not gives_back(self._books, attempt)  # simulate.oracles.lending
         ):
             self._told(job, previous_job)
         preempted = (

@@ -12,6 +12,7 @@ from corral.domain.attempt import Attempt, Seat, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
+from corral.domain.reason_code import ReasonCode
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import Reservation
 from corral.domain.world import Changes
@@ -311,6 +312,8 @@ class _Late:
         """Yield, for each possible cause of a delayed promise, whether this cause
         applies. Causes are, for example: a job runs beyond its expected end, another
         job has a right to the GPUs, or an earlier promise has moved."""
+        # the seats of a sleeping replica may be closed to a job that stops too slowly
+        yield any(job.reason_code == ReasonCode.SLEEP for job in self.jobs.values())
         node_ids = {seat.node for seat in known.row.seats}
         for attempt in self.holding(node_ids, known.row.after):
             expected_end = self._expected_end(attempt)

@@ -4,9 +4,11 @@ do to those."""
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from corral.domain.attempt import SeatState
 from corral.domain.ids import JobId, ServiceName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
+from corral.domain.lending import ReplicaSleep
 from corral.domain.service import ReplicaRow, Service, ServiceState
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
@@ -380,11 +382,29 @@ class ServicesOracle:
             return  # this attempt has never been ready, or has ended already
         self._check_drained(watched, row, services.get(watched.row.id, watched.row))
 
+    def _check_asleep(self, row: ReplicaRow, sleep: ReplicaSleep, new: Service) -> None:
+        """Check that a replica that falls asleep is ended only after its requests have
+        finished, or have had the time for a drain."""
+        seconds = self._wall - sleep.since
+        is_early = 0.0 <= seconds < new.spec.drain_seconds - SLACK_SECONDS
+        is_lost = any(  # a node, in the same commit
+            key[:2] == (row.job, row.attempt) and state == SeatState.UNREACHABLE
+            for key, state in self._books.seats.items()
+        )
+        if sleep.finished_at is not None or is_lost:
+            return
+        if is_early and self._serves(row.job):
+            text = f"ends {row.job} after {seconds:.1f} s, with requests"
+            self._breach("drain", new, text)
+
     def _check_drained(self, watched: _Watched, row: ReplicaRow, new: Service) -> None:
         new_row = new.row_of(row.job)
         is_failing = (row.job, row.attempt) in self._books.evidence.faulty
         if is_failing or (new_row is not None and _stops_answering(row, new_row)):
             return  # it fails in the same commit
+        if row.sleep is not None:
+            self._check_asleep(row, row.sleep, new)
+            return
         drain = watched.drains.get(row.number)
         if drain is None:
             self._breach("drain", new, f"ends {row.job} without having drained it")

@@ -52,12 +52,15 @@ class SimulatedGateway:
         self._term = 0
         self._services: Mapping[ServiceName, Service] = {}
         self._reported: dict[ServiceName, ServiceFacts] = {}
+        self._sleepers = stage.stream("sleepers")
+        self._sleepers_until = 0.0
         self.demands: dict[ServiceName, int | None] = {}
         self.lost_until = 0.0
 
     def plan(self, until: float) -> None:
         """Draw changes of the demand and losses of counters before `until`."""
         chance, loop = self._chance, self._stage.loop
+        self._sleepers_until = until
         for _ in range(chance.choice([0, 2, 5, 9])):
             loop.later(chance.uniform(1.0, until), self._change_demand)
         for _ in range(chance.choice([0, 0, 1, 3])):
@@ -98,13 +101,22 @@ class SimulatedGateway:
                 is_stopping = job is not None and job.state == JobState.STOPPING
                 if row.is_ready and key not in self._traffic:
                     self._traffic[key] = _Traffic(self._chance.random() < 0.6)
-                elif key in self._traffic and (row.draining_at or is_stopping):
+                elif key in self._traffic and row.is_ready:
+                    self._traffic[key] = self._resumed(self._traffic[key])
+                elif key in self._traffic and (
+                    row.draining_at or is_stopping or row.sleep is not None
+                ):
                     self._end_traffic(self._traffic[key], now)
             trial = service.trial
             if trial is not None and (service.id, trial) not in self._verdicts:
                 passed = self._chance.choice([None, None, True, False])
                 at = now + self._chance.choice([0.0, 2.0, 10.0])
                 self._verdicts[service.id, trial] = _Verdict(at, passed)
+
+    def _resumed(self, traffic: _Traffic) -> _Traffic:
+        """Return the traffic of a replica that takes requests again, if it had got no
+        new ones."""
+        return traffic if traffic.ends_at == float("inf") else _Traffic(traffic.is_busy)
 
     def _end_traffic(self, traffic: _Traffic, now: float) -> None:
         """Draw the end of the last requests at a replica that is being drained. One
@@ -134,7 +146,7 @@ class SimulatedGateway:
         self._stage.loop.later(REPORT_SECONDS, self._report)
 
     def _facts_of(self, service: Service) -> ServiceFacts:
-        demand = self.demands.get(service.name)
+        demand = self._swing(service)
         verdict = (
             None
             if service.trial is None
@@ -143,6 +155,7 @@ class SimulatedGateway:
         is_judged = verdict is not None and self._stage.now() >= verdict.at
         return ServiceFacts(
             wanted=demand,
+            sleeping=self._sleeping(service),
             reason=f"{demand} are needed",
             verdict=verdict.passed if verdict is not None and is_judged else None,
             verdict_reason=f"{VERDICT_TEXT} {service.trial}",
@@ -152,6 +165,23 @@ class SimulatedGateway:
                 if (row.job, row.attempt) in self._traffic
             },
         )
+
+    def _swing(self, service: Service) -> int | None:
+        """Return the demand on a service. While there are faults, it often changes for
+        one whose replicas sleep, so that they fall asleep and wake."""
+        is_swinging = self._stage.now() < self._sleepers_until
+        if service.spec.may_sleep and is_swinging and self._sleepers.random() < 0.1:
+            self.demands[service.name] = self._sleepers.choice([0, 1, 1, 2, 3])
+        return self.demands.get(service.name)
+
+    def _sleeping(self, service: Service) -> int:
+        """Return how many replicas are to sleep: now and then another number; none
+        once the faults are over."""
+        if not service.spec.may_sleep or self._stage.now() >= self._sleepers_until:
+            return 0
+        if self._sleepers.random() < 0.1:
+            return self._sleepers.choice([0, 1, 2, 3])
+        return min(service.sleeping + 1, 2)
 
 
 class SimulatedTraffic(ServiceTraffic):

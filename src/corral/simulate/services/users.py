@@ -3,10 +3,10 @@ disturb single replicas."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from corral.domain.ids import ServiceName
-from corral.domain.job import DEFAULT_QUEUE, Disconnect, JobSpec
+from corral.domain.job import DEFAULT_QUEUE, Disconnect, JobSpec, SleepCalls
 from corral.domain.requests import (
     ApplyService,
     Asked,
@@ -18,7 +18,14 @@ from corral.domain.requests import (
     Suspend,
 )
 from corral.domain.resources import Resources
-from corral.domain.service import CanaryRule, Service, ServiceSpec
+from corral.domain.service import (
+    CanaryRule,
+    ParkBy,
+    ScaleRule,
+    Service,
+    ServiceSpec,
+)
+from corral.simulate.engine_sleep import SLEEP_CALLS
 from corral.simulate.replica_behaviour import (
     RevisionKind,
     command_of,
@@ -37,6 +44,12 @@ KINDS = (
 )
 
 
+class _Sleep(TypedDict):
+    park: ParkBy
+    sleep_calls: SleepCalls | None
+    scale: ScaleRule
+
+
 class ServiceUsers:
     """Users who send requests about services. `services`: those that are not stopped,
     as the last commits have made them."""
@@ -53,6 +66,7 @@ class ServiceUsers:
         self._nodes = nodes
         self._services = services
         self._chance = stage.stream("services")
+        self._sleeps = stage.stream("sleepers of services")
         self._bases: dict[ServiceName, ServiceSpec] = {}
         self._revisions = 0
         self._until = 0.0
@@ -88,7 +102,10 @@ class ServiceUsers:
         self._people.ask(StopService(service=name))
 
     def _apply(self, name: ServiceName) -> None:
-        self._ask_apply(self._new_revision(name, self._chance.choice(KINDS)))
+        kind = self._chance.choice(KINDS)
+        if self._stage.has_sleepers and self._sleeps.random() < 0.8:
+            kind = RevisionKind.GOOD
+        self._ask_apply(self._new_revision(name, kind))
 
     def _ask_apply(self, spec: ServiceSpec) -> None:
         self._bases[spec.name] = spec
@@ -137,7 +154,10 @@ class ServiceUsers:
             base,
             replica=replace(base.replica, run=command_of(kind, self._revisions)),
             canary=CanaryRule(seconds=chance.choice([0.0, 0.0, 5.0, 20.0, 60.0])),
-            drain_seconds=chance.choice([2.0, 10.0, 30.0]),
+            drain_seconds=min(
+                chance.choice([2.0, 10.0, 30.0]),
+                2.0 if self._stage.has_sleepers else 30.0,
+            ),
         )
 
     def _draw_base(self, name: ServiceName) -> ServiceSpec:
@@ -146,6 +166,8 @@ class ServiceUsers:
         gpus = chance.choice([0, 1, 1, 1, self._stage.gpus])
         queues = [queue.name for queue in self._people.queues]
         queue = chance.choice([DEFAULT_QUEUE, *queues])
+        if self._stage.has_sleepers:  # most of which find room, and so fall asleep
+            least, most, gpus = min(least, 1), MOST_REPLICAS, min(gpus, 1)
         replica = JobSpec(
             name=name,
             run=command_of(RevisionKind.GOOD, 0),
@@ -163,7 +185,23 @@ class ServiceUsers:
             models=(name,),
             min_replicas=least,
             max_replicas=most,
+            **self._draw_sleep(has_queues=bool(queues)),
         )
+
+    def _draw_sleep(self, *, has_queues: bool) -> "_Sleep":
+        """Draw how replicas sleep. Their engines sleep only in worlds without queues:
+        a replica that wakes with its process takes its GPUs whatever its queue may
+        borrow by then."""
+        chance = self._sleeps
+        ways = [ParkBy.CACHE, *([] if has_queues else [ParkBy.ENGINE] * 2)]
+        park = chance.choice(ways) if self._stage.has_sleepers else ParkBy.NONE
+        return {
+            "park": park,
+            "sleep_calls": SLEEP_CALLS if park is ParkBy.ENGINE else None,
+            "scale": ScaleRule(
+                back_within_seconds=chance.choice([None, 2.0, 5.0, 12.0])
+            ),
+        }
 
     def _draw_range(self) -> tuple[int, int]:
         least = self._chance.choice([0, 1, 1, 2, 3])

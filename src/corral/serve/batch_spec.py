@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from corral.serve.batch import GATEWAY_VARIABLE
+from corral.serve.batch_options import GATEWAY_VARIABLE
 
 INPUT: Final = "input.jsonl"
 NAME_PREFIX: Final = "batch-"
@@ -26,6 +26,8 @@ class BatchJob:
         folder: Name of the folder in which its answers are kept.
         deadline: Seconds since 1970; None: no deadline.
         concurrency: Most requests at once; None: chosen by the program.
+        batch: Id of the batch, whose input the program fetches, and whose progress and
+            results it reports.
     """
 
     service: str
@@ -34,6 +36,7 @@ class BatchJob:
     folder: str
     deadline: float | None = None
     concurrency: int | None = None
+    batch: str | None = None
 
     @property
     def command(self) -> str:
@@ -46,6 +49,7 @@ class BatchJob:
             "lines": self.lines,
             "deadline": None if self.deadline is None else f"{self.deadline:.0f}",
             "concurrency": self.concurrency,
+            "batch": self.batch,
         }
         words = [
             word
@@ -75,6 +79,7 @@ def batch_of(command: str | None) -> BatchJob | None:
             concurrency=int(options["--concurrency"])
             if "--concurrency" in options
             else None,
+            batch=options.get("--batch"),
         )
     except (KeyError, ValueError):  # a command that a person has written
         return None
@@ -84,7 +89,6 @@ def spec_of_batch(
     batch: BatchJob,
     *,
     name: str,
-    workdir: Path,
     gateway_url: str,
     queue: str | None,
     checkpoint: str | None,
@@ -92,13 +96,11 @@ def spec_of_batch(
     """Return the spec of the job of a batch.
 
     Args:
-        workdir: Folder that holds the input file.
         checkpoint: Path for the answers; None: the cluster's shared path.
     """
     fields: Mapping[str, Any] = {
         "name": name,
         "run": batch.command,
-        "workdir": str(workdir),
         "resources": {"cpu": 1},
         "queue": queue,
         "priority": "low",
@@ -112,7 +114,7 @@ def spec_of_batch(
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def name_of_batch(file: Path) -> str:
+def name_of_batch(file: str) -> str:
     """Return a name for the batch of a file. Four random digits make it unique."""
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-")[:_STEM_LETTERS]
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(file).stem).strip("-")[:_STEM_LETTERS]
     return f"{NAME_PREFIX}{stem or 'input'}-{secrets.token_hex(2)}"

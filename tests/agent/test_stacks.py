@@ -1,18 +1,22 @@
 """Stacks of an attempt's processes, read from outside, and merged over ranks."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from corral.agent.watching.stack_reader import read_stacks
 from corral.domain.process_stacks import (
+    MOST_FRAMES,
+    MOST_PROCESSES,
     ProcessRole,
     ProcessStacks,
     StackFrame,
     ThreadStack,
 )
 from corral.health.merged_stacks import merge_stacks
+from corral.wire.stack_frames import ANSWER_BYTES, decode_stacks, encode_stacks
 from tests.agent.nodes import Node, launch_of, node
 
 PROGRAM = """
@@ -30,8 +34,11 @@ def loads():
     worker.start()
     print("worker", worker.pid, flush=True)
     worker.join()
+def has_no_number():
+    os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(1000)"],
+        {**os.environ, "RANK": "9" * 5000})
 print("began", flush=True)
-{"0": sleeps, "1": spins, "2": is_stopped, "3": loads}[os.environ["RANK"]]()
+{"0": sleeps, "1": spins, "2": is_stopped, "3": loads, "4": has_no_number}[os.environ["RANK"]]()
 """
 
 
@@ -76,6 +83,26 @@ async def test_a_process_is_read_whatever_it_does(node_dir: Path) -> None:
     assert (worker.rank, where(worker)[0]) == (3, "sleeps")
 
 
+async def test_a_rank_that_is_not_a_small_number_is_none(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        run = "RANK=4 exec python3 ../../../program.py"
+        folder = await started(here, run, 1)
+        while (processes := await read_stacks(folder))[0].rank == 4:
+            pass  # it has not got there yet
+    assert [process.rank for process in processes] == [None]
+
+
+async def test_what_cannot_be_read_in_time_is_left_out(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        folder = await started(here, "exec python3 ../../../program.py", 1)
+        with mock.patch("corral.agent.watching.stack_reader.READ_ALL_SECONDS", 0.0):
+            (process,) = await read_stacks(folder)
+    assert (process.threads, process.trouble) == (
+        (),
+        "its stacks could not be read in time",
+    )
+
+
 async def test_without_py_spy_the_reason_is_given(node_dir: Path) -> None:
     async with node(node_dir) as here:
         run = "exec python3 ../../../program.py"
@@ -115,3 +142,24 @@ def test_the_rank_that_differs_is_at_the_end() -> None:
     assert [
         (stack.ranks, stack.frames[0].line) for stack in merge_stacks(processes)
     ] == [((0, 1, 2), 12), ((3,), 10)]
+
+
+def test_stacks_that_are_too_large_lose_other_threads_and_outer_calls() -> None:
+    frame = StackFrame(function="\x1b" * 256, file="\x1b" * 512, line=1)
+    threads = tuple(
+        ThreadStack(name=str(number), frames=(frame,) * MOST_FRAMES, is_main=not number)
+        for number in range(3)
+    )
+    process = process_of(0, 1, ProcessRole.RANK)
+    small, large = (
+        [replace(process, threads=threads)] * count for count in (1, MOST_PROCESSES)
+    )
+    assert decode_stacks(encode_stacks(small)) == small
+    answer = encode_stacks(large)
+    assert len(answer) <= ANSWER_BYTES
+    read = decode_stacks(answer)
+    assert len(read) == MOST_PROCESSES
+    for other in read:
+        (thread,) = other.threads
+        assert thread.is_main
+        assert 1 <= len(thread.frames) < MOST_FRAMES

@@ -208,7 +208,10 @@ class Head:
             ),
         )
         self.app = self._app(settings)
-        running = asyncio.gather(self.control.run(), keep_batches(self.app.state.house))
+        works = [self.control.run()]
+        if hasattr(self.app, "state"):  # a head that leads
+            works.append(keep_batches(self.app.state.house))
+        running = asyncio.gather(*works)
         self._server = self._server_of(self.app)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(self._server.serve(sockets=[self.socket]))

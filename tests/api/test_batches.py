@@ -191,7 +191,7 @@ def progress(done: int, state: str = "running") -> dict[str, Any]:
         "done": done,
         "failed": 0,
         "expired": 0,
-        "left": 2 - done,
+        "unanswered": 2 - done,
         "prompt_tokens": 10 * done,
         "completion_tokens": done,
         "cached_tokens": 0,

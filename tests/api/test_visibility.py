@@ -56,7 +56,11 @@ OF_JOB = [
     "/v1/jobs/gpt-canary",
 ]
 # Asked of the agent, which here answers nobody: only the refusal is looked at.
-OF_OUTPUTS = ["/v1/jobs/{job}/outputs", "/v1/jobs/{job}/files"]
+OF_OUTPUTS = [
+    "/v1/jobs/{job}/outputs",
+    "/v1/jobs/{job}/stacks",
+    "/v1/jobs/{job}/files",
+]
 LISTINGS = [
     "/v1/jobs",
     "/v1/jobs?all=1",
@@ -68,6 +72,7 @@ LISTINGS = [
     "/v1/nodes/n1",
     "/v1/gpus",
     "/metrics",
+    "/v1/reports/lent",
     "/v1/reports/usage?by=job",
     "/v1/reports/usage?by=user",
     "/v1/alerts",
@@ -91,6 +96,8 @@ ABOUT_NO_JOB = (
     ),
     *("/v1/snapshots", "/v1/agents", "/v1/log-ins", "/v1/head", "/v1/suspects"),
     "/v1/services",  # tests/api/test_services.py
+    *("/v1/files", "/v1/batches"),  # tests/api/test_batches.py
+    "/v1/models",  # tests/api/test_models.py
     "/v1/routes",  # for operators only
 )
 

@@ -61,7 +61,9 @@ def test_it_looks_at_the_start_and_whenever_more_are_forgotten(tmp_path: Path) -
         control: Any = mock.Mock(world=world(), store=MemoryStore(), trouble="")
         control.keeping.forgotten = 0
         control.clock.wall.return_value = 0.0
-        about: Any = mock.Mock(logs=tmp_path, snapshots=tmp_path / "none")
+        about: Any = mock.Mock(
+            logs=tmp_path, snapshots=tmp_path / "none", files=tmp_path / "none"
+        )
         sweeping = asyncio.create_task(keep_swept(control, about))
         await until(KEPT)
         del control.world.ended[JobId("j2")]

@@ -181,6 +181,7 @@ def test_serve_ends_when_a_replica_ends_before_it_is_ready(
     assert "corral why chat" in notes[-1]
     why = transcript("why chat")
     assert "1 replica in a row ended before being ready for 60 s" in why
+    assert f"for the output of chat_1, run: corral logs {service_of(head).id}_1" in why
     assert "corral logs" in why
 
 
@@ -249,6 +250,12 @@ def test_why_show_and_logs_take_the_name_of_a_service(head: Head, agent: Agent) 
     listed = transcript("ps")
     assert "chat_1" in listed
     assert "chat_2" in listed
+
+
+def test_a_pull_of_a_path_is_refused_with_the_field_that_takes_it(head: Head) -> None:
+    refused = transcript("model pull /data/small")
+    assert "/data/small is a path, which nodes read where it is" in refused
+    assert "use it without a pull: model: /data/small" in refused
 
 
 def test_stop_of_a_service_is_refused_with_the_command_that_stops_it(

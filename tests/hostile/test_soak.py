@@ -174,7 +174,7 @@ def test_no_line_of_a_rank_crashes_or_hangs_its_shim(tmp_path: Path) -> None:
                 )
             theirs.sendall(message + b"\n")
             began = time.thread_time()
-            line._read()
+            line.read()
             if case % 100 == 0:
                 attempt._update_state(json.loads(json.dumps(state.message)))
                 assert (

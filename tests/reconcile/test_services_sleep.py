@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from corral.domain.attempt import Exit
-from corral.domain.desired_state import Version
+from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId
 from corral.domain.job import Job, SleepCalls
 from corral.domain.job_states import JobState
@@ -307,6 +307,20 @@ def test_the_engine_is_told_to_sleep_only_after_its_requests() -> None:
     assert _asleep(serving) == []
 
 
+def test_a_replica_that_falls_asleep_stops_once_its_requests_have_finished() -> None:
+    serving = Sleeping(ParkBy.CACHE)
+    serving.demand(wanted=1, sleeping=1)
+    row = next(row for row in serving.rows if row.sleep is not None)
+    for _ in range(6):
+        serving.tick()
+        if serving.job_now(row.job).state is JobState.STOPPING:
+            break
+    assert serving.job_now(row.job).state is JobState.STOPPING
+    serving.measure(wanted=1, sleeping=1)  # without a route, gateways count none
+    serving.tick()
+    assert _stops(serving) == [row.job]
+
+
 def test_an_engine_that_does_not_sleep_is_ended() -> None:
     serving = Sleeping(ParkBy.ENGINE)
     serving.demand(wanted=1, sleeping=1)
@@ -348,12 +362,19 @@ def test_a_sleeper_wakes_elsewhere_when_its_node_takes_no_work() -> None:
 
 
 def _asleep(serving: Serving) -> list[JobId]:
+    return [key[0] for key in _desired(serving).asleep]
+
+
+def _stops(serving: Serving) -> list[JobId]:
+    return [stop.key[0] for stop in _desired(serving).stop]
+
+
+def _desired(serving: Serving) -> DesiredState:
     world, facts = serving.cluster.world, serving.cluster.facts
     (node,) = serving.cluster.nodes
     version = Version(term=1, counter=1)
     held = list(world.allocations.values())
-    state = wanted_of(world, node, held, facts.nodes[node], version)
-    return [key[0] for key in state.asleep]
+    return wanted_of(world, node, held, facts.nodes[node], version)
 
 
 def _changed(job: Job) -> Changes:

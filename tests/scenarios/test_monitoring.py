@@ -68,7 +68,7 @@ def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
     groups = read(here, "/api/v1/rules")["data"]["groups"]
     with pytest.raises(urllib.error.HTTPError, match="401"):
         read(here, "/api/v1/rules", password="a guess")
-    assert sum(len(group["rules"]) for group in groups) == 19
+    assert sum(len(group["rules"]) for group in groups) == 29
     process = LocalProcess.recorded(here.root / "monitoring" / "prometheus.pid")
     assert process is not None
     here.ok("down", "-y", "--jobs", "stop")

@@ -152,7 +152,7 @@ def test_a_leader_that_goes_down_lets_the_other_lead_at_once(two: Pair) -> None:
     assert old is not None
     job = steady(new, two, "through-the-leave")
     said = old.ok("down", "--leave", "-y")
-    assert re.search(r"down; \d+ jobs? continues?", said)
+    assert re.search(r"down; \d+ unfinished jobs? continues?", said)
     two.until_leads(new)
     assert [head["name"] for head in new.answer("status")["heads"]] == [new.root.name]
     two.until_heard(new)

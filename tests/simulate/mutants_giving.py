@@ -68,7 +68,7 @@ GIVING = [
     Mutant(
         "who took has no receipt",
         "reconcile.preemption.reservations:_end_placed",
-        "draft.receipts.append(receipt)",
+        "tell_taking(draft, job, taken_victims, reservation.shape.gpu_millis)",
         "pass",
         "receipt",
         seed=4,

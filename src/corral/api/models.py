@@ -24,7 +24,7 @@ from corral.domain.ids import NodeId
 from corral.wire import model_answers as wire
 from corral.wire.content_messages import ContentNow
 from corral.wire.field_readers import WrongValue
-from corral.wire.model_source import MODEL_HINT, model_source_of
+from corral.wire.model_source import model_source_of
 
 router = APIRouter()
 
@@ -177,7 +177,8 @@ def _check_fetched(text: str) -> None:
         raise SpecInvalid(wrong.text, hint=wrong.hint) from None
     if not source.kind.is_fetched:
         raise SpecInvalid(
-            f"{text} is a path, which nodes read where it is", hint=MODEL_HINT
+            f"{text} is a path, which nodes read where it is",
+            hint=f"use it without a pull: model: {text}",
         )
 
 

@@ -23,7 +23,7 @@ from corral.domain.outputs import OutputListing
 from corral.domain.process_stacks import ProcessStacks
 from corral.wire.agent_messages import FilesNow, StacksNow
 from corral.wire.output_frames import DATA, END, decode_end, decode_listing
-from corral.wire.stack_answers import decode_stacks
+from corral.wire.stack_frames import decode_stacks
 
 LIST_SECONDS: Final = 5.0
 STALLED_SECONDS: Final = 60.0  # without a frame

@@ -52,6 +52,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral debug stacks train --rank 3 --all",
         "corral debug stacks train --json > stacks.json",
     ),
+    "model ls": ("corral model ls", "corral model ls --json"),
+    "model pull": (
+        "corral model pull hf://Qwen/Qwen3-8B --all --pin",
+        "corral model pull hf://Qwen/Qwen3-8B --node n1 --secret HF_TOKEN",
+    ),
+    "model rm": ("corral model rm hf://Qwen/Qwen3-8B --node n2",),
     "outputs": ("corral outputs train", "corral outputs train --attempt 1"),
     "cp": ("corral cp train:model.pt .", "corral cp train: ./all --rank 4"),
     "attach": ("corral attach train", "corral attach train --rank 3 -- nvidia-smi"),

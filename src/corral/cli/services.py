@@ -214,7 +214,8 @@ def why_service(
     replicas = client.array(service.id, everything=True)
     ended = [job for job in replicas if job.state in ("FAILED", "DONE")]
     if ended:
-        say(f"  for its output, run: corral logs {ended[-1].id}")
+        last = ended[-1]
+        say(f"  for the output of {last.name}, run: corral logs {last.id}")
 
 
 def replicas_of(client: "Client", service: "shapes.ServiceView") -> "list[api.JobView]":

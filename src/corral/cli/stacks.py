@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter
 
 from corral.cli.head_options import Common, Count
-from corral.cli.printing import note, print_json, say
+from corral.cli.printing import clean, note, print_json, say
 from corral.domain.process_stacks import (
     ProcessRole,
     ProcessStacks,
@@ -23,6 +23,7 @@ STATES: Final = {"D": "waits for a device", "T": "stopped", "t": "stopped"}
 IMPORTS: Final = "<frozen importlib"  # calls with which Python imports a module
 INSTALLED: Final = ("/site-packages/", "/dist-packages/", "/lib/python")
 FUNCTION_WIDTH: Final = 32
+MOST_LETTERS: Final = 300  # of a name that a program has chosen
 
 
 def stacks(
@@ -137,13 +138,24 @@ def _note_missing(answer: "Stacks", processes: Sequence[ProcessStacks]) -> None:
         note(f"{answer.name} runs no Python")
 
 
+def _safe(text: str) -> str:
+    """Return a name that a program has chosen, as a bounded part of one line."""
+    if len(text) > MOST_LETTERS:
+        text = text[: MOST_LETTERS // 2] + "..." + text[-MOST_LETTERS // 2 :]
+    return clean(text.replace("\n", "\0").replace("\t", "\0"))
+
+
 def _process_of(view: "ProcessStacksView") -> ProcessStacks:
     threads = tuple(
         ThreadStack(
-            name=thread.name,
+            name=_safe(thread.name),
             is_main=thread.is_main,
             frames=tuple(
-                StackFrame(function=frame.function, file=frame.file, line=frame.line)
+                StackFrame(
+                    function=_safe(frame.function),
+                    file=_safe(frame.file),
+                    line=frame.line,
+                )
                 for frame in thread.frames
             ),
         )
@@ -156,7 +168,7 @@ def _process_of(view: "ProcessStacksView") -> ProcessStacks:
         has_global_rank=view.has_global_rank,
         local_rank=view.local_rank,
         state=view.state,
-        command=view.command,
+        command=_safe(view.command),
         threads=threads,
-        trouble=view.trouble,
+        trouble=_safe(view.trouble),
     )

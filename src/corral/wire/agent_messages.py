@@ -132,7 +132,7 @@ class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
 class StacksNow(msgspec.Struct, tag="stacks", frozen=True, kw_only=True):
     """Request for the stacks of an attempt's Python processes. The agent connects to
     `/v1/agents/attach/{session}` and sends frames of `wire.output_frames`, whose data
-    are those of `wire.stack_answers`."""
+    are those of `wire.stack_frames`."""
 
     session: str
     job: JobId

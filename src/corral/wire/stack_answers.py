@@ -1,36 +1,7 @@
-"""Stacks of the processes of an attempt: as an agent sends them, and as the head answers
-with them."""
+"""Stacks of the processes of an attempt, as the head answers with them."""
 
-from collections.abc import Iterable
-
-import msgspec
-
-from corral.domain.process_stacks import (
-    MOST_FRAMES,
-    MOST_PROCESSES,
-    MOST_THREADS,
-    ProcessStacks,
-)
+from corral.domain.process_stacks import ProcessStacks
 from corral.wire.job_parts import ForecastView
-
-
-def encode_stacks(processes: Iterable[ProcessStacks]) -> bytes:
-    return msgspec.json.encode(list(processes))
-
-
-def decode_stacks(text: bytes) -> list[ProcessStacks]:
-    """Decode what an agent has sent, within bounds.
-
-    Raises: ValueError.
-    """
-    processes = msgspec.json.decode(text, type=list[ProcessStacks])
-    for process in processes[:MOST_PROCESSES]:
-        is_large = len(process.threads) > MOST_THREADS or any(
-            len(thread.frames) > MOST_FRAMES for thread in process.threads
-        )
-        if is_large:
-            raise ValueError(f"the stacks of process {process.pid} are too large")
-    return processes[:MOST_PROCESSES]
 
 
 class StackFrameView(ForecastView):

@@ -367,6 +367,9 @@ class AttemptLife:
         if watches and line is not None:
             self._watched(line)
 
+    def read_programs(self) -> None:
+        self._lines.read_programs()
+
     def _watched(self, line: ShimConnection) -> None:
         line.watches = True
         line.renew(self.state.message)

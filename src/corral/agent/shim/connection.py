@@ -48,7 +48,7 @@ class ShimConnection:
         self._received = bytearray()
         self._unsent = bytearray()
         self._newest: bytes | None = None
-        loop.watch(connection.fileno(), self._read)
+        loop.watch(connection.fileno(), self.read)
 
     def send(self, message: Message) -> None:
         """Send the message without blocking."""
@@ -73,7 +73,8 @@ class ShimConnection:
         if self.is_open:
             self.take_over().close()
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Process what has arrived, without blocking."""
         try:
             data = self.connection.recv(65536)
         except BlockingIOError:
@@ -133,7 +134,7 @@ class ShimConnection:
         has_pending = bool(self._unsent) or self._newest is not None
         self._loop.watch(
             self.connection.fileno(),
-            self._read,
+            self.read,
             self._flush_unsent if has_pending else None,
         )
 

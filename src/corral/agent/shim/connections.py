@@ -37,6 +37,13 @@ class ShimConnections:
         self._lines.append(line)
         return line
 
+    def read_programs(self) -> None:
+        """Process what programs have sent. One that has ended may have sent its last
+        message before."""
+        for line in list(self._lines):
+            if line.is_open and not line.watches:
+                line.read()
+
     def tell_ranks(self, message: Message) -> None:
         for line in list(self._lines):
             if line.is_rank:

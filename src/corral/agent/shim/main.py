@@ -4,6 +4,7 @@ what is missing."""
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -37,6 +38,7 @@ from corral.agent.shim.user_isolation import Apart
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+MOST_WAITING: Final = 64  # connections that are not accepted yet
 PATIENCE_SECONDS: Final = 60.0  # for the spec, which is on its way
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -84,6 +86,11 @@ def _run_event_loop(
     def reap() -> None:
         with suppress(BlockingIOError):
             os.read(woken, 4096)
+        for _ in range(MOST_WAITING):
+            if not select.select([server], [], [], 0)[0]:
+                break
+            accept()
+        life.read_programs()
         life.reap()
 
     def accept() -> None:
@@ -188,7 +195,7 @@ def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket
         os.chmod(folder / SOCKET, stat.S_IRUSR | stat.S_IWUSR)
         if user is not None:
             os.chown(folder / SOCKET, user.uid, user.groups[0])
-        server.listen(64)
+        server.listen(MOST_WAITING)
         server.setblocking(False)
     finally:
         os.close(directory)

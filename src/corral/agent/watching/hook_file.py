@@ -17,8 +17,11 @@ def lay_out_hook(attempt_folder: str) -> str | None:
     runs without it."""
     folder = Path(attempt_folder) / FOLDER
     with suppress(OSError):
-        folder.mkdir(mode=0o755, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         shutil.copyfile(_HOOK, folder / _HOOK.name)
+        # the umask of the agent is narrower
+        folder.chmod(0o755)
+        (folder / _HOOK.name).chmod(0o644)
         return str(folder)
     return None
 

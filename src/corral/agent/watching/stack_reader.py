@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from corral.domain.bounds import NAME_LETTERS, SENTENCE_LETTERS
 from corral.domain.process_stacks import (
     MOST_FRAMES,
     MOST_PROCESSES,
@@ -27,8 +28,11 @@ from corral.domain.process_stacks import (
 )
 
 READ_SECONDS: Final = 10.0  # for one process
+READ_ALL_SECONDS: Final = 40.0  # less than the head waits
 AT_ONCE: Final = 4
 COMMAND_LETTERS: Final = 200
+RANK_DIGITS: Final = 9
+FILE_LETTERS: Final = 512  # the end of a path
 MAIN_THREAD: Final = "MainThread"
 # a launcher such as torchrun gives these to the processes that it starts
 GIVEN_BY_LAUNCHERS: Final = ("RANK", "LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_RUN_ID")
@@ -76,10 +80,11 @@ async def read_stacks(attempt_folder: Path) -> list[ProcessStacks]:
         processes, key=lambda process: list(ProcessRole).index(roles[process.pid])
     )
     places = asyncio.Semaphore(AT_ONCE)
+    until = asyncio.get_running_loop().time() + READ_ALL_SECONDS
 
     async def read(process: _Process) -> ProcessStacks:
         async with places:
-            return await _read_process(process, roles, processes)
+            return await _read_process(process, roles, processes, until)
 
     return list(
         await asyncio.gather(*(read(process) for process in ordered[:MOST_PROCESSES]))
@@ -90,14 +95,18 @@ async def _read_process(
     process: _Process,
     roles: Mapping[int, ProcessRole],
     processes: Iterable[_Process],
+    until: float,
 ) -> ProcessStacks:
+    """Return the stacks of a process. `until`: when the reading ends, by the clock of
+    the event loop."""
+    seconds = min(READ_SECONDS, until - asyncio.get_running_loop().time())
     threads: tuple[ThreadStack, ...] = ()
     try:
-        threads, trouble = await _dump(process), ""
+        threads, trouble = await _dump(process, seconds), ""
     except TimeoutError:
-        trouble = f"its stacks could not be read within {READ_SECONDS:.0f} s"
+        trouble = "its stacks could not be read in time"
     except (OSError, ValueError) as error:
-        trouble = str(error)
+        trouble = str(error)[:SENTENCE_LETTERS]
     return ProcessStacks(
         pid=process.pid,
         role=roles[process.pid],
@@ -111,8 +120,11 @@ async def _read_process(
     )
 
 
-async def _dump(process: _Process) -> tuple[ThreadStack, ...]:
-    """Return the stacks of a process. Raises: OSError, ValueError, TimeoutError."""
+async def _dump(process: _Process, seconds: float) -> tuple[ThreadStack, ...]:
+    """Return the stacks of a process. Raises: OSError, ValueError; TimeoutError after
+    `seconds`."""
+    if seconds <= 0:
+        raise TimeoutError
     folder = Path(sys.executable).parent
     path = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
     program = shutil.which("py-spy", path=path)
@@ -125,7 +137,7 @@ async def _dump(process: _Process) -> tuple[ThreadStack, ...]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(READ_SECONDS):
+        async with asyncio.timeout(seconds):
             output, errors = await reader.communicate()
     finally:
         with suppress(ProcessLookupError):
@@ -136,12 +148,12 @@ async def _dump(process: _Process) -> tuple[ThreadStack, ...]:
     dumped = msgspec.json.decode(output, type=list[_Thread])
     return tuple(
         ThreadStack(
-            name=thread.thread_name or "",
+            name=(thread.thread_name or "")[:NAME_LETTERS],
             frames=tuple(
                 StackFrame(
-                    function=frame.name,
+                    function=frame.name[:NAME_LETTERS],
                     # the same on all nodes, whose work folders have different paths
-                    file=frame.filename.removeprefix(process.work),
+                    file=frame.filename.removeprefix(process.work)[-FILE_LETTERS:],
                     line=frame.line,
                 )
                 for frame in thread.frames[:MOST_FRAMES]
@@ -221,4 +233,6 @@ def _shares_rank(process: _Process, processes: Iterable[_Process]) -> bool:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    if text is None or not text.isdecimal() or len(text) > RANK_DIGITS:
+        return None
+    return int(text)

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection
 from corral.agent.watching.stack_reader import read_stacks
 from corral.wire.agent_messages import FRAME_BYTES, StacksNow
 from corral.wire.output_frames import DATA, encode_end
-from corral.wire.stack_answers import encode_stacks
+from corral.wire.stack_frames import encode_stacks
 
 AT_ONCE: Final = 2
 

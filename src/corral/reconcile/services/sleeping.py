@@ -135,14 +135,13 @@ def _fall_asleep(
         row = replace(row, sleep=sleep)
     finished_at = sleep.finished_at if sleep.finished_at is not None else now
     if not is_parked_in_engine(service, row, job):
-        _suspend(draft, service, job)
-        return row
+        return _suspend(draft, service, row, job)
     if _engine_sleeps(draft, job) is True:
         for allocation in _allocations(draft, job):
             resize(draft, allocation, memory_only(allocation.seat))
         return _asleep(draft, service, row, sleep)
     if not 0.0 <= now - finished_at < ENGINE_SLEEP_SECONDS:
-        _suspend(draft, service, job)
+        return _suspend(draft, service, row, job)
     return row
 
 
@@ -167,7 +166,7 @@ def _allocations(draft: Draft, job: Job) -> list[Allocation]:
     return draft.seats_of(attempt) if attempt is not None else []
 
 
-def _suspend(draft: Draft, service: Service, job: Job) -> None:
+def _suspend(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> ReplicaRow:
     draft.move(
         job,
         JobEvent.ASKED_SUSPEND,
@@ -175,6 +174,8 @@ def _suspend(draft: Draft, service: Service, job: Job) -> None:
         code=ReasonCode.SLEEP,
         why=StopWhy.SUSPEND,
     )
+    # its requests have finished, and gateways report none of a replica without a route
+    return replace(row, finished_attempt=job.attempt)
 
 
 def _asleep(

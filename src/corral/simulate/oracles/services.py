@@ -303,12 +303,13 @@ class ServicesOracle:
             self._breach("start", service, text)
 
     def _check_finished(self, service: Service, row: ReplicaRow, old: int) -> None:
-        """Check that the requests of a replica that is preempted finish, or have had
-        the time for a drain, before its ranks may be stopped."""
+        """Check that the requests of a replica that is preempted, or falls asleep,
+        finish, or have had the time for a drain, before its ranks may be stopped."""
         job = self._books.jobs[row.job]
         if row.finished_attempt == old or not self._serves(row.job):
             return
-        stopped_seconds = self._wall - job.since
+        since = row.sleep.since if row.sleep is not None else job.since
+        stopped_seconds = self._wall - since
         if 0.0 <= stopped_seconds < service.spec.drain_seconds - SLACK_SECONDS:
             text = f"lets {row.job} stop after {stopped_seconds:.1f} s, with requests"
             self._breach("drain", service, text)

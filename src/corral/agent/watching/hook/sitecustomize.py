@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BEAT_SECONDS = 0.25
 SEND_SECONDS = 5.0
 REMEMBERED_STEPS = 256
+SOCKET = os.environ.get("CORRAL_SOCKET")  # a program may empty its environment
 # corral.train reports more than this file can see
 REPORTS_ITSELF = "corral.train.shim_channel"
 
@@ -27,22 +28,23 @@ class StepCounter(object):
         self.step_seconds = []  # of the newest steps
         self.compute_seconds = 0.0
         self.data_seconds = 0.0
-        self._of_optimizer = {}
+        self._optimizers = set()  # that have stepped since the newest step began
+        self._thread = None
         self._counted_data = 0.0
         self._stepped_at = None
         self._connection = None
         self._sent_step = 0
 
     def optimizer_stepped(self, optimizer, args, kwargs):
-        """Count a step. A program with several optimizers makes as many steps as the
-        one that steps most often."""
+        """Count a step. A step begins when an optimizer steps again, so that several
+        optimizers share the steps, and the next model of a search goes on counting."""
         if os.getpid() != self.pid:
-            self.__init__()  # a fork of a program that has made steps
-        count = self._of_optimizer.get(id(optimizer), 0) + 1
-        self._of_optimizer[id(optimizer)] = count
-        if count <= self.step:
+            self._begin_again()
+        if self._optimizers and id(optimizer) not in self._optimizers:
+            self._optimizers.add(id(optimizer))
             return
-        self.step = count
+        self._optimizers = {id(optimizer)}
+        self.step += 1
         now = time.monotonic()
         if self._stepped_at is None:
             self._begin()
@@ -58,15 +60,35 @@ class StepCounter(object):
     # torch.compile is not to look into it
     optimizer_stepped._torchdynamo_disable = True
 
+    def data_waited(self, seconds):
+        """Record a wait for data of the thread that makes the steps. Other threads may
+        fetch ahead, while the steps go on."""
+        if get_ident() == self._thread:
+            self.data_seconds += seconds
+
+    def _begin_again(self):
+        """Count from 0 in a fork of a program that has made steps."""
+        connection = self._connection
+        self.__init__()
+        if connection is not None:
+            connection.close()
+
     def _begin(self):
         import atexit
         import threading
 
+        self._thread = get_ident()
         self._sending = threading.Lock()
         thread = threading.Thread(target=self._report, name="corral-watch")
         thread.daemon = True
-        thread.start()
-        atexit.register(self._send)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads; the last step is sent at the end
+            pass
+        try:
+            atexit.register(self._end)
+        except RuntimeError:  # the program ends already
+            pass
 
     def _report(self):
         while REPORTS_ITSELF not in sys.modules and os.getpid() == self.pid:
@@ -83,11 +105,17 @@ class StepCounter(object):
                 return
             try:
                 if self._connection is None:
-                    self._connection = connect(os.environ["CORRAL_SOCKET"])
+                    self._connection = connect(SOCKET)
                 self._connection.sendall(self._message(step))
                 self._sent_step = step
             except OSError:
                 self._connection = None
+
+    def _end(self):
+        self._send()
+        connection = self._connection
+        if connection is not None and os.getpid() == self.pid:
+            connection.close()
 
     def _message(self, step):
         import json
@@ -97,8 +125,8 @@ class StepCounter(object):
         usual = recent[int(0.99 * (len(recent) - 1))] if recent else 0.0
         message = {
             "type": "steps",
-            "rank": int(os.environ.get("RANK") or 0),
-            "local_rank": int(os.environ.get("LOCAL_RANK") or 0),
+            "rank": number_of("RANK"),
+            "local_rank": number_of("LOCAL_RANK"),
             "step": step,
             "p99_seconds": usual,
             "compute_seconds": round(self.compute_seconds, 6),
@@ -117,14 +145,20 @@ class Finder(object):
         function = self._functions.pop(name, None)
         if function is None:
             return None
-        spec = _frozen_importlib._find_spec(name, path)
+        try:
+            spec = _frozen_importlib._find_spec(name, path)
+        finally:
+            # the program may only ask whether the module exists
+            self._functions[name] = function
         loader = getattr(spec, "loader", None)
-        if hasattr(loader, "exec_module"):
+        if hasattr(loader, "exec_module") and hasattr(loader, "__dict__"):
             original = loader.exec_module
 
             def execute(module):
                 del loader.exec_module
                 original(module)
+                if self._functions.pop(name, None) is None:
+                    return
                 try:
                     function(module)
                 except Exception:  # the program runs without it
@@ -154,9 +188,17 @@ def watch_data(module):
         try:
             return original(self)
         finally:
-            counter.data_seconds += time.monotonic() - began
+            counter.data_waited(time.monotonic() - began)
 
     kind.__next__ = measured
+
+
+def number_of(name):
+    """Return the number in a variable of the environment; 0 without one."""
+    try:
+        return int(os.environ.get(name) or 0)
+    except ValueError:
+        return 0
 
 
 def connect(path):
@@ -183,19 +225,20 @@ def run_other():
     sys.path[:] = [path for path in sys.path if path != HERE]
     finder = _frozen_importlib_external.PathFinder
     spec = finder.find_spec("sitecustomize", sys.path)
-    if spec is not None:
+    if spec is not None and spec.loader is not None:
         module = _frozen_importlib.module_from_spec(spec)
         sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)
 
 
-if sys.version_info >= (3, 7):
+if sys.version_info >= (3, 6):
     # Modules that each Python has loaded already; any other one would make each start
     # of a Python slower by milliseconds.
     import _frozen_importlib
     import _frozen_importlib_external
+    from _thread import get_ident
 
-    if os.environ.get("CORRAL_SOCKET"):
+    if SOCKET:
         sys.meta_path.insert(
             0,
             Finder(

@@ -4,10 +4,11 @@ and serves on while the head is away."""
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -32,11 +33,14 @@ def joined(root: Path, *words: str, port: int = 0) -> Iterator["subprocess.Popen
         env={**plain, "CORRAL_DIR": str(root)},
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
         finally:
-            process.kill()
+            # its workers would start another parent
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def publish(head: Head, *models: str) -> None:

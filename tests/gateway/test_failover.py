@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from corral.gateway import service_replicas
+from corral.gateway.replica_connection import LossKind
 from corral.route import outlier_ejection
 from corral.route.concurrency_limit import ConcurrencyLimit
 from tests.gateway.worlds import (
@@ -346,6 +347,44 @@ def test_a_request_that_replicas_die_of_is_quarantined() -> None:
                     break
             assert answer.code == "request_quarantined"
             assert (await world.post()).status == 200
+
+    play(scenario())
+
+
+def test_a_request_that_is_cut_before_the_guilty_one_is_not_blamed_alone() -> None:
+    """A dead replica may refuse connections before the kernel has cut those of all its
+    requests."""
+
+    async def scenario() -> None:
+        poison, neighbour = 1, 2
+        async with gateway(*(MockReplica(name) for name in "abcd")) as world:
+            service = world.core.services["chat"]
+            service.in_flight_at = lambda pool: [poison]
+            for pool in list(service.pools.values())[:2]:
+                pool.note_loss(neighbour, world.core.now())
+                service.note_failure(pool, LossKind.REFUSED, world.core.now())
+            assert not service.is_quarantined(neighbour, world.core.now())
+
+    play(scenario())
+
+
+def test_requests_under_way_at_a_replica_are_known() -> None:
+    async def scenario() -> None:
+        sides: list[ReplicaSide] = []
+        replicas = [
+            MockReplica(name, lambda request, side: sides.append(side)) for name in "ab"
+        ]
+        async with gateway(*replicas) as world:
+            asking = asyncio.ensure_future(world.post())
+            await world.until(lambda: bool(sides))
+            service = world.core.services["chat"]
+            counts = {
+                pool.entry.name: len(list(service.in_flight_at(pool)))
+                for pool in service.pools.values()
+            }
+            assert counts == {one.name: len(one.requests) for one in replicas}
+            sides[0].write(json_bytes())
+            assert (await asking).status == 200
 
     play(scenario())
 

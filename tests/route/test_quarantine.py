@@ -49,6 +49,28 @@ def test_requests_that_share_four_deaths_are_all_quarantined() -> None:
     assert results == [[], [], [], pair]
 
 
+def test_requests_of_one_death_may_be_cut_one_after_the_other() -> None:
+    quarantine = Quarantine()
+    quarantine.note_death(["bad", "neighbour"], "a", 0.0)
+    assert quarantine.note_death(["bad"], "b", 1.0) == ["bad"]
+    quarantine.note_death(["bad", "other"], "c", 1.0)
+    assert quarantine.note_death(["neighbour"], "b", 1.1) == []
+    assert not quarantine.is_suspect("neighbour", 1.1)
+    two = Quarantine()
+    two.note_death(["bad"], "a", 0.0)
+    two.note_death(["neighbour"], "a", 0.1)
+    two.note_death(["bad", "neighbour"], "b", 1.0)
+    assert two.note_death(["neighbour"], "b", 1.1) == []
+
+
+def test_a_replica_that_dies_again_later_counts_again() -> None:
+    quarantine = Quarantine()
+    quarantine.note_death(["bad"], "a", 0.0)
+    assert quarantine.note_death(["bad"], "b", 1.0) == ["bad"]
+    quarantine.note_death(["worse"], "a", 7.0)
+    assert quarantine.note_death(["worse"], "b", 8.0) == ["worse"]
+
+
 def test_a_request_that_was_answered_is_not_suspect() -> None:
     quarantine = Quarantine()
     quarantine.note_death(["popular"], "a", 0.0)

@@ -123,7 +123,7 @@ class AnsweredRequest(RoutedRequest):
                 attempt.pool.counters.ttft.observe(now - self._started)
         attempt.note_first_byte()
         if head.status < 500:
-            self.service.note_success(attempt.pool, self._fingerprint, now)
+            self.service.note_success(attempt.pool, self.fingerprint, now)
         else:
             self.service.note_failure(attempt.pool, LossKind.UNAVAILABLE, now)
         if head.is_event_stream:

@@ -41,10 +41,15 @@ from corral.gateway.openai_errors import (
     render_refusal,
 )
 from corral.gateway.relay import RelayedRequest
+from corral.gateway.replica_pool import ReplicaPool
 from corral.gateway.request_body import read_body
 from corral.gateway.request_form import read_form
 from corral.gateway.request_head import RequestHead, RequestHeads
-from corral.gateway.routed_request import BYTES_PER_TOKEN, ActiveRequest
+from corral.gateway.routed_request import (
+    BYTES_PER_TOKEN,
+    ActiveRequest,
+    RoutedRequest,
+)
 from corral.gateway.service_exchange import ServiceExchange
 from corral.gateway.service_route import ServiceRoute
 from corral.wire.gateway_routes import RoutesFile
@@ -119,6 +124,7 @@ class GatewayCore:
             if service is None:
                 metrics = self.metrics.of(entry.name)
                 service = ServiceRoute(entry, metrics, self.answer_heads)
+                service.in_flight_at = self._in_flight_at
             else:
                 service.update(entry)
             self.services[entry.name] = service
@@ -399,6 +405,13 @@ class GatewayCore:
         self._bodies_bytes -= size
 
     # deadlines
+
+    def _in_flight_at(self, pool: ReplicaPool) -> list[int]:
+        return [
+            request.fingerprint
+            for request in self.active
+            if isinstance(request, RoutedRequest) and request.is_at(pool)
+        ]
 
     def start_sweep(self) -> None:
         """Begin to look at deadlines each SWEEP_SECONDS."""

@@ -52,7 +52,7 @@ class RelayedRequest(AnsweredRequest):
             and self._body is not None
         ):
             # the replica may only have closed an idle connection
-            attempt.pool.note_loss(self._fingerprint, self._gateway.now())
+            attempt.pool.note_loss(self.fingerprint, self._gateway.now())
             self._connect(None)
             return
         self._lose(kind, message)
@@ -63,7 +63,7 @@ class RelayedRequest(AnsweredRequest):
         assert attempt is not None
         pool = attempt.pool
         if kind is LossKind.CLOSED:
-            pool.note_loss(self._fingerprint, now)
+            pool.note_loss(self.fingerprint, now)
             self.service.check_alive(pool, self._gateway.now)
         self.service.note_failure(pool, kind, now)
         may_replay = self._can_replay()

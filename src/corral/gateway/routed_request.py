@@ -17,6 +17,7 @@ from corral.gateway.replica_connection import (
     LossKind,
     ReplicaConnection,
 )
+from corral.gateway.replica_pool import ReplicaPool
 from corral.gateway.request_body import BodyFields
 from corral.gateway.request_head import RequestHead
 from corral.gateway.response_places import state_of_place
@@ -93,7 +94,6 @@ class RoutedRequest(ABC):
         "_continuation",
         "_deadline_seconds",
         "_excluded",
-        "_fingerprint",
         "_gateway",
         "_has_left_early",
         "_has_missed_adapter",
@@ -120,6 +120,7 @@ class RoutedRequest(ABC):
         "charge",
         "caller",
         "deadline",
+        "fingerprint",
         "revision",
         "service",
     )
@@ -143,7 +144,7 @@ class RoutedRequest(ABC):
         self._upstream_head = head
         self._body: bytes | None = body
         self._request_id = request_id
-        self._fingerprint = hash(body)
+        self.fingerprint = hash(body)
         self._phase = RequestPhase.QUEUED
         self._queued: QueuedItem[WaitingRequest] | None = None
         self._attempt: ReplicaAttempt | None = None
@@ -159,6 +160,15 @@ class RoutedRequest(ABC):
         self._is_at_fallback = False
         # for the fallback, which gets the request as the client wrote it
         self._client_body = body if service.fallback is not None else None
+
+    def is_at(self, pool: ReplicaPool) -> bool:
+        """Return whether the request has been sent to this replica."""
+        attempt = self._attempt
+        return (
+            attempt is not None
+            and attempt.pool is pool
+            and attempt.connection is not None
+        )
 
     def begin(self, fields: BodyFields, now: float) -> None:
         """Send the request to a replica, or let it wait for one."""
@@ -228,7 +238,7 @@ class RoutedRequest(ABC):
     def _present_refusal(self, now: float) -> GatewayRefusal | None:
         """Return why the request can be sent to no replica at all."""
         service = self.service
-        if service.is_quarantined(self._fingerprint, now):
+        if service.is_quarantined(self.fingerprint, now):
             return REQUEST_QUARANTINED
         if self.adapter is None:
             return None

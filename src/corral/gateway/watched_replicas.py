@@ -1,7 +1,7 @@
 """Health of the replicas of one service: losses, ejection, probes and retries."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -32,7 +32,11 @@ FAILURES: Final = {
 
 class WatchedReplicas(ServiceReplicas):
     """Replicas of one service, watched: those that fail get no requests until a probe
-    shows that they are well."""
+    shows that they are well.
+
+    Attributes:
+        in_flight_at: Fingerprints of the requests under way at a replica.
+    """
 
     __slots__ = (
         "_has_suspects",
@@ -40,6 +44,7 @@ class WatchedReplicas(ServiceReplicas):
         "_quarantine",
         "_retries",
         "ejection",
+        "in_flight_at",
     )
 
     def __init__(
@@ -47,6 +52,7 @@ class WatchedReplicas(ServiceReplicas):
     ) -> None:
         super().__init__(entry, metrics, heads)
         self.ejection = OutlierEjection()
+        self.in_flight_at: Callable[[ReplicaPool], Iterable[int]] = lambda pool: ()
         self._probes: dict[str, ReplicaProbe] = {}
         self._quarantine = Quarantine()
         self._has_suspects = False
@@ -115,7 +121,10 @@ class WatchedReplicas(ServiceReplicas):
         self.note_failure(pool, LossKind.REFUSED, now)
 
     def _note_deaths(self, pool: ReplicaPool, now: float) -> None:
-        losses = [f"{fingerprint:x}" for fingerprint in pool.take_losses(now)]
+        # a dead replica may refuse connections before those of its requests are cut;
+        # what was cut first would look as if the replica had died of it alone
+        cut = (*pool.take_losses(now), *self.in_flight_at(pool))
+        losses = [f"{fingerprint:x}" for fingerprint in cut]
         if not losses:
             return
         self._has_suspects = True

@@ -163,9 +163,7 @@ def test_a_request_that_kills_replicas_is_refused_and_its_neighbours_are_served(
             poisoned["messages"] = [{"role": "user", "content": POISON}]
             answers = [await running.post(poisoned) for _ in range(6)]
             statuses = [answer.status for answer in await neighbours]
-            # a neighbour that was under way at two of the dead replicas may look guilty
-            assert set(statuses) <= {200, 422}
-            assert statuses.count(200) >= 118
+            assert statuses == [200] * 120
             assert [answer.status for answer in answers[3:]] == [422] * 3
             assert {answer.code for answer in answers[3:]} == {"request_quarantined"}
             dead = [replica for replica in running.replicas if not replica.is_alive]

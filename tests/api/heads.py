@@ -174,6 +174,10 @@ class Head:
             target=lambda: asyncio.run(self._serve()), daemon=True
         )
 
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the work of a head that leads, which goes on between requests."""
+        return [self.control.run(), keep_batches(self.app.state.house)]
+
     def start(self) -> "Head":
         self._thread.start()
         assert self.ready.wait(PATIENCE_SECONDS), "the head did not start"
@@ -208,10 +212,7 @@ class Head:
             ),
         )
         self.app = self._app(settings)
-        works = [self.control.run()]
-        if hasattr(self.app, "state"):  # a head that leads
-            works.append(keep_batches(self.app.state.house))
-        running = asyncio.gather(*works)
+        running = asyncio.gather(*self._works())
         self._server = self._server_of(self.app)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(self._server.serve(sockets=[self.socket]))

@@ -3,7 +3,7 @@ what is its own, and nothing hangs on it once it leads itself or another does.""
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ class Second(Head):
         self.forwarders: list[Forwarder] = []
         self.stand_by(self.of.url if self.of else None)
         return self.front
+
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        return [self.control.run()]
 
     def stand_by(self, url: str | None) -> None:
         forwarder = Forwarder(url, None, self.settings.seals) if url else None

@@ -31,7 +31,7 @@ log = HeadLogger("corral.api")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFile:
-    """What the check of a file has found: faults, or the number of lines and the model
+    """Result of the check of a file: faults, or the number of lines and the model
     of the first one, which is at `first_line`."""
 
     faults: tuple[BatchFault, ...] = ()

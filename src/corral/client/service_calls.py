@@ -165,8 +165,8 @@ class SyncServices:
         return self._call(stop_service_call(service))
 
     def lent_report(self) -> "shapes.LentReportView":
-        """Return what the sleeping replicas of services have lent, and to whom. For
-        example:
+        """Return the room that sleeping replicas of services have lent, and its
+        borrowers. For example:
 
             for lent in client.lent_report().services:
                 print(lent.service, lent.lent_gpu_hours)

@@ -63,7 +63,7 @@ class ContentFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentResult:
-    """How a request of a user ended on a node. `trouble`: why it failed; "" if it did
+    """End of a request of a user on a node. `trouble`: why it failed; "" if it did
     not."""
 
     request: str

@@ -9,7 +9,7 @@ MOST_FRAMES = 200  # of a thread, the innermost ones
 
 
 class ProcessRole(StrEnum):
-    """What a Python process is to its attempt."""
+    """Part of a Python process in its attempt."""
 
     RANK = "rank"
     LAUNCHER = "launcher"  # it has started the processes of ranks

@@ -79,7 +79,7 @@ class CanaryRule:
 
 
 class ParkBy(Coded):
-    """What a sleeping replica keeps, so that it wakes soon."""
+    """Part of a sleeping replica that is kept, so that it wakes soon."""
 
     NONE = "none", "replicas do not sleep; they end"
     CACHE = "cache", "the process ends; the node's page cache keeps the weights"

@@ -10,7 +10,7 @@ _ENDING: Final = {ServiceState.STOPPING, ServiceState.STOPPED}
 
 
 class ServiceCondition(Coded):
-    """How well a service serves."""
+    """Condition of a service, as people see it."""
 
     READY = "READY", "as many replicas as it needs take requests"
     PARTIAL = "PARTIAL", "some of the replicas that it needs take requests"

@@ -1,4 +1,4 @@
-"""Where requests to HTTP services go: by the path, by the host, or by the model of a
+"""Targets of requests to HTTP services: by the path, by the host, or by the model of a
 WebSocket."""
 
 from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ BUFFER_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadAddress:
-    """Where the head is, and how it is verified.
+    """Address of the head, and what verifies it.
 
     Args:
         file: File of the head in the cluster's directory, with its present address.

@@ -15,7 +15,7 @@ _REVISION: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class ModelTarget(NamedTuple):
-    """Where a model's name leads.
+    """Target of a model's name.
 
     Args:
         base: Name under which the replicas serve the model itself.

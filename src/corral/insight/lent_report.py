@@ -1,5 +1,5 @@
-"""Report on lent GPUs: what sleeping replicas of services have lent, to whom, and what
-was earned and lost by it."""
+"""Report on lent GPUs: the room that sleeping replicas of services have lent, its
+borrowers, and what was earned and lost by it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class LentToBorrower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LentByService:
-    """What the sleeping replicas of one service have lent since it was made.
+    """Room that the sleeping replicas of one service have lent since it was made.
 
     Args:
         asleep_gpu_hours: GPU-hours that its replicas have slept.

@@ -34,8 +34,9 @@ def lent_seats(draft: Draft) -> Iterator[LentSeat]:
 
 
 def kept_for_sleepers(draft: Draft) -> Iterator[tuple[Job, Seat]]:
-    """Yield what is kept for replicas beside their allocations: the memory of one whose
-    process has ended, and the GPUs of one that waits for them with its process."""
+    """Yield the room that is kept for replicas in addition to their allocations: the
+    memory of one whose process has ended, and the GPUs of one that waits for them with
+    its process."""
     for _, row, sleep in _sleeps(draft):
         job = draft.job(row.job)
         if job is None or row.draining_at is not None:

@@ -70,7 +70,7 @@ class ModelView(ForecastView):
 
 
 class ModelResult(ForecastView):
-    """How a request ended on a node. `trouble`: why it failed; empty if it did not."""
+    """End of a request on a node. `trouble`: why it failed; empty if it did not."""
 
     request: str
     node: str
@@ -79,7 +79,7 @@ class ModelResult(ForecastView):
 
 
 class ModelNodeView(ForecastView):
-    """What the models of one node take of its disk."""
+    """Space that the models of one node take on its disk."""
 
     node: str
     used_bytes: int

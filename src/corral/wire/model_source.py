@@ -1,4 +1,4 @@
-"""Where a model lies: a path, an object store, a repository of Hugging Face, or a file
+"""Source of a model: a path, an object store, a repository of Hugging Face, or a file
 of a web server."""
 
 import re
@@ -32,7 +32,7 @@ MODEL_HINT: Final = (
 
 
 class SourceKind(StrEnum):
-    """Where a model lies."""
+    """Source of a model."""
 
     PATH = "a path"
     HF = "hf://org/name"
@@ -47,7 +47,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """Where the engine of a replica finds its model.
+    """Place where the engine of a replica finds its model.
 
     Args:
         location: The path, the URL, or the repository without hf://.

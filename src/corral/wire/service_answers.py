@@ -278,7 +278,7 @@ class LentToView(ForecastView):
 
 
 class LentView(ForecastView):
-    """What the sleeping replicas of one service have lent since it was made.
+    """Room that the sleeping replicas of one service have lent since it was made.
 
     `sleeping`: replicas whose GPUs can be lent now. `asleep_gpu_hours`: GPU-hours that
     its replicas have slept; of these, `lent_gpu_hours` were used, and `lost_gpu_hours`
@@ -305,7 +305,7 @@ class LentView(ForecastView):
 
 
 class LentReportView(ForecastView):
-    """What the sleeping replicas of services have lent, by service. `currency`: of what
+    """Room that the sleeping replicas of services have lent, by service. `currency`: of what
     was earned."""
 
     services: list[LentView]

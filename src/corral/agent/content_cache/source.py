@@ -19,7 +19,7 @@ class ByteStream:
 
 
 class ContentSource(Protocol):
-    """Where content comes from: Hugging Face, an object store, or a web server."""
+    """Source of content: Hugging Face, an object store, or a web server."""
 
     @property
     def origin(self) -> str:

@@ -23,7 +23,7 @@ class ReplicaSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOutcome:
-    """What a trace met.
+    """Outcome of a trace.
 
     Attributes:
         requests: requests of the trace.

@@ -16,7 +16,7 @@ def first_reason(spec: ServiceSpec) -> str:
 
 
 def _sleeping(service: Service, facts: ServiceFacts | None, wanted: int) -> int:
-    """Return how many replicas sleep beside those that serve."""
+    """Return how many replicas sleep, in addition to those that serve."""
     spec = service.spec
     if not spec.may_sleep:
         return 0

@@ -162,7 +162,11 @@ class _Planner:
         """Wake sleeping replicas of the revision that is to serve, while too few
         serve: first those that lend nothing."""
         useful = sorted(
-            (one for one in self.sleepers if one.row.revision == self.service.goal),
+            (
+                sleeper
+                for sleeper in self.sleepers
+                if sleeper.row.revision == self.service.goal
+            ),
             key=_wake_order,
         )
         for replica in useful[: max(0, self.service.wanted - len(self.serving))]:

@@ -33,7 +33,7 @@ from corral.reconcile.services.replica_state import replica_name
 
 # An engine that has not fallen asleep within this time is ended like one that cannot.
 ENGINE_SLEEP_SECONDS: Final = 120.0
-# An engine that is not awake within this time after it has its GPUs is started anew.
+# An engine that is not awake within this time after it has its GPUs is restarted.
 ENGINE_WAKE_SECONDS: Final = 300.0
 _FALLING: Final = frozenset({JobState.RUNNING, JobState.STOPPING, JobState.SUSPENDED})
 _WAKING: Final = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
@@ -210,7 +210,7 @@ def _follow_wake(draft: Draft, service: Service, row: ReplicaRow, job: Job) -> S
         return service
     if _is_shrunken(draft, job, sleep):
         return _take_room(draft, service, row, job, sleep)
-    return _with_room(draft, service, row, sleep)  # placed anew
+    return _with_room(draft, service, row, sleep)  # placed again
 
 
 def _resume(draft: Draft, job: Job, sleep: ReplicaSleep) -> None:
@@ -292,7 +292,7 @@ def _with_room(
 def _restart_late(
     draft: Draft, service: Service, row: ReplicaRow, job: Job, since: float
 ) -> Service:
-    """Start the replica anew if it has not got its GPUs, or its engine has not woken,
+    """Restart the replica if it has not got its GPUs, or its engine has not woken,
     for long since this time."""
     seconds = draft.now.wall - since
     is_late = job.state is JobState.RUNNING and seconds >= ENGINE_WAKE_SECONDS

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import selectors
 import subprocess
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -219,14 +220,24 @@ class Asyncio:
             made = await kubernetes_asyncio.config.new_client_from_config(
                 str(self._config)
             )
-            async with made:
-                batch = kubernetes_asyncio.client.BatchV1Api(made)
-                answer = await what(batch, kubernetes_asyncio.client.CoreV1Api(made))
-            await asyncio.sleep(0)  # its connections close in the loop's next round
-            return answer
+            try:
+                async with made:
+                    batch = kubernetes_asyncio.client.BatchV1Api(made)
+                    core = kubernetes_asyncio.client.CoreV1Api(made)
+                    return await what(batch, core)
+            finally:
+                # A watch gives its connection back half read; nothing waits for the
+                # end of its TLS, and a loop that stops before leaves the socket open.
+                while len(sockets.get_map()) > 1:  # the loop's own remains
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0)  # a connection closes in the loop's next round
 
+        sockets = selectors.DefaultSelector()
         try:
-            return asyncio.run(run())
+            with asyncio.Runner(
+                loop_factory=lambda: asyncio.SelectorEventLoop(sockets)
+            ) as runner:
+                return runner.run(run())
         except kubernetes_asyncio.client.exceptions.ApiException as wrong:
             raise _denied(wrong.body or wrong.reason, wrong.status) from wrong
 

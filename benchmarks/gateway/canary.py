@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from corral.gateway.latency_histogram import ITL_BOUNDS, TTFT_BOUNDS
+from corral.gateway.counting.latency_histogram import ITL_BOUNDS, TTFT_BOUNDS
 from corral.route.canary import (
     CanaryOutcome,
     CanaryRules,

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
-from corral.gateway.kv_subscription import KvEndpoints, KvSubscription
-from corral.gateway.process_record import read_record
+from corral.gateway.processes.process_record import read_record
+from corral.gateway.replicas.kv_subscription import KvEndpoints, KvSubscription
 from corral.route.block_index import KvCacheView, token_block_hashes
 
 RESULTS: Final = Path(__file__).parent.parent / "results"

@@ -10,8 +10,12 @@ import pytest
 
 from corral.domain.ids import ServiceName
 from corral.domain.world import Changes
-from corral.gateway.gateway_metrics import GatewayMetrics
-from corral.gateway.kept_counters import ENDED_SECONDS, KeptCounters, kept_folder
+from corral.gateway.counting.gateway_metrics import GatewayMetrics
+from corral.gateway.counting.kept_counters import (
+    ENDED_SECONDS,
+    KeptCounters,
+    kept_folder,
+)
 from corral.reconcile import Now
 from tests.boot.test_service_gateway import Play, play, within
 

@@ -23,7 +23,7 @@ from corral.boot.start_head import until
 from corral.boot.tls import own_tls
 from corral.domain.errors import SpecInvalid
 from corral.engines.local.processes import LocalProcess
-from corral.gateway.process_record import GatewayRecord
+from corral.gateway.processes.process_record import GatewayRecord
 from corral.wire.gateway_routes import RoutesFile, encode_routes
 from tests.patience import PATIENCE_SECONDS
 

@@ -16,7 +16,7 @@ import httpx2
 from corral.boot.gateway_process import MAIN
 from corral.boot.joined_gateway import JoinedGateway, JoinedHead
 from corral.domain.world import World
-from corral.gateway.process_record import read_record
+from corral.gateway.processes.process_record import read_record
 from corral.wire.gateway_routes import CallerEntry
 from tests.api.heads import TOKENS, Head, eventually
 from tests.api.heads import serving as head_at

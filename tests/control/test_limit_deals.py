@@ -10,8 +10,8 @@ from corral.control.services.limit_deals import (
     LimitDeals,
     with_parts,
 )
-from corral.gateway.callers import CallerDirectory
-from corral.gateway.gateway_metrics import CallerUse
+from corral.gateway.access.callers import CallerDirectory
+from corral.gateway.counting.gateway_metrics import CallerUse
 from corral.wire.gateway_counters import (
     CountersReport,
     ReportedCaller,

@@ -22,7 +22,7 @@ from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.queue import Queue
 from corral.domain.queue_tree import QueueTree
 from corral.domain.users import Role, User
-from corral.gateway.budgets import BudgetCharge, GatewayBudgets
+from corral.gateway.access.budgets import BudgetCharge, GatewayBudgets
 from corral.gateway.openai_errors import GatewayRefusal
 from corral.wire.gateway_counters import (
     CountersReport,

@@ -12,7 +12,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from corral.gateway.kv_subscription import END_OF_REPLAY
+from corral.gateway.replicas.kv_subscription import END_OF_REPLAY
 from tests.patience import own_loopback
 
 HOST = own_loopback()  # no other process takes its ports meanwhile

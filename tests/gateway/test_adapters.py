@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import adapter_loads
+from corral.gateway.replicas import adapter_loads
 from corral.route import adapter_slots
 from tests.gateway.adapter_engines import (
     LEGAL,

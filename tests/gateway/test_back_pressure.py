@@ -5,7 +5,9 @@ import socket
 
 import pytest
 
-from corral.gateway import client_connection, gateway_core, replica_pool
+from corral.gateway import gateway_core
+from corral.gateway.framing import client_connection
+from corral.gateway.replicas import replica_pool
 from tests.gateway.worlds import (
     STREAM_HEAD,
     MockReplica,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import client_connection
-from corral.gateway.stream_continuation import StreamContinuation
+from corral.gateway.continuation.stream_continuation import StreamContinuation
+from corral.gateway.framing import client_connection
 from tests.gateway.test_access import with_callers
 from tests.gateway.worlds import (
     STREAM_HEAD,

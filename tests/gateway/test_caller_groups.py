@@ -2,8 +2,8 @@
 
 from hashlib import sha256
 
-from corral.gateway.callers import CallerDirectory, GatewayCaller
-from corral.gateway.gateway_metrics import CallerUse
+from corral.gateway.access.callers import CallerDirectory, GatewayCaller
+from corral.gateway.counting.gateway_metrics import CallerUse
 from corral.wire.gateway_routes import CallerEntry
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.gateway.counter_file import CounterFile, decode_files, encode_files
-from corral.gateway.counters import read_counters_key
+from corral.gateway.counting.counter_file import CounterFile, decode_files, encode_files
+from corral.gateway.counting.counters import read_counters_key
+from corral.gateway.counting.gateway_metrics import STALE_SECONDS, GatewayMetrics
 from corral.gateway.gateway_core import GatewayCore
-from corral.gateway.gateway_metrics import STALE_SECONDS, GatewayMetrics
 from corral.wire.gateway_counters import decode_counters
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.worlds import (

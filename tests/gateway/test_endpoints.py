@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import response_places
-from corral.gateway.endpoints import FORMS, RELAYED
-from corral.gateway.response_places import ResponsePlaces
+from corral.gateway.requests.endpoints import FORMS, RELAYED
+from corral.gateway.routing import response_places
+from corral.gateway.routing.response_places import ResponsePlaces
 from tests.gateway.test_access import with_callers
 from tests.gateway.worlds import (
     STREAM_HEAD,

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.gateway import exact_affinity
-from corral.gateway.kv_event_text import KvEventsInvalid, decode_batch
-from corral.gateway.kv_subscription import KvEndpoints, KvSubscription
+from corral.gateway.replicas import exact_affinity
+from corral.gateway.replicas.kv_event_text import KvEventsInvalid, decode_batch
+from corral.gateway.replicas.kv_subscription import KvEndpoints, KvSubscription
 from corral.route.block_index import KvCacheView, token_block_hashes
 from corral.route.exact_index import ExactPromptIndex
 from corral.route.kv_events import BlocksCleared, BlocksRemoved, BlocksStored

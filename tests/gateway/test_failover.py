@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from corral.gateway import service_replicas
-from corral.gateway.replica_connection import LossKind
+from corral.gateway.replicas import service_replicas
+from corral.gateway.replicas.replica_connection import LossKind
 from corral.route import outlier_ejection
 from corral.route.concurrency_limit import ConcurrencyLimit
 from tests.gateway.worlds import (

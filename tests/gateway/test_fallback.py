@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.gateway.counters import render_counters
-from corral.gateway.metrics_text import metrics_text
+from corral.gateway.counting.counters import render_counters
+from corral.gateway.counting.metrics_text import metrics_text
 from corral.wire.gateway_counters import decode_counters
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.worlds import (

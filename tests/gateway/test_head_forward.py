@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from corral.gateway.client_connection import ClientConnection
+from corral.gateway.framing.client_connection import ClientConnection
 from corral.gateway.gateway_core import GatewayCore
-from corral.gateway.head_connection import HeadAddress
-from corral.gateway.head_forward import QUEUED_BYTES, is_forwarded
+from corral.gateway.head.head_connection import HeadAddress
+from corral.gateway.head.head_forward import QUEUED_BYTES, is_forwarded
 from corral.wire.gateway_routes import CallerEntry, RoutesFile
 from corral.wire.head_proof import proof_of
 from tests.gateway.worlds import play

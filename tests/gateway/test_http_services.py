@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from corral.gateway import routed_exchange
-from corral.gateway.forwarded_heads import rewritten_cookie, rewritten_location
+from corral.gateway.exchanges import routed_exchange
+from corral.gateway.framing.forwarded_heads import rewritten_cookie, rewritten_location
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.test_access import routes, with_callers
 from tests.gateway.worlds import (

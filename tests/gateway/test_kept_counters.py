@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.gateway.gateway_metrics import GatewayMetrics
-from corral.gateway.kept_counters import (
+from corral.gateway.counting.gateway_metrics import GatewayMetrics
+from corral.gateway.counting.kept_counters import (
     ENDED_SECONDS,
     KeptCounters,
     kept_folder,

@@ -6,10 +6,10 @@ import random
 import msgspec
 import pytest
 
-from corral.gateway import large_form
-from corral.gateway.form_scanner import FormScanner
+from corral.gateway.exchanges import large_form
+from corral.gateway.framing.form_scanner import FormScanner
+from corral.gateway.framing.request_form import read_form
 from corral.gateway.openai_errors import HeadRefused
-from corral.gateway.request_form import read_form
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.test_access import open_routes, revised
 from tests.gateway.worlds import (

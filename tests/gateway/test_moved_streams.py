@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import relay
+from corral.gateway.requests import relay
 from tests.gateway.engines import CHAT, TEXT, Engine, LlamaEngine, behave_as
 from tests.gateway.test_stream_continuation import body_of, check_same, engine_of, read
 from tests.gateway.worlds import (

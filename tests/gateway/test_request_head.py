@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from corral.gateway.chunked_body import ChunkedBody
-from corral.gateway.client_connection import BodyReceiver, ClientConnection
+from corral.gateway.framing.chunked_body import ChunkedBody
+from corral.gateway.framing.client_connection import BodyReceiver, ClientConnection
+from corral.gateway.framing.request_head import RequestHead, RequestHeads, read_head
 from corral.gateway.openai_errors import HeadRefused
-from corral.gateway.request_head import RequestHead, RequestHeads, read_head
 
 h11 = pytest.importorskip("h11")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from corral.gateway import service_replicas
-from corral.gateway.attempt import ReplicaAttempt
-from corral.gateway.service_route import ServiceRoute
-from corral.gateway.token_counts import TokenCounts
+from corral.gateway.counting.token_counts import TokenCounts
+from corral.gateway.replicas import service_replicas
+from corral.gateway.requests.attempt import ReplicaAttempt
+from corral.gateway.routing.service_route import ServiceRoute
 from corral.route import first_token_deadline
 from corral.route.first_token_deadline import LEAST_SAMPLES
 from tests.gateway.worlds import (

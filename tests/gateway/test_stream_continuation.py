@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.gateway.event_stream import EventStream
-from corral.gateway.stream_continuation import StreamContinuation
+from corral.gateway.continuation.stream_continuation import StreamContinuation
+from corral.gateway.framing.event_stream import EventStream
 from tests.gateway.engines import CHAT, TEXT, Engine, LlamaEngine
 
 LIMIT = 16

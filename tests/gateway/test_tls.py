@@ -13,8 +13,8 @@ import pytest
 from corral.boot.settings import ClusterDir
 from corral.boot.tls import own_tls
 from corral.cli.main import run
-from corral.gateway import certificate_watch
-from corral.gateway.certificate_watch import CertificateWatch
+from corral.gateway.processes import certificate_watch
+from corral.gateway.processes.certificate_watch import CertificateWatch
 from tests.gateway.test_processes import process
 from tests.gateway.worlds import (
     PATIENCE,

@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError
 
-from corral.gateway.websocket_frames import WebSocketFrames, close_frame
+from corral.gateway.framing.websocket_frames import WebSocketFrames, close_frame
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.test_access import open_routes, revised, routes, with_callers
 from tests.gateway.worlds import (

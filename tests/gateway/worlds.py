@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import uvloop
 
-from corral.gateway.client_connection import ClientConnection
+from corral.gateway.framing.client_connection import ClientConnection
 from corral.gateway.gateway_core import GatewayCore
 from corral.wire.gateway_routes import RoutesFile
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from corral.gateway.process_record import GatewayRecord, read_record
+from corral.gateway.processes.process_record import GatewayRecord, read_record
 from tests.scenarios.house import House, house, until
 
 SERVER = """\

@@ -19,7 +19,7 @@ from corral import __version__
 from corral.boot.settings import ClusterDir, ClusterSettings, is_any, once
 from corral.boot.tls import Tls, files_of, host_of
 from corral.engines.local.processes import LocalProcess, reap, spawn
-from corral.gateway.process_record import GatewayRecord, read_record
+from corral.gateway.processes.process_record import GatewayRecord, read_record
 from corral.ports.log import HeadLogger
 
 FIRST_PORT: Final = 8480

@@ -19,10 +19,10 @@ from corral.boot.clock import SystemClock
 from corral.boot.join_client import JoinCall, ask
 from corral.boot.settings import is_any, once, write_atomically
 from corral.domain.errors import Conflict, CorralError, Trouble
-from corral.gateway.certificate_watch import unverified_context
-from corral.gateway.kept_counters import kept_folder, read_kept
-from corral.gateway.listening_socket import WORKER_VARIABLE
-from corral.gateway.process_record import read_record
+from corral.gateway.counting.kept_counters import kept_folder, read_kept
+from corral.gateway.processes.certificate_watch import unverified_context
+from corral.gateway.processes.listening_socket import WORKER_VARIABLE
+from corral.gateway.processes.process_record import read_record
 from corral.wire.gateway_routes import COUNTERS_PATH, ROUTES_PATH
 
 EACH_SECONDS: Final = 1.0

@@ -26,8 +26,8 @@ from corral.domain.errors import Trouble
 from corral.domain.ids import JobId, TokenId
 from corral.domain.ledger import UsageRecord, day_of
 from corral.domain.users import Token, User
-from corral.gateway.certificate_watch import unverified_context
-from corral.gateway.kept_counters import kept_folder, read_kept
+from corral.gateway.counting.kept_counters import kept_folder, read_kept
+from corral.gateway.processes.certificate_watch import unverified_context
 from corral.ports.log import HeadLogger
 from corral.serve.batch_spec import batch_of
 from corral.wire.caller_names import batch_caller

@@ -11,8 +11,8 @@ from corral.cli.error_output import Usage
 from corral.cli.option_types import Address, Fingerprint, TokenText, Url, WholeNumber
 
 if TYPE_CHECKING:
-    from corral.gateway.head_connection import HeadAddress
-    from corral.gateway.settings import GatewaySettings
+    from corral.gateway.head.head_connection import HeadAddress
+    from corral.gateway.processes.settings import GatewaySettings
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8480
@@ -55,8 +55,8 @@ def gateway(
             and batches, as the cluster's directory has it.
         head_ca: Certificates that verify this head.
     """
-    from corral.gateway.server import run_gateway
-    from corral.gateway.settings import GatewaySettings
+    from corral.gateway.processes.server import run_gateway
+    from corral.gateway.processes.settings import GatewaySettings
 
     if (routes is None) == (join is None):
         raise Usage(
@@ -82,14 +82,14 @@ def gateway(
 
 def _read_key(path: Path | None) -> bytes | None:
     """Return the key that reads the counters; None without a file."""
-    from corral.gateway.counters import read_counters_key
+    from corral.gateway.counting.counters import read_counters_key
 
     return None if path is None else read_counters_key(path)
 
 
 def _head_at(file: Path | None, trusted: Path | None) -> "HeadAddress | None":
     """Return the head whose address is in a file; None without one."""
-    from corral.gateway.head_connection import HeadAddress
+    from corral.gateway.head.head_connection import HeadAddress
 
     return None if file is None else HeadAddress(file=file, trusted=trusted)
 
@@ -108,8 +108,8 @@ def _joined(
         joined_folder,
     )
     from corral.boot.settings import ClusterDir
-    from corral.gateway.counters import read_counters_key
-    from corral.gateway.head_connection import HeadAddress
+    from corral.gateway.counting.counters import read_counters_key
+    from corral.gateway.head.head_connection import HeadAddress
 
     token = token or os.environ.get("CORRAL_TOKEN")
     if not token:

@@ -7,31 +7,32 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from corral.gateway.answer_framing import AnswerHeads
-from corral.gateway.budgets import BudgetCharge, GatewayBudgets
-from corral.gateway.callers import CallerDirectory, GatewayCaller
-from corral.gateway.client_connection import KEEP_ALIVE_SECONDS, ClientConnection
-from corral.gateway.counters import (
+from corral.gateway.access.budgets import BudgetCharge, GatewayBudgets
+from corral.gateway.access.callers import CallerDirectory, GatewayCaller
+from corral.gateway.counting.counters import (
     COUNTERS_PATH,
     is_counters_key,
     render_counters,
 )
-from corral.gateway.endpoints import (
-    FORMS,
-    MODELS_PATH,
-    ONE_MODEL,
-    RELAYED,
-    is_local,
+from corral.gateway.counting.gateway_metrics import (
+    NO_REPLICA,
+    NO_SERVICE,
+    GatewayMetrics,
 )
-from corral.gateway.exchange_admission import open_exchange
-from corral.gateway.exchange_targets import may_be_exchange
-from corral.gateway.gateway_metrics import NO_REPLICA, NO_SERVICE, GatewayMetrics
-from corral.gateway.head_connection import HeadAddress
-from corral.gateway.head_forward import HeadForward, is_forwarded, open_forward
-from corral.gateway.large_form import WHOLE_FORM_BYTES, LargeForm
-from corral.gateway.metrics_text import metrics_text
-from corral.gateway.model_list import render_model, render_models
-from corral.gateway.model_names import ModelNames, ModelTarget, body_for_replicas
+from corral.gateway.counting.metrics_text import metrics_text
+from corral.gateway.exchanges.exchange_admission import open_exchange
+from corral.gateway.exchanges.large_form import WHOLE_FORM_BYTES, LargeForm
+from corral.gateway.exchanges.service_exchange import ServiceExchange
+from corral.gateway.framing.answer_framing import AnswerHeads
+from corral.gateway.framing.client_connection import (
+    KEEP_ALIVE_SECONDS,
+    ClientConnection,
+)
+from corral.gateway.framing.request_body import read_body
+from corral.gateway.framing.request_form import read_form
+from corral.gateway.framing.request_head import RequestHead, RequestHeads
+from corral.gateway.head.head_connection import HeadAddress
+from corral.gateway.head.head_forward import HeadForward, is_forwarded, open_forward
 from corral.gateway.openai_errors import (
     GatewayCode,
     GatewayRefusal,
@@ -40,18 +41,28 @@ from corral.gateway.openai_errors import (
     render,
     render_refusal,
 )
-from corral.gateway.relay import RelayedRequest
-from corral.gateway.replica_pool import ReplicaPool
-from corral.gateway.request_body import read_body
-from corral.gateway.request_form import read_form
-from corral.gateway.request_head import RequestHead, RequestHeads
-from corral.gateway.routed_request import (
+from corral.gateway.replicas.replica_pool import ReplicaPool
+from corral.gateway.requests.endpoints import (
+    FORMS,
+    MODELS_PATH,
+    ONE_MODEL,
+    RELAYED,
+    is_local,
+)
+from corral.gateway.requests.relay import RelayedRequest
+from corral.gateway.requests.routed_request import (
     BYTES_PER_TOKEN,
     ActiveRequest,
     RoutedRequest,
 )
-from corral.gateway.service_exchange import ServiceExchange
-from corral.gateway.service_route import ServiceRoute
+from corral.gateway.routing.exchange_targets import may_be_exchange
+from corral.gateway.routing.model_list import render_model, render_models
+from corral.gateway.routing.model_names import (
+    ModelNames,
+    ModelTarget,
+    body_for_replicas,
+)
+from corral.gateway.routing.service_route import ServiceRoute
 from corral.wire.gateway_routes import RoutesFile
 
 log = logging.getLogger(__name__)

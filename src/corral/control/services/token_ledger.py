@@ -4,7 +4,7 @@ Each process of a gateway counts whole sums since its start. What the ledger has
 is stored in the commit that adds the difference, and is loaded with the world. So a head
 that dies, or a commit whose outcome is unknown, adds nothing twice and loses nothing: the
 gateway still has its sums. A gateway that is killed keeps them in a file that is at most
-half a second old (corral.gateway.kept_counters): what it counted since is lost.
+half a second old (corral.gateway.counting.kept_counters): what it counted since is lost.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,0 +1,1 @@
+"""Who may call: keys, limits and budgets."""

@@ -1,0 +1,1 @@
+"""Streams that another replica goes on with."""

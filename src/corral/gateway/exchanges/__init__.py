@@ -1,0 +1,1 @@
+"""Requests to any HTTP service, large forms, and WebSockets."""

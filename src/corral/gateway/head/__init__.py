@@ -1,0 +1,1 @@
+"""Requests that the head answers, through the gateway."""

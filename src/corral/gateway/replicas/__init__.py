@@ -1,0 +1,1 @@
+"""Replicas: connections to them, their state, their caches and their adapters."""

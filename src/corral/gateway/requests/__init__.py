@@ -1,0 +1,1 @@
+"""Requests to models, from the first attempt to the last byte."""

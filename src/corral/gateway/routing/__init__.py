@@ -1,0 +1,1 @@
+"""Where a request may go, by its model, path or host."""

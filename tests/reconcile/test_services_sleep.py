@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from corral.domain.attempt import Exit
+from corral.domain.attempt import Exit, Seat
 from corral.domain.desired_state import DesiredState, Version
-from corral.domain.ids import JobId
+from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, SleepCalls
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Phase
@@ -15,6 +15,7 @@ from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Cancel, Resume, SetNode, Suspend
 from corral.domain.service import ParkBy, ReplicaRow, ScaleRule, ServiceSpec
+from corral.domain.usage import Reservation
 from corral.domain.world import Changes
 from corral.reconcile.desired_state import wanted_of
 from tests.reconcile.serving import Serving, service_spec
@@ -195,6 +196,27 @@ def test_no_job_starts_on_the_gpus_of_a_replica_that_waits_for_them(
     serving.leave()
     serving.tick(times=2)
     assert serving.job_now(other.id).state is JobState.QUEUED
+    assert row.job in {job for job, _ in serving.gpus_in_use}
+
+
+def test_a_woken_replica_gets_lent_gpus_that_were_kept_for_a_waiting_job() -> None:
+    serving = Sleeping(ParkBy.CACHE)
+    row = serving.fall_asleep()
+    wide = serving.cluster.submit(gang("wide", gpus=2))
+    serving.tick()
+    shape = serving.job_now(wide).spec.shapes[0]
+    seat = Seat(node=NodeId("n1"), gpus=(0, 1), gpu_millis=2000)
+    serving.cluster.world.reservations[wide] = Reservation(
+        job=wide, shape=shape, seats=(seat,), victims=(), since=serving.cluster.wall
+    )
+    serving.demand(wanted=2, sleeping=0)
+    assert serving.cluster.outcome is not None
+    ended = {
+        reservation.job: reservation.ended
+        for reservation in serving.cluster.outcome.changes.reservations
+    }
+    assert ended[wide] == f"chat_2 ({row.job}) takes back GPUs that it had lent"
+    serving.tick()
     assert row.job in {job for job, _ in serving.gpus_in_use}
 
 

@@ -9,6 +9,7 @@ from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.receipt import Receipt
+from corral.domain.units import MILLIS_PER_GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,13 @@ class Seat:
     memory_bytes: int = 0
     slices: tuple[str, ...] = ()
     exclusive: bool = False
+
+    def competes_with(self, other: "Seat") -> bool:
+        """Return whether the two seats together need more than there is of a GPU."""
+        if self.node != other.node or not set(self.gpus) & set(other.gpus):
+            return False
+        shares = [seat.gpu_millis // len(seat.gpus) for seat in (self, other)]
+        return sum(shares) > MILLIS_PER_GPU
 
 
 class SeatState(StrEnum):

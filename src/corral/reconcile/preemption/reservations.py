@@ -5,7 +5,8 @@ The record is written before any of those jobs is asked to stop. It lasts until 
 waiting job has started, or is no longer wanted.
 """
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -393,13 +394,26 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
     return PreemptWhy.SERVICE if is_equal else PreemptWhy.PRIORITY
 
 
-def _end_reservation(draft: Draft, id: JobId) -> None:
+def _end_reservation(
+    draft: Draft, id: JobId, reason: str = "the kept nodes are no longer available"
+) -> None:
     reservation = draft.reservations.get(id) or draft.world.reservations[id]
-    ended_reservation = replace(
-        reservation, ended="the kept nodes are no longer available"
-    )
+    ended_reservation = replace(reservation, ended=reason)
     draft.reservations[id] = ended_reservation
     _tell_spared(draft, ended_reservation)
+
+
+def end_reservations_on(draft: Draft, seats: Sequence[Seat], taker: JobId) -> None:
+    """End the reservations of other jobs that need GPUs of these seats, because the
+    taker gets them. A promise is made anew by the next pass."""
+    for reservation in list(standing_reservations(draft)):
+        is_promise = reservation.latest_start is not None
+        if is_promise or reservation.job == taker:
+            continue
+        pairs = itertools.product(seats, reservation.seats)
+        if any(seat.competes_with(other) for seat, other in pairs):
+            reason = f"{name_of(draft, taker)} takes back GPUs that it had lent"
+            _end_reservation(draft, reservation.job, reason)
 
 
 def _tell_due(draft: Draft, reservation: Reservation) -> None:

@@ -16,7 +16,10 @@ from corral.domain.service import ParkBy, ReplicaRow, Service
 from corral.domain.units import duration_text
 from corral.domain.usage import Reservation
 from corral.reconcile.changeset import Draft
-from corral.reconcile.preemption.reservations import update_victim
+from corral.reconcile.preemption.reservations import (
+    end_reservations_on,
+    update_victim,
+)
 from corral.reconcile.preemption.takings import tell_taking
 from corral.reconcile.resized_allocations import lent_part, memory_only, resize
 from corral.reconcile.services.finished_requests import has_finished
@@ -227,6 +230,8 @@ def _resume(draft: Draft, job: Job, sleep: ReplicaSleep) -> None:
         node is not None and node.takes_work for node in nodes
     ):
         return
+    # a job that waits for the rest of its room may have lent GPUs kept for it
+    end_reservations_on(draft, sleep.seats, job.id)
     spec = moved.spec
     draft.reservations[job.id] = Reservation(
         job=job.id,

@@ -272,7 +272,7 @@ class ServicesOracle:
             old_row = old_rows.get(row.number)
             is_new = old_row is not None and old_row.draining_at is None
             if old_row is not None:
-                self._check_finished(service, row, old_row.finished_attempt)
+                self._check_finished(service, row, old_row)
             if row.draining_at is None:
                 continue
             if is_new:
@@ -302,13 +302,17 @@ class ServicesOracle:
             text = f"replaces {row.job} after {ran_seconds:.1f} s as never ready"
             self._breach("start", service, text)
 
-    def _check_finished(self, service: Service, row: ReplicaRow, old: int) -> None:
+    def _check_finished(
+        self, service: Service, row: ReplicaRow, old_row: ReplicaRow
+    ) -> None:
         """Check that the requests of a replica that is preempted, or falls asleep,
         finish, or have had the time for a drain, before its ranks may be stopped."""
         job = self._books.jobs[row.job]
-        if row.finished_attempt == old or not self._serves(row.job):
+        is_noted = row.finished_attempt != old_row.finished_attempt
+        if not is_noted or not self._serves(row.job):
             return
-        since = row.sleep.since if row.sleep is not None else job.since
+        sleep = row.sleep or old_row.sleep  # it may be ended as it falls asleep
+        since = sleep.since if sleep is not None else job.since
         stopped_seconds = self._wall - since
         if 0.0 <= stopped_seconds < service.spec.drain_seconds - SLACK_SECONDS:
             text = f"lets {row.job} stop after {stopped_seconds:.1f} s, with requests"

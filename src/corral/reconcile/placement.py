@@ -190,7 +190,7 @@ def waiting_of(
         served_seconds=job.served_seconds,
         restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
         waited_seconds=job.waited_seconds,
-        stop_seconds=stop_seconds(draft.world, job),
+        stop_seconds=stop_seconds(draft, job),
         **_asked_by_order(draft, job),
     )
 

@@ -53,11 +53,11 @@ class Auditor:
         self._job_requests = JobRequestsOracle(books)
         self.giving = Giving(books)
         self._restrictions = NodeRestrictionsOracle(books)
-        self._placing = PlacementOracle(books, self.giving)
+        self._lending = LendingOracle(books)
+        self._placing = PlacementOracle(books, self.giving, self._lending)
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
         self.ledger = LedgerCheck(books)
-        self._lending = LendingOracle(books)
         books.stage.engines.on_awake = self._starting.engine_awake
         self.services = ServicesOracle(books, serves, self._is_asked_to_end)
 

@@ -72,8 +72,9 @@ class Queued:
         self._nodes = OfNodes(frozenset(), {})
         self._basis: Basis = ()
         self._jobs: dict[JobId, Job] = {}
-        # where their saves and models lie is in no row of the job's own
-        self._have_files: set[JobId] = set()
+        # where its saves and models lie, and how long its service drains it, is not in
+        # the row of a job
+        self._depending: set[JobId] = set()
         self._groups = Groups()
         self.shares = Shares()
         self._newest = -1  # submission that shares are learned from
@@ -84,7 +85,7 @@ class Queued:
         basis = (draft.tree, over, self.of_nodes(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
-            self._have_files = set()
+            self._depending = set()
         queued = draft.by_id(JobState.QUEUED)
         for id in self._jobs.keys() - queued.keys():
             self._remove_job(id)
@@ -93,7 +94,7 @@ class Queued:
         self._learn_arrivals(
             changed_jobs if self._newest >= 0 else list(draft.all_jobs())
         )
-        for job in [*changed_jobs, *(queued[id] for id in self._have_files)]:
+        for job in [*changed_jobs, *(queued[id] for id in self._depending)]:
             self._update_job(job, make(job))
         return self._groups
 
@@ -126,14 +127,14 @@ class Queued:
             return
         self._jobs[job.id] = job
         has_saves = job.spec.checkpoint is not None and job.attempt > 0
-        if has_saves or job.spec.model is not None:
-            self._have_files.add(job.id)
+        if has_saves or job.spec.model is not None or job.spec.replica is not None:
+            self._depending.add(job.id)
         if self._groups.get(job.id) != gang:
             self._groups.put(gang)
 
     def _remove_job(self, id: JobId) -> None:
         self._jobs.pop(id, None)
-        self._have_files.discard(id)
+        self._depending.discard(id)
         self._groups.drop(id)
 
 

@@ -224,7 +224,7 @@ def _stop_order(
     """Return the key by which jobs are stopped: first those on the GPUs of the seat,
     the quickest of them first."""
     job = draft.job(allocation.job)
-    seconds = stop_seconds(draft.world, job) if job is not None else 0.0
+    seconds = stop_seconds(draft, job) if job is not None else 0.0
     return not _shared_millis(seat, allocation.seat), seconds, allocation.job
 
 

@@ -78,18 +78,35 @@ class LendingOracle:
                     text = f"{job.id} starts on the GPUs of {row.job}, which wakes"
                     self._books.breach("lent", text)
                 continue
-            within = service.spec.scale.back_within_seconds
-            if sleep.asleep_at is None or within is None:
+            if sleep.asleep_at is None or not self._is_too_slow(job, service, services):
                 continue
-            wakes = service.wakes or (service.start_seconds or float("inf"),)
-            stop_seconds = self._stop_seconds(job, services)
-            if stop_seconds > within - max(wakes) + NEAR_SECONDS:
-                text = (
-                    f"{job.id} starts on GPUs that {row.job} lends: it may take "
-                    f"{stop_seconds:.1f} s to stop, and a wake {max(wakes):.1f} of "
-                    f"{within:.1f} s"
-                )
-                self._books.breach("lent", text)
+            text = (
+                f"{job.id} starts on GPUs that {row.job} lends: it may take "
+                f"{self._stop_seconds(job, services):.1f} s to stop, and a wake "
+                f"{_wake_seconds(service):.1f} of "
+                f"{service.spec.scale.back_within_seconds:.1f} s"
+            )
+            self._books.breach("lent", text)
+
+    def _is_too_slow(
+        self, job: Job, service: Service, services: Mapping[ServiceName, Service]
+    ) -> bool:
+        """Return whether the job may take longer to stop than the service can wait."""
+        within = service.spec.scale.back_within_seconds
+        if within is None:
+            return False
+        most = within - _wake_seconds(service) + NEAR_SECONDS
+        return self._stop_seconds(job, services) > most
+
+    def bars(self, job: Job, seats: tuple[Seat, ...]) -> bool:
+        """Return whether a sleeping replica lends these seats, and the job may take
+        longer to stop than it can wait."""
+        return any(
+            sleep.wakes_at is None
+            and _has_common_gpus(seats, sleep.seats)
+            and self._is_too_slow(job, service, self._services)
+            for service, _, sleep in _sleeps(self._services.values())
+        )
 
     def _stop_seconds(self, job: Job, services: Mapping[ServiceName, Service]) -> float:
         grace = job.spec.grace_seconds + KILL_SECONDS
@@ -144,6 +161,10 @@ def gives_back(books: Books, attempt: Attempt | None) -> bool:
     job = books.jobs.get(taker) if taker is not None else None
     sleeps = (JobState.SUSPENDED, JobState.RUNNING)
     return job is not None and job.spec.replica is not None and job.state in sleeps
+
+
+def _wake_seconds(service: Service) -> float:
+    return max(service.wakes or (service.start_seconds or float("inf"),))
 
 
 def _sleeps(

@@ -5,6 +5,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, Job, On
 from corral.domain.job_states import JobState
 from corral.domain.world import AllocationKey, Changes
+from corral.simulate.oracles.lending import LendingOracle
 from corral.simulate.oracles.preemption import Giving
 from corral.simulate.recorded_state import Books
 
@@ -18,8 +19,9 @@ class PlacementOracle:
     commit (`Books`): for example that no node was cordoned and no port is used
     twice."""
 
-    def __init__(self, books: Books, giving: Giving) -> None:
+    def __init__(self, books: Books, giving: Giving, lending: LendingOracle) -> None:
         self._books = books
+        self._lending = lending
         self._giving = giving
         self._ports: dict[NodeId, dict[int, AllocationKey]] = {}
         self._newly_kept: set[JobId] = set()
@@ -112,6 +114,7 @@ class PlacementOracle:
             waits = waits and current_job.id not in self._newly_kept
             waits = waits and not self._giving.is_kept(current_job.id)
             waits = waits and not self._goes_by_age(job, current_job, attempt)
+            waits = waits and not self._lending.bars(current_job, attempt.seats)
             if (
                 waits
                 and is_alike(current_job, job)

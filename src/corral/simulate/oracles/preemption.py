@@ -124,8 +124,11 @@ class Giving:
         reservations = (
             reservation for reservation in self._kept.values() if reservation.job != by
         )
-        doomed = {
-            victim.job for reservation in reservations for victim in reservation.victims
+        doomed = {  # one that has gone may have started again
+            victim.job
+            for reservation in reservations
+            for victim in reservation.victims
+            if victim.gone_at is None
         }
         for held_gang in self._held.values():
             job = jobs[held_gang.job]

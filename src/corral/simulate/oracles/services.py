@@ -37,6 +37,15 @@ class _Drain:
 
 
 @dataclass(slots=True)
+class _Wait:
+    """Wait of a replica for nodes: since when, in virtual time, and how far the wall
+    clock was from it."""
+
+    since: float
+    clock_offset: float
+
+
+@dataclass(slots=True)
 class _Streak:
     """Replicas of one revision that ended one after the other before they had been
     ready for long.
@@ -60,7 +69,7 @@ class _Watched:
     drains: dict[int, _Drain] = field(default_factory=dict)
     streaks: dict[int, _Streak] = field(default_factory=dict)
     turned_back: set[int] = field(default_factory=set)
-    waits_since: dict[int, float] = field(default_factory=dict)  # for nodes, by number
+    waits: dict[int, _Wait] = field(default_factory=dict)  # for nodes, by number
     gave_way_at: float = float("-inf")
     became_ready_at: float = float("-inf")
 
@@ -338,8 +347,9 @@ class ServicesOracle:
             return
         waits = [
             number
-            for number, since in watched.waits_since.items()
-            if self._decided_at - since >= ROOM_SECONDS - SLACK_SECONDS
+            for number, wait in watched.waits.items()
+            if self._decided_at - wait.since >= ROOM_SECONDS - SLACK_SECONDS
+            or self._has_other_clock(wait.clock_offset)
         ]
         has_made_up = watched.became_ready_at > watched.gave_way_at
         if len(drained_rows) > 1 or not waits or not has_made_up:
@@ -359,11 +369,12 @@ class ServicesOracle:
                 if row.draining_at is None
                 and self._books.jobs[row.job].state == JobState.QUEUED
             }
-            for number in list(watched.waits_since):
+            for number in list(watched.waits):
                 if number not in waiting:
-                    del watched.waits_since[number]
+                    del watched.waits[number]
+            wait = _Wait(self._decided_at, self._clock_offset)
             for number in waiting:
-                watched.waits_since.setdefault(number, self._decided_at)
+                watched.waits.setdefault(number, wait)
 
     def _check_cancel(self, job: Job, services: dict[JobId, Service]) -> None:
         """Check that only a user, or a service that drains the replica, ends it; and

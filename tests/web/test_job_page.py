@@ -68,7 +68,9 @@ def test_curves_and_strips_of_an_ended_job_stay_and_end_with_it(
     )
 
 
-def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None:
+def test_a_job_that_trains_shows_when_it_ends_and_at_which_line_it_is(
+    visit: Visit, here: House
+) -> None:
     id = here.submit(
         "training",
         f"exec python3 {here.shared}/trainer.py",
@@ -81,6 +83,10 @@ def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None
             re.compile("in about 4 min .*estimated from its step time")
         )
     ).to_be_visible()
+    visit.page.get_by_role("button", name="Read the stacks").click()
+    stacks = visit.page.locator("section.card", has_text="Read again")
+    expect(stacks).to_contain_text(re.compile(r"rank 0.*trainer\.py:\d+", re.DOTALL))
+    assert not faults(visit.page)
     here.ok("stop", id, "-y")
 
 

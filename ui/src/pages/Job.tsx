@@ -14,6 +14,7 @@ import { Machines } from "../job/Machines";
 import { Outputs } from "../job/Outputs";
 import { useRange } from "../job/Range";
 import { Spec } from "../job/Spec";
+import { Stacks } from "../job/Stacks";
 import { Training } from "../job/Training";
 import { Ago, At, Card, Empty, Head, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
@@ -59,6 +60,7 @@ function Parts({ job }: { job: JobDetail }) {
       </div>
       {range && <Training job={job} range={range} />}
       {job.run === null ? <NoLogs owner={job.owner} /> : <Logs job={job} />}
+      <Stacks job={job} />
       <Gpus job={job} />
       {range && <Machines job={job} range={range} />}
       <Outputs job={job} />

@@ -242,6 +242,10 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
         state, gang, shapes, near=any(near), before=previous_promise
     ):
         return state.promising.has_passed_on(gang)
+    if can and previous_promise is not None:
+        for _ in state.promising.in_places_of_later(gang, previous_promise):
+            if _place_gang(state, gang, shapes, near=any(near)):
+                return None
     if any(near) and (
         reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)
     ):

@@ -28,6 +28,25 @@ def _class_of(gang: Waiting, shunned: Set[str]) -> tuple[object, ...]:
     )
 
 
+def told_after(
+    promises: Iterable[tuple[Waiting, Promise]],
+    gang: Waiting,
+    before: Promise,
+    shunned: Set[str],
+) -> list[tuple[Waiting, Promise]]:
+    """Return the equal requests behind this gang, with their promises, that start no
+    later than now promised if they get the gang's promise `before` for their own."""
+    return [
+        (other_gang, promise)
+        for other_gang, promise in sorted(promises, key=lambda one: one[1].since)
+        if before.since < promise.since
+        and gang.order < other_gang.order
+        and before.start < promise.start + SAME_SECONDS
+        and promise.seats
+        and is_alike(other_gang, gang, shunned)
+    ]
+
+
 def told_before(
     promises: Iterable[tuple[Waiting, Promise]],
     gang: Waiting,

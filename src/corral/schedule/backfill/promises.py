@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -14,7 +14,7 @@ from corral.domain.queue_policy import Policy
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
 from corral.domain.time_point import moment_text
-from corral.schedule.backfill.promise_swap import told_before
+from corral.schedule.backfill.promise_swap import told_after, told_before
 from corral.schedule.decision import Unplaced
 from corral.schedule.explain import Idle
 from corral.schedule.job_groups import Groups
@@ -249,6 +249,22 @@ class Promising:
             gang, replace(promise, job=gang.job), before.since, before.start
         )
         return other_gang
+
+    def in_places_of_later(self, gang: Waiting, before: Promise) -> Iterator[None]:
+        """Give the promise of a gang that found no room to each equal request behind
+        it in turn, so that the gang may take the room that was promised to that one.
+        A caller that goes on iterating has found no room, and each keeps its own."""
+        promises = [pair for pair in self._look().promises if pair[0].job in self._told]
+        for other_gang, promise in told_after(promises, gang, before, self._shunned):
+            self._look().take_back(other_gang.job)
+            self._record_promise(
+                other_gang, replace(before, job=other_gang.job), promise.since
+            )
+            self._opened.see(self._stop(gang))
+            yield
+            self._look().take_back(other_gang.job)
+            self._record_promise(other_gang, promise, promise.since)
+            self._opened.see(self._stop(gang))
 
     def has_passed_on(self, gang: Waiting) -> Reason | None:
         """Return why the gang waits although it found room, if another gang starts

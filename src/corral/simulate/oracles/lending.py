@@ -164,7 +164,8 @@ def gives_back(books: Books, attempt: Attempt | None) -> bool:
 
 
 def _wake_seconds(service: Service) -> float:
-    return max(service.wakes or (service.start_seconds or float("inf"),))
+    known = service.wakes or (service.start_seconds,)
+    return max(float("inf") if seconds is None else seconds for seconds in known)
 
 
 def _sleeps(
